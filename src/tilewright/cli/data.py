@@ -1,0 +1,92 @@
+"""List the data sets, fetch the public ones, or check what is there."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tilewright.errors import TilewrightError, unknown
+
+ACTIONS = ("list", "fetch", "check")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action", nargs="?", default="list", metavar="list|fetch|check",
+        help="list what is known (the default), fetch by name, or check a name or path",
+    )  # fmt: skip
+    parser.add_argument(
+        "what", nargs="?", metavar="NAME|PATH", help="cifar10 or fashion-mnist; check takes a path"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    if arguments.action not in ACTIONS:
+        raise unknown("action", arguments.action, ACTIONS)
+    if arguments.action == "list":
+        return _list()
+    if arguments.what is None:
+        raise TilewrightError(f"name what to {arguments.action}: `tilewright data` lists the names")
+    return _fetch(arguments.what) if arguments.action == "fetch" else _check(arguments.what)
+
+
+def _list() -> int:
+    from tilewright.data import catalogue
+    from tilewright.views import console
+
+    rows = console.table("", "name", "what", "where")
+    kept = catalogue.home()
+    for entry in catalogue.ENTRIES.values():
+        found = entry.locate(kept)
+        if not found:
+            where = f"not here: tilewright data fetch {entry.fetched_as}"
+        else:
+            where = "shipped with Tilewright" if entry.fetched_as is None else str(found[0].parent)
+        rows.add_row(entry.name, entry.about, where)
+    screen = console.output()
+    screen.print(rows)
+    screen.print(f"\nFetched data sets are kept in {kept}.", soft_wrap=True)
+    return 0
+
+
+def _fetch(name: str) -> int:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from tilewright.data import catalogue, fetch
+
+    if name not in fetch.DOWNLOADS:
+        raise unknown("data set to fetch", name, fetch.DOWNLOADS)
+    folder = catalogue.home() / name
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns) as bar:
+        tasks = {d.name: bar.add_task(d.name, total=None) for d in fetch.DOWNLOADS[name]}
+
+        def progress(file: str, done: int, total: int) -> None:
+            bar.update(tasks[file], completed=done, total=total or None)
+
+        fetch.fetch(folder, progress, fetch.DOWNLOADS[name])
+    print(f"{name} is in {folder}")
+    return 0
+
+
+def _check(what: str) -> int:
+    import numpy as np
+
+    from tilewright.data import catalogue
+    from tilewright.model.layers import dimensions
+
+    if what in catalogue.ENTRIES:
+        dataset = catalogue.open_named(what)
+    elif Path(what).exists():
+        dataset = catalogue.open_stored(Path(what))
+    else:
+        raise unknown("data set", what, catalogue.ENTRIES)
+    kind = "uint8 pixels" if dataset.images.dtype == np.uint8 else "float32 values"
+    print(f"{what}: {len(dataset):,} images of {dimensions(dataset.shape)}, {kind}")
+    print(f"read from {dataset.source}")
+    if dataset.labels is None:
+        print("no labels")
+    else:
+        counts = np.bincount(dataset.labels)
+        print(f"{len(counts)} classes; images in each: {' '.join(map(str, counts))}")
+    return 0

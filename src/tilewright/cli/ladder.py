@@ -1,0 +1,81 @@
+"""Verify every rung, then time all of them in turns: warm-up, repeats, median, spread."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from tilewright.cli import options
+from tilewright.files import atomic_write, check_writable
+
+DEFAULT_IMAGES = 100
+DEFAULT_REPEATS = 7
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_network(parser)
+    options.add_data(parser)
+    parser.add_argument(
+        "--images", type=options.positive, default=DEFAULT_IMAGES, metavar="N",
+        help="images in each repeat (default: %(default)s)",
+    )  # fmt: skip
+    options.add_batch(parser)
+    options.add_device(parser)
+    parser.add_argument(
+        "--repeats", type=options.positive, default=DEFAULT_REPEATS, metavar="N",
+        help="timed rounds after one of warm-up (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", metavar="FILE|-",
+        help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
+    )  # fmt: skip
+
+
+def main(arguments: argparse.Namespace) -> int:
+    from tilewright import environment
+    from tilewright.climb import climb, prepare
+    from tilewright.views import console, units
+    from tilewright.views import ladder as view
+
+    to_stdout = arguments.json == "-"
+    if arguments.json is not None and not to_stdout:
+        check_writable(Path(arguments.json))
+    subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
+    network, dataset = subject.network, subject.dataset
+    with console.progress_bar() as bar:
+        task = bar.add_task("", total=None)
+        rows = climb(
+            network, dataset.images, arguments.device, arguments.batch, arguments.repeats,
+            lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of),
+        )  # fmt: skip
+    document = {
+        "schema": "tilewright.ladder/1",
+        "network": network.name,
+        "weights": subject.weights_note,
+        "data": dataset.source,
+        "images": len(dataset),
+        "batch": arguments.batch,
+        "device": arguments.device,
+        "repeats": arguments.repeats,
+        "rungs": view.to_json(rows, network, len(dataset)),
+        "environment": environment.fingerprint(),
+    }
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    if to_stdout:
+        sys.stdout.write(text)
+    else:
+        screen = console.output()
+        screen.print(
+            f"[bold]{network.name}[/] on {arguments.device} ({environment.cpu_model()}, "
+            f"{environment.cpu_cores()} cores): {units.count(len(dataset))} images, "
+            f"{arguments.repeats} repeats in turns after a warm-up"
+        )
+        screen.print(f"[dim]{dataset.source}; {subject.weights_note}[/]\n")
+        for part in view.report(rows, network, len(dataset), dataset.labels):
+            screen.print(part)
+        if arguments.json is not None:
+            with atomic_write(Path(arguments.json)) as file:
+                file.write(text.encode())
+    return 0 if all(row.verdict is None or row.verdict.passed for row in rows) else 1

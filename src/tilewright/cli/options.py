@@ -1,0 +1,52 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--net", default="ece408", metavar="NAME|PATH",
+        help="cifar10, ece408, ece408-2017, a .json description or a .safetensors file "
+        "(default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--weights", metavar="PATH",
+        help="a .safetensors file or a folder with a ConvNetJS snapshot "
+        "(default: those shipped for NAME)",
+    )  # fmt: skip
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", metavar="NAME|PATH",
+        help="a data set that `tilewright data` lists, a folder of CIFAR-10 batches, IDX files or "
+        "pictures, or a .bin, .npz or IDX file (default: one that fits the network)",
+    )  # fmt: skip
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return value
+
+
+def add_batch(parser: argparse.ArgumentParser) -> None:
+    from tilewright.plan import DEFAULT_BATCH
+
+    parser.add_argument(
+        "--batch", type=positive, default=DEFAULT_BATCH, metavar="N",
+        help="images at a time; 1 is image by image (default: %(default)s)",
+    )  # fmt: skip
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device", default="cpu", metavar="NAME", help="cpu or cuda (default: %(default)s)"
+    )

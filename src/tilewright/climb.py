@@ -1,0 +1,200 @@
+"""The whole ladder in one go: every rung verified, then all of them timed in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.data.catalogue import SAMPLE, open_data
+from tilewright.data.dataset import Dataset
+from tilewright.errors import TilewrightError
+from tilewright.execute import Program
+from tilewright.ladder import rungs
+from tilewright.ladder.rung import Rung
+from tilewright.measure import Sample, interleave
+from tilewright.model.layers import Pixels
+from tilewright.model.load import load
+from tilewright.model.network import Network, Stage
+from tilewright.plan import uniform
+from tilewright.trace import Trace
+from tilewright.verify import Verdict, random_parameters, verify
+
+# Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+RANDOM_SEED = 1
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the ladder is measured on."""
+
+    network: Network
+    dataset: Dataset
+    weights_note: str
+
+
+def prepare(net: str, weights: str | None, data: str | None, images: int) -> Subject:
+    """The network and images to measure on.
+
+    Time does not depend on values, so what is not here is drawn at random, and the note or the
+    data set's source says so: weights where none are shipped, pixels where no data set is named.
+    """
+    network = load(net, weights)
+    note = "trained weights" if network.parameters else "random weights"
+    if not network.parameters:
+        generator = np.random.default_rng(RANDOM_SEED)
+        network = network.with_parameters(random_parameters(network, generator))
+    shape = network.input.shape
+    if data is None and shape[0] == 1:
+        data = SAMPLE
+    if data is not None:
+        return Subject(network, open_data(data, shape).first(images), note)
+    pixels = np.random.default_rng(RANDOM_SEED).integers(0, 256, (images, *shape), np.uint8)
+    return Subject(network, Dataset("random", pixels, None, "random pixels"), note)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A rung's place on the ladder. What could not be had is None, with the reason in `missing`.
+
+    `operations` has the time of each convolution over all images. Where the rung computes the
+    network in one piece they were timed on their own (`operations_alone`).
+    """
+
+    rung: Rung
+    missing: str | None = None
+    verdict: Verdict | None = None
+    network: Sample | None = None
+    operations: dict[str, Sample] = field(default_factory=dict)
+    operations_alone: bool = False
+    predicted: NDArray[np.int64] | None = None
+
+
+def climb(
+    network: Network,
+    images: NDArray[Any],
+    device: str,
+    batch: int,
+    repeats: int,
+    progress: Progress = lambda doing, done, of: None,
+) -> list[Row]:
+    """Verify and time every rung of a device's ladder on a network and some images.
+
+    A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
+    """
+    ladder = rungs(device)
+    able = {rung.name: rung for rung in ladder if rung.missing(device) is None}
+    rows = {r.name: Row(r, missing=r.missing(device)) for r in ladder}
+    for index, (name, rung) in enumerate(able.items()):
+        progress(f"verifying {name}", index, len(able))
+        rows[name] = Row(rung, verdict=verify(rung, device, network))
+    contest = _Contest(images)
+    for name, rung in able.items():
+        verdict = rows[name].verdict
+        if verdict is not None and verdict.passed:
+            progress(f"building {name}", 0, 1)
+            contest.enter(rung, network, device, batch)
+    contest.run(repeats, progress)
+    return [contest.results(row, network) for row in rows.values()]
+
+
+class _Contest:
+    """Programs that take turns over the same images.
+
+    A subject is a rung's whole network, (rung, ""), or one of its convolutions alone.
+    """
+
+    def __init__(self, images: NDArray[Any]) -> None:
+        self.images = images
+        self.subjects: dict[tuple[str, str], Callable[[], Trace]] = {}
+        self.traces: dict[str, list[Trace]] = {}
+        self.outputs: dict[str, NDArray[np.float32]] = {}
+        self.samples: dict[tuple[str, str], Sample] = {}
+
+    def enter(self, rung: Rung, network: Network, device: str, batch: int) -> None:
+        """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
+        program = Program(network, uniform(network, rung, device, batch))
+
+        def turn() -> Trace:
+            trace = Trace()
+            self.outputs[rung.name] = program(self.images, trace)
+            return trace
+
+        self.subjects[rung.name, ""] = turn
+        probe = Trace()
+        program(self.images[:1], probe)
+        seen = {event.layers for event in probe.of("kernel")}
+        for stage in network.stages:
+            if stage.kind == "conv" and (stage.name,) not in seen:
+                alone = self._alone(rung, network, stage, device, batch)
+                self.subjects[rung.name, stage.name] = alone
+
+    def _alone(
+        self, rung: Rung, network: Network, stage: Stage, device: str, batch: int
+    ) -> Callable[[], Trace]:
+        """One convolution of the network as a network of its own, on as many images."""
+        alone = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
+        given = [network.parameters[name] for name in stage.parameter_shapes]
+        alone = alone.with_parameters(dict(zip(alone.parameter_shapes, given, strict=True)))
+        program = Program(alone, uniform(alone, rung, device, batch))
+        # Values do not change the time; one batch of them goes through as often as needed.
+        size = (min(batch, len(self.images)), *stage.input_shape)
+        values = np.random.default_rng(RANDOM_SEED).normal(size=size).astype(np.float32)
+        full, rest = divmod(len(self.images), batch)
+
+        def turn() -> Trace:
+            trace = Trace()
+            for _ in range(full):
+                program(values, trace)
+            if rest:
+                program(values[:rest], trace)
+            return trace
+
+        return turn
+
+    def run(self, repeats: int, progress: Progress) -> None:
+        if not self.subjects:
+            raise TilewrightError("no rung can be timed: none both runs here and computes right")
+        done, total = 0, len(self.subjects) * (repeats + 1)
+
+        def step(subject: tuple[str, str]) -> None:
+            nonlocal done
+            done += 1
+            progress(f"timing {subject[0]}", done, total)
+
+        def collect(subject: tuple[str, str], trace: Trace) -> None:
+            if not subject[1]:
+                self.traces.setdefault(subject[0], []).append(trace)
+
+        self.samples = interleave(self.subjects, repeats, collect=collect, progress=step)
+
+    def results(self, row: Row, network: Network) -> Row:
+        """The row with what was measured; as it was, if the rung did not take part."""
+        name = row.rung.name
+        if (name, "") not in self.samples:
+            return row
+        convolutions = [stage.name for stage in network.stages if stage.kind == "conv"]
+        operations = {
+            layer: self.samples.get((name, layer)) or self._inside(name, layer)
+            for layer in convolutions
+        }
+        return replace(
+            row,
+            network=self.samples[name, ""],
+            operations=operations,
+            operations_alone=any((name, layer) in self.samples for layer in convolutions),
+            predicted=self.outputs[name].reshape(len(self.images), -1).argmax(1),
+        )
+
+    def _inside(self, name: str, layer: str) -> Sample:
+        """A layer's time inside the network, from the traces of the counted turns."""
+        return Sample(
+            tuple(
+                sum(event.seconds for event in trace.of("kernel") if event.layers == (layer,))
+                for trace in self.traces[name]
+            )
+        )

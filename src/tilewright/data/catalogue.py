@@ -1,0 +1,207 @@
+"""Data sets by name, and any file or folder of images by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.data import arrays, cifar10, fashion_mnist, folder
+from tilewright.data.dataset import Dataset
+from tilewright.errors import TilewrightError, unknown
+from tilewright.files import ASSETS, reason
+from tilewright.model.layers import Shape, dimensions
+
+SAMPLE = "fashion-mnist-sample"
+
+
+def home() -> Path:
+    """Where fetched data sets are kept."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tilewright")) / "data"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set with a name: what it is, the folders it may lie in, and how it is read there.
+
+    `find` gives the files in a folder, or nothing; `read` turns them into a data set.
+    """
+
+    name: str
+    about: str
+    fetched_as: str | None
+    folders: Callable[[Path], Sequence[Path]]
+    find: Callable[[Path], list[Path]]
+    read: Callable[[list[Path]], Dataset]
+
+    def locate(self, kept: Path) -> list[Path]:
+        """The files of this data set on this machine, given the folder of fetched ones."""
+        for place in self.folders(kept):
+            if place.is_dir() and (found := self.find(place)):
+                return found
+        return []
+
+
+def _cifar10(names: Sequence[str]) -> Callable[[Path], list[Path]]:
+    def find(place: Path) -> list[Path]:
+        paths = [place / name for name in names]
+        return paths if all(path.is_file() for path in paths) else []
+
+    return find
+
+
+def _fashion(part: str) -> Callable[[Path], list[Path]]:
+    def find(place: Path) -> list[Path]:
+        images = fashion_mnist.find(place, part)
+        return [images] if images else []
+
+    return find
+
+
+def _read_fashion(paths: list[Path]) -> Dataset:
+    return fashion_mnist.read(paths[0])
+
+
+def _cifar10_folders(kept: Path) -> list[Path]:
+    return [kept / "cifar10"]
+
+
+def _fashion_folders(kept: Path) -> list[Path]:
+    return [kept / "fashion-mnist", fashion_mnist.DEBIAN_FOLDER]
+
+
+def _bundled(kept: Path) -> list[Path]:
+    return [ASSETS / SAMPLE]
+
+
+ENTRIES = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            SAMPLE, "Fashion-MNIST's first 1,000 test images", None,
+            _bundled, _fashion(fashion_mnist.TEST), _read_fashion,
+        ),
+        Entry(
+            "fashion-mnist", "its 10,000 test images, 28x28 grey", "fashion-mnist",
+            _fashion_folders, _fashion(fashion_mnist.TEST), _read_fashion,
+        ),
+        Entry(
+            "fashion-mnist-train", "its 60,000 training images", "fashion-mnist",
+            _fashion_folders, _fashion(fashion_mnist.TRAINING), _read_fashion,
+        ),
+        Entry(
+            "cifar10", "its 50,000 training images, 32x32 colour", "cifar10",
+            _cifar10_folders, _cifar10(cifar10.TRAINING), cifar10.read,
+        ),
+        Entry(
+            "cifar10-test", "its 10,000 test images", "cifar10",
+            _cifar10_folders, _cifar10([cifar10.TEST]), cifar10.read,
+        ),
+    )
+}  # fmt: skip
+
+
+def default_for(shape: Shape) -> str:
+    """The data set a network of this input shape runs over when none is named."""
+    if shape[0] == 1:
+        return SAMPLE
+    if shape == (3, 32, 32):
+        return "cifar10-test"
+    raise TilewrightError(
+        f"no data set of {dimensions(shape)} images is known: name one with --data"
+    )
+
+
+def open_data(source: str | Path, shape: Shape) -> Dataset:
+    """The images of a named data set, folder or file, as a network of input `shape` takes them.
+
+    Fashion-MNIST and pictures are resized to the network's height and width; CIFAR-10 and arrays
+    must fit as they are.
+    """
+    path = Path(source)
+    if str(source) in ENTRIES:
+        dataset = open_named(str(source))
+    elif path.exists():
+        dataset = open_stored(path, shape)
+    elif len(path.parts) > 1 or path.suffix:
+        raise TilewrightError(f"data {str(path)!r} does not exist")
+    else:
+        raise unknown("data set", str(source), ENTRIES)
+    if dataset.shape[0] == shape[0] and dataset.name == "fashion-mnist":
+        dataset = dataset.resized(shape[1], shape[2])
+    if dataset.shape != shape:
+        raise TilewrightError(
+            f"{dataset.source}: images are {dimensions(dataset.shape)}, "
+            f"but the network takes {dimensions(shape)}"
+        )
+    return dataset
+
+
+def open_parts(folder: Path | None, shape: Shape) -> tuple[Dataset, Dataset]:
+    """Training and test images for a network of input `shape`, from a folder that has both.
+
+    Without a folder: Fashion-MNIST for one channel, CIFAR-10 for three of 32x32.
+    """
+    if folder is None:
+        test = default_for(shape).replace(SAMPLE, "fashion-mnist")
+        training = {"fashion-mnist": "fashion-mnist-train", "cifar10-test": "cifar10"}[test]
+        return open_data(training, shape), open_data(test, shape)
+    if cifar10.is_folder(folder):
+        return open_data(folder, shape), open_data(folder / cifar10.TEST, shape)
+    found = [
+        fashion_mnist.find(folder, part) for part in (fashion_mnist.TRAINING, fashion_mnist.TEST)
+    ]
+    if not (found[0] and found[1]):
+        raise TilewrightError(f"{folder}: not both training and test images (CIFAR-10 or IDX)")
+    return open_data(found[0], shape), open_data(found[1], shape)
+
+
+def open_named(name: str) -> Dataset:
+    """A data set of the catalogue as it is stored."""
+    entry = ENTRIES[name]
+    found = entry.locate(home())
+    if not found:
+        debian = " (or install Debian's dataset-fashion-mnist)" if "fashion" in name else ""
+        raise TilewrightError(
+            f"data set {name!r} is not on this machine: "
+            f"get it with `tilewright data fetch {entry.fetched_as}`{debian}"
+        )
+    return entry.read(found)
+
+
+def open_stored(path: Path, shape: Shape | None = None) -> Dataset:
+    """The images of a file or folder, as they are stored.
+
+    Only pictures need a `shape`: each has its own size and must be brought to one.
+    """
+    try:
+        return _open_folder(path, shape) if path.is_dir() else _open_file(path)
+    except OSError as error:  # a folder that cannot be listed; files report their own
+        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
+    except MemoryError as error:
+        raise TilewrightError(f"{path}: too large for this machine's memory") from error
+
+
+def _open_folder(path: Path, shape: Shape | None) -> Dataset:
+    if cifar10.is_folder(path):
+        return cifar10.read_folder(path)
+    if any(fashion_mnist.find(path, part) for part in fashion_mnist.PARTS):
+        return fashion_mnist.read_folder(path)
+    if folder.is_folder(path):
+        return folder.read(path, shape or folder.first_shape(path))
+    raise TilewrightError(f"{path}: no images found (CIFAR-10 batches, IDX files or pictures)")
+
+
+def _open_file(path: Path) -> Dataset:
+    if path.suffix == ".bin":
+        return cifar10.read([path])
+    if path.suffix == ".npz":
+        return arrays.read(path)
+    if fashion_mnist.is_images_file(path):
+        return fashion_mnist.read(path)
+    raise TilewrightError(
+        f"{path}: not a CIFAR-10 batch (.bin), an IDX images file "
+        f"(*{fashion_mnist.IMAGES}[.gz]) or an .npz"
+    )

@@ -1,0 +1,71 @@
+"""A set of images with their labels, and the checks every reader shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import Shape, dimensions
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images (image, channel, y, x), as uint8 pixels or as float32 values ready for the network.
+
+    `labels` is None where the source has none. `source` says what was read, for people.
+    """
+
+    name: str
+    images: NDArray[Any]
+    labels: NDArray[np.int64] | None
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of one image."""
+        return tuple(self.images.shape[1:])
+
+    def first(self, count: int | None) -> Dataset:
+        """The first `count` images; all of them without a count."""
+        if count is None:
+            return self
+        if not 1 <= count <= len(self):
+            raise TilewrightError(f"--images {count}: {self.source} has {len(self)} images")
+        labels = None if self.labels is None else self.labels[:count]
+        return replace(self, images=self.images[:count], labels=labels)
+
+    def resized(self, height: int, width: int) -> Dataset:
+        """The same pictures enlarged or reduced to height x width (bilinear), still bytes."""
+        if self.shape[1:] == (height, width):
+            return self
+        # Loaded only here: most runs never resize.
+        from PIL import Image
+
+        pictures = np.empty((*self.images.shape[:2], height, width), np.uint8)
+        for source, target in zip(
+            self.images.reshape(-1, *self.shape[1:]),
+            pictures.reshape(-1, height, width),
+            strict=True,
+        ):
+            picture = Image.fromarray(source).resize((width, height), Image.Resampling.BILINEAR)
+            target[:] = np.asarray(picture)
+        note = f"{self.source}, {dimensions(self.shape[1:])} resized to {height}x{width}"
+        return replace(self, images=pictures, source=note)
+
+
+def checked_labels(labels: NDArray[Any], classes: int, source: str) -> NDArray[np.int64]:
+    """Labels as int64, each one a class."""
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if wrong.size:
+        raise TilewrightError(
+            f"{source}: label {labels[wrong[0]]} of image {wrong[0]} is out of range: "
+            f"there are {classes} classes, 0 to {classes - 1}"
+        )
+    return labels.astype(np.int64)

@@ -1,0 +1,95 @@
+"""The fingerprint of a machine, kept with every figure: hardware, system, libraries, time."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tilewright import __version__
+
+LIBRARIES = ("numpy", "numba", "llvmlite", "onnxruntime", "onnx", "torch", "safetensors", "pillow")
+
+
+def fingerprint() -> dict[str, Any]:
+    """Everything about this machine that a figure may depend on."""
+    return {
+        "tilewright": __version__,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": ["tilewright", *sys.argv[1:]],
+        "cpu": cpu_model(),
+        "cores": cpu_cores(),
+        "memory_bytes": _memory_bytes(),
+        "gpus": list(gpus()),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "libraries": {name: version for name in LIBRARIES if (version := _version(name))},
+    }
+
+
+@cache
+def cpu_model() -> str:
+    """The CPU's name as its maker gave it."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def cpu_cores() -> int:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def gpus() -> tuple[dict[str, str], ...]:
+    """NVIDIA GPUs as the driver's own tool names them; none where the tool is absent."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    fields = ("name", "driver_version", "memory.total")
+    query = subprocess.run(
+        [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    if query.returncode != 0:
+        return ()
+    rows = [line.split(", ") for line in query.stdout.splitlines() if line.strip()]
+    return tuple(dict(zip(("name", "driver", "memory"), row, strict=True)) for row in rows)
+
+
+def peak_memory_bytes() -> int:
+    """The most memory this process has held at once."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Unlike getrusage's figure, this one does not start from the parent process's size.
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,22 @@
+"""The one error a user is meant to see."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TilewrightError(Exception):
+    """Bad input or a missing device, package or file.
+
+    The message is one line that names the file, layer or value at fault. It is raised where
+    the fault is known and shown once, by `tilewright.cli.main`, with exit code 2.
+    """
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> TilewrightError:
+    """An error for a name that does not exist, with the nearest name that does."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    return TilewrightError(f"unknown {what} {name!r}; {hint}")

@@ -1,0 +1,110 @@
+"""The main job: a network over a data set on one rung, every phase recorded in one trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright import environment
+from tilewright.data import catalogue
+from tilewright.data.dataset import Dataset, checked_labels
+from tilewright.errors import TilewrightError
+from tilewright.execute import Program
+from tilewright.ladder import choose
+from tilewright.ladder.rung import Rung
+from tilewright.model.load import describe, load_parameters
+from tilewright.model.network import Network
+from tilewright.plan import DEFAULT_BATCH, Plan, uniform
+from tilewright.trace import Trace
+
+WARM_UP_IMAGES = 10
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run; None means the default."""
+
+    net: str = "ece408"
+    weights: Path | None = None
+    data: str | None = None
+    images: int | None = None
+    batch: int = DEFAULT_BATCH
+    device: str = "cpu"
+    rung: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gave. All times are in the trace."""
+
+    network: Network
+    dataset: Dataset
+    rung: Rung
+    plan: Plan
+    device: str
+    outputs: NDArray[np.float32]
+    predicted: NDArray[np.int64]
+    correct: int | None
+    trace: Trace
+    peak_memory_bytes: int
+    environment: dict[str, Any]
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.correct is None else self.correct / len(self.dataset)
+
+
+def run(request: Request, progress: Callable[[int, int], None] = lambda done, of: None) -> Result:
+    """Do the job. `progress` is told the images done and how many there are."""
+    trace = Trace()
+    rung = choose(request.device, request.rung)
+    with trace.phase("create network"):
+        network = describe(request.net)
+    plan = uniform(network, rung, request.device, request.batch)
+    with trace.phase("load parameters"):
+        network = load_parameters(network, request.net, request.weights)
+    with trace.phase("load data"):
+        shape = network.input.shape
+        source = request.data or catalogue.default_for(shape)
+        dataset = catalogue.open_data(source, shape).first(request.images)
+        if dataset.labels is not None:
+            classes = int(np.prod(network.output_shape))
+            checked_labels(dataset.labels, classes, dataset.source)
+    with trace.phase("build kernels"):
+        program = Program(network, plan)
+    with trace.phase("create outputs"):
+        program.create_outputs(len(dataset))
+    with trace.phase("warm up"):
+        program(dataset.images[:WARM_UP_IMAGES])
+    with trace.phase("forward"):
+        total = len(dataset)
+        outputs = program(dataset.images, trace, lambda done: progress(done, total))
+    with trace.phase("accuracy"):
+        outputs = outputs.reshape(total, -1)
+        _check_finite(outputs, program, dataset)
+        predicted = outputs.argmax(1)
+        correct = None if dataset.labels is None else int((predicted == dataset.labels).sum())
+    return Result(
+        network, dataset, rung, plan, program.runtime.describe(), outputs, predicted, correct,
+        trace, environment.peak_memory_bytes(), environment.fingerprint(),
+    )  # fmt: skip
+
+
+def _check_finite(outputs: NDArray[np.float32], program: Program, dataset: Dataset) -> None:
+    """Refuse a result with NaN or infinity in it, naming the first layer that made one."""
+    wrong = np.flatnonzero(~np.isfinite(outputs).all(1))
+    if not wrong.size:
+        return
+    image = dataset.images[wrong[0] : wrong[0] + 1]
+    buffers = program.activations(program.runtime.upload(image), image.dtype == np.uint8)
+    for step, buffer in zip(program.plan.steps, buffers, strict=True):
+        if not np.isfinite(program.runtime.download(buffer)).all():
+            raise TilewrightError(
+                f"image {wrong[0]}: {step.layers[-1]} gives values that are not finite: "
+                "the weights are too large for float32, or the kernel is wrong"
+            )

@@ -1,0 +1,43 @@
+"""The ladder: every rung, in order, each a step faster than the one before (or meant to be)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tilewright.errors import TilewrightError, unknown
+from tilewright.ladder.rung import Rung
+
+# One line a rung: its module. Own rungs first, slowest to fastest; vendors after them.
+ORDER = (
+    "cpu.serial",
+    "cpu.threads",
+    "cpu.im2col",
+    "vendor.onnxruntime",
+    "vendor.torch",
+)
+DEVICES = ("cpu", "cuda")
+
+
+def rungs(device: str) -> list[Rung]:
+    """The rungs made for a device, in the ladder's order, whether or not they can run here."""
+    kind = device.partition(":")[0]
+    if kind not in DEVICES:
+        raise unknown("device", device, DEVICES)
+    modules = [import_module(f"tilewright.ladder.{name}") for name in ORDER]
+    return [module.RUNG for module in modules if kind in module.RUNG.devices]
+
+
+def choose(device: str, name: str | None) -> Rung:
+    """The rung of that name, or the highest of our own that can run on the device."""
+    known = rungs(device)
+    if name is None:
+        own = [rung for rung in known if not rung.vendor and rung.missing(device) is None]
+        if not own:
+            raise TilewrightError(f"no rung of our own runs on {device}: name one with --rung")
+        return own[-1]
+    for rung in known:
+        if rung.name == name:
+            if reason := rung.missing(device):
+                raise TilewrightError(f"rung {name!r} cannot run on {device}: {reason}")
+            return rung
+    raise unknown(f"rung on {device}", name, [rung.name for rung in known])

@@ -1,0 +1,1 @@
+"""Rungs for the CPU, from a for-loop upwards."""

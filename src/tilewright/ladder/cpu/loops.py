@@ -1,0 +1,172 @@
+"""Every layer as plain loops, compiled by Numba: the arithmetic of `serial` and `threads`.
+
+Each kernel computes the jobs `first` to `last` of its layer, a job being an independent piece
+of the output: a plane of a picture, a feature, an element. `serial` runs all jobs in one call;
+`threads` gives every core its share. Sums are kept in float32. `contract` lets the compiler
+fuse a multiply and an add, nothing else: the order of additions stays as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.ladder.rung import Stages
+from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
+from tilewright.model.network import Parameters
+
+Array = NDArray[np.float32]
+Share = Callable[[Any, int, Array, Array], None]
+
+compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"})
+
+
+@compiled
+def pixels(x: Any, out: Array, first: int, last: int, scale: float, shift: float) -> None:
+    """A job is one image."""
+    images, values = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
+    for image in range(first, last):
+        for i in range(images.shape[1]):
+            values[image, i] = np.float32(images[image, i] * scale + shift)
+
+
+@compiled
+def convolution(
+    x: Array, out: Array, first: int, last: int,
+    weight: Array, bias: Array, stride: tuple[int, int], padding: tuple[int, int],
+) -> None:  # fmt: skip
+    """A job is one output plane: one filter over one image."""
+    _, filters, height, width = out.shape
+    _, channels, input_height, input_width = x.shape
+    _, _, kernel_height, kernel_width = weight.shape
+    for job in range(first, last):
+        n, f = job // filters, job % filters
+        for y in range(height):
+            for column in range(width):
+                total = bias[f]
+                for c in range(channels):
+                    for ky in range(kernel_height):
+                        iy = y * stride[0] + ky - padding[0]
+                        if iy < 0 or iy >= input_height:
+                            continue
+                        for kx in range(kernel_width):
+                            ix = column * stride[1] + kx - padding[1]
+                            if ix < 0 or ix >= input_width:
+                                continue
+                            total += x[n, c, iy, ix] * weight[f, c, ky, kx]
+                out[n, f, y, column] = total
+
+
+@compiled
+def relu(x: Array, out: Array, first: int, last: int) -> None:
+    """A job is one image."""
+    before, after = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
+    for image in range(first, last):
+        for i in range(before.shape[1]):
+            after[image, i] = max(before[image, i], np.float32(0))
+
+
+@compiled
+def tanh(x: Array, out: Array, first: int, last: int) -> None:
+    """A job is one image."""
+    before, after = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
+    for image in range(first, last):
+        for i in range(before.shape[1]):
+            after[image, i] = np.tanh(before[image, i])
+
+
+@compiled
+def max_pool(
+    x: Array, out: Array, first: int, last: int, size: tuple[int, int], stride: tuple[int, int]
+) -> None:
+    """A job is one plane: one channel of one image."""
+    _, channels, height, width = out.shape
+    for job in range(first, last):
+        n, c = job // channels, job % channels
+        for y in range(height):
+            for column in range(width):
+                top, left = y * stride[0], column * stride[1]
+                best = x[n, c, top, left]
+                for ky in range(size[0]):
+                    for kx in range(size[1]):
+                        best = max(best, x[n, c, top + ky, left + kx])
+                out[n, c, y, column] = best
+
+
+@compiled
+def average_pool(
+    x: Array, out: Array, first: int, last: int, size: tuple[int, int], stride: tuple[int, int]
+) -> None:
+    """A job is one plane: one channel of one image."""
+    _, channels, height, width = out.shape
+    for job in range(first, last):
+        n, c = job // channels, job % channels
+        for y in range(height):
+            for column in range(width):
+                top, left = y * stride[0], column * stride[1]
+                total = np.float32(0)
+                for ky in range(size[0]):
+                    for kx in range(size[1]):
+                        total += x[n, c, top + ky, left + kx]
+                out[n, c, y, column] = total / np.float32(size[0] * size[1])
+
+
+@compiled
+def fully_connected(
+    x: Array, out: Array, first: int, last: int, weight: Array, bias: Array
+) -> None:
+    """A job is one output of one image."""
+    _, outputs = out.shape
+    rows = x.reshape(x.shape[0], -1)
+    for job in range(first, last):
+        n, o = job // outputs, job % outputs
+        total = bias[o]
+        for i in range(weight.shape[1]):
+            total += rows[n, i] * weight[o, i]
+        out[n, o] = total
+
+
+@compiled
+def softmax(x: Array, out: Array, first: int, last: int) -> None:
+    """A job is one image. The largest score is taken off first, so that exp cannot overflow."""
+    for n in range(first, last):
+        largest = x[n, 0]
+        for i in range(x.shape[1]):
+            largest = max(largest, x[n, i])
+        total = np.float32(0)
+        for i in range(x.shape[1]):
+            out[n, i] = np.exp(x[n, i] - largest)
+            total += out[n, i]
+        for i in range(x.shape[1]):
+            out[n, i] /= total
+
+
+def kernel_for(
+    stages: Stages, parameters: Parameters
+) -> tuple[Callable[..., None], tuple[Any, ...], int]:
+    """The kernel of a single stage, its settings, and how many jobs one image makes."""
+    (stage,) = stages
+    layer = stage.layer
+    outputs = stage.output_shape[0]
+    if isinstance(layer, Pixels):
+        return pixels, (layer.scale, layer.shift), 1
+    if isinstance(layer, Convolution):
+        weight, bias = weight_and_bias(stage.name, parameters)
+        return convolution, (weight, bias, layer.stride, layer.padding), outputs
+    if isinstance(layer, Pooling):
+        pool = average_pool if isinstance(layer, AveragePool) else max_pool
+        return pool, (layer.size, layer.stride), outputs
+    if stage.kind == "fc":
+        return fully_connected, weight_and_bias(stage.name, parameters), outputs
+    return {"relu": relu, "tanh": tanh, "softmax": softmax}[stage.kind], (), 1
+
+
+def weight_and_bias(name: str, parameters: Parameters) -> tuple[Array, Array]:
+    """A layer's parameters; a layer without bias gets one of zeros, so that one kernel serves."""
+    weight = parameters[f"{name}.weight"]
+    bias = parameters.get(f"{name}.bias")
+    return weight, np.zeros(len(weight), np.float32) if bias is None else bias

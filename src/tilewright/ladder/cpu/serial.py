@@ -1,0 +1,36 @@
+"""`serial`: nested loops on one core, the arithmetic exactly as the definition has it.
+
+The loops run image, filter, y, x, channel, kernel y, kernel x, with the bounds test for the
+padding inside. It is the bottom of the ladder: every other rung is measured against it. It
+loses because one core works, and because the innermost loop is a few taps long, far too short
+to fill a vector register.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.model.network import Parameters
+from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.cpu import CpuRuntime
+
+
+def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+    from tilewright.ladder.cpu import loops
+
+    function, settings, jobs = loops.kernel_for(stages, parameters)
+    kernel = runtime.build(f"serial_{stages[0].kind}", function)
+    layers = (stages[0].name,)
+
+    def launch(x: Buffer, out: Buffer) -> None:
+        runtime.launch(kernel, x, out, 0, len(x) * jobs, *settings, layers=layers)
+
+    return launch
+
+
+RUNG = Rung(
+    name="serial",
+    idea="nested loops on one core: the definition of the layers, and the yardstick",
+    devices=("cpu",),
+    prepare=prepare,
+    open_runtime=lambda device: CpuRuntime(),
+)

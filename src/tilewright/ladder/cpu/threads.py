@@ -1,0 +1,65 @@
+"""`threads`: the loops of `serial`, shared out over all cores.
+
+The very same compiled kernels run; each core takes an equal run of jobs (output planes of a
+convolution, images of a softmax). Jobs write different parts of the output, so nothing needs a
+lock, and Numba's code holds no GIL. It should win by the number of cores, less where a layer
+has fewer jobs than cores or so little work that waking a thread costs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from tilewright.environment import cpu_cores
+from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.model.network import Parameters
+from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.cpu import CpuRuntime
+
+
+def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+    from tilewright.ladder.cpu import loops
+
+    function, settings, jobs = loops.kernel_for(stages, parameters)
+    kernel = runtime.build(f"threads_{stages[0].kind}", shared_out(function))
+    layers = (stages[0].name,)
+
+    def launch(x: Buffer, out: Buffer) -> None:
+        runtime.launch(kernel, x, out, len(x) * jobs, *settings, layers=layers)
+
+    return launch
+
+
+def shared_out(function: Callable[..., None]) -> Callable[..., None]:
+    """The kernel with its jobs divided among the cores, one of which is the caller's."""
+
+    def run(x: Any, out: Any, jobs: int, *settings: Any) -> None:
+        cores = cpu_cores()
+        bounds = [jobs * core // cores for core in range(cores + 1)]
+        others = [
+            _pool(cores).submit(function, x, out, first, last, *settings)
+            for first, last in pairwise(bounds[1:])
+        ]
+        function(x, out, bounds[0], bounds[1], *settings)
+        for other in others:
+            other.result()
+
+    return run
+
+
+@cache
+def _pool(cores: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=cores, thread_name_prefix="tilewright")
+
+
+RUNG = Rung(
+    name="threads",
+    idea="the same loops over all cores: output planes are independent, so each core takes some",
+    devices=("cpu",),
+    prepare=prepare,
+    open_runtime=lambda device: CpuRuntime(),
+)

@@ -1,0 +1,56 @@
+"""What a rung is: one way to compute layers, with its idea in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tilewright.model.network import Network, Parameters, Stage
+from tilewright.reference import FLOAT32, Precision
+from tilewright.runtime import Buffer, Runtime
+
+Stages = tuple[Stage, ...]
+
+# Reads a batch from the first buffer and fills the second completely.
+Launch = Callable[[Buffer, Buffer], None]
+
+
+class Prepare(Protocol):
+    """Get ready to compute consecutive stages: whatever is slow happens here, once."""
+
+    def __call__(self, runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch: ...
+
+
+def layer_by_layer(network: Network) -> list[Stages]:
+    """Every layer is a step of its own."""
+    return [(stage,) for stage in network.stages]
+
+
+def input_then_network(network: Network) -> list[Stages]:
+    """One step for the pixels, one for all the layers: how a framework takes a network."""
+    return [network.stages[:1], network.stages[1:]]
+
+
+def never_missing(device: str) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Rung:
+    """`idea` says what it changes against the rung below, and why that should help.
+
+    `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
+    `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is
+    what the rung claims of its arithmetic, and what the verifier holds it to.
+    """
+
+    name: str
+    idea: str
+    devices: tuple[str, ...]
+    prepare: Prepare
+    open_runtime: Callable[[str], Runtime]
+    cut: Callable[[Network], Sequence[Stages]] = layer_by_layer
+    missing: Callable[[str], str | None] = never_missing
+    vendor: bool = False
+    precision: Precision = FLOAT32

@@ -1,0 +1,123 @@
+"""`onnxruntime`: the whole network in ONNX Runtime (MLAS kernels), on all cores.
+
+The network becomes an ONNX graph, which the library optimises as it likes (it fuses a
+convolution with its activation and reorders channels into blocks), so there are no times for
+single layers: they no longer exist. The pixels are normalised by NumPy before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from tilewright.environment import cpu_cores
+from tilewright.ladder.cpu import im2col
+from tilewright.ladder.rung import Launch, Rung, Stages, input_then_network
+from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pixels, Pooling
+from tilewright.model.network import Parameters, Stage
+from tilewright.reference import FLOAT32
+from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.cpu import CpuRuntime
+
+# ONNX's own versions, old enough for every ONNX Runtime of the last years.
+OPSET, IR_VERSION = 17, 9
+# MLAS promises no accuracy for its tanh: over every third float32 up to 10, release 1.31.1 was off
+# by up to 5.46 ulp (at 8.4755, 2026-11-15), where 5 are allowed to everyone else.
+PRECISION = replace(FLOAT32, tanh_ulp=6)
+
+
+def missing(device: str) -> str | None:
+    lacking = [name for name in ("onnxruntime", "onnx") if find_spec(name) is None]
+    if not lacking:
+        return None
+    return f"{' and '.join(lacking)} not installed: pip install 'tilewright[onnxruntime]'"
+
+
+def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+    layers = tuple(stage.name for stage in stages)
+    if isinstance(stages[0].layer, Pixels):
+        normalise = runtime.build("normalise", im2col.normalise(stages[0].layer))
+
+        def launch_input(x: Buffer, out: Buffer) -> None:
+            runtime.launch(normalise, x, out, layers=layers)
+
+        return launch_input
+
+    session = _session(onnx_model(stages, parameters))
+    kernel = runtime.build("onnxruntime_network", session.run)
+
+    def launch(x: Buffer, out: Buffer) -> None:
+        (result,) = runtime.launch(kernel, None, {"x": x}, layers=layers)
+        np.copyto(out, result)
+
+    return launch
+
+
+def _session(model: bytes) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cpu_cores()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def onnx_model(stages: Stages, parameters: Parameters) -> bytes:
+    """These layers as an ONNX graph from `x` to `y`, for any number of images."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes: list[Any] = []
+    value = "x"
+    for stage in stages:
+        result = "y" if stage is stages[-1] else stage.name
+        nodes += _nodes(stage, value, result, list(stage.parameter_shapes))
+        value = result
+    names = [name for stage in stages for name in stage.parameter_shapes]
+    constants = [numpy_helper.from_array(np.array(parameters[name]), name) for name in names]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["images", *shape])
+        for name, shape in (("x", stages[0].input_shape), ("y", stages[-1].output_shape))
+    ]
+    graph = helper.make_graph(nodes, "network", ends[:1], ends[1:], constants)
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
+    return bytes(model.SerializeToString())
+
+
+def _nodes(stage: Stage, x: str, y: str, parameters: list[str]) -> list[Any]:
+    from onnx.helper import make_node
+
+    layer = stage.layer
+    if isinstance(layer, Convolution):
+        (pad_y, pad_x) = layer.padding
+        pads = [pad_y, pad_x, pad_y, pad_x]
+        settings: Any = {"kernel_shape": layer.kernel, "strides": layer.stride, "pads": pads}
+        return [make_node("Conv", [x, *parameters], [y], **settings)]
+    if isinstance(layer, Pooling):
+        name = "AveragePool" if isinstance(layer, AveragePool) else "MaxPool"
+        return [make_node(name, [x], [y], kernel_shape=layer.size, strides=layer.stride)]
+    if isinstance(layer, FullyConnected):
+        flat = f"{stage.name}_flat"
+        return [
+            make_node("Flatten", [x], [flat]),
+            make_node("Gemm", [flat, *parameters], [y], transB=1),
+        ]
+    name = {"relu": "Relu", "tanh": "Tanh", "flatten": "Flatten", "softmax": "Softmax"}[stage.kind]
+    return [make_node(name, [x], [y])]
+
+
+RUNG = Rung(
+    name="onnxruntime",
+    idea="ONNX Runtime's own kernels (MLAS), the whole network at once",
+    devices=("cpu",),
+    prepare=prepare,
+    open_runtime=lambda device: CpuRuntime(),
+    cut=input_then_network,
+    missing=missing,
+    vendor=True,
+    precision=PRECISION,
+)

@@ -1,0 +1,91 @@
+"""`torch`: PyTorch's eager mode, oneDNN on the CPU and cuDNN on a GPU, layer after layer.
+
+Tensors stay on the device from pixels to probabilities. On a GPU, TF32 is off: the rung claims
+float32 and is verified as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
+from tilewright.model.network import Network, Parameters, Stage
+from tilewright.runtime import Buffer, Runtime
+
+
+def missing(device: str) -> str | None:
+    if find_spec("torch") is None:
+        return "torch not installed: pip install 'tilewright[torch]'"
+    if device.partition(":")[0] == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            return f"PyTorch {torch.__version__} finds no CUDA GPU on this machine"
+        index = device.partition(":")[2] or "0"
+        if not index.isdigit() or int(index) >= torch.cuda.device_count():
+            return f"there are {torch.cuda.device_count()} CUDA GPUs, numbered from 0"
+    return None
+
+
+def open_runtime(device: str) -> Runtime:
+    from tilewright.runtime.torch import TorchRuntime
+
+    return TorchRuntime(device)
+
+
+def whole(network: Network) -> list[Stages]:
+    """One step: PyTorch makes the tensors between the layers itself."""
+    return [network.stages]
+
+
+def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+    kernels = []
+    for stage in stages:
+        tensors = [runtime.upload(parameters[name].copy()) for name in stage.parameter_shapes]
+        function = layer_function(stage, *tensors)
+        kernels.append((runtime.build(f"torch_{stage.kind}", function), (stage.name,)))
+
+    def launch(x: Buffer, out: Buffer) -> None:
+        for kernel, layers in kernels:
+            x = runtime.launch(kernel, x, layers=layers)
+        out.copy_(x)
+
+    return launch
+
+
+def layer_function(stage: Stage, weight: Any = None, bias: Any = None) -> Callable[[Any], Any]:
+    """A layer as PyTorch computes it, on tensors of any device."""
+    import torch
+    from torch.nn import functional
+
+    layer = stage.layer
+    if isinstance(layer, Pixels):
+        return lambda x: x if x.is_floating_point() else x.float() * layer.scale + layer.shift
+    if isinstance(layer, Convolution):
+        return lambda x: functional.conv2d(x, weight, bias, layer.stride, layer.padding)
+    if isinstance(layer, AveragePool):
+        return lambda x: functional.avg_pool2d(x, layer.size, layer.stride)
+    if isinstance(layer, Pooling):
+        return lambda x: functional.max_pool2d(x, layer.size, layer.stride)
+    return {
+        "relu": torch.relu,
+        "tanh": torch.tanh,
+        "flatten": lambda x: x.flatten(1),
+        "fc": lambda x: functional.linear(x.flatten(1), weight, bias),
+        "softmax": lambda x: torch.softmax(x, 1),
+    }[stage.kind]
+
+
+RUNG = Rung(
+    name="torch",
+    idea="PyTorch eager: the framework's own kernels (oneDNN, cuDNN), layer after layer",
+    devices=("cpu", "cuda"),
+    prepare=prepare,
+    open_runtime=open_runtime,
+    cut=whole,
+    missing=missing,
+    vendor=True,
+)

@@ -1,0 +1,1 @@
+"""Files a network or its weights come from, one module a format."""

@@ -1,0 +1,125 @@
+"""A network's layers as plain JSON: what `--net FILE.json` reads and weight files carry along.
+
+    {"name": "lenet", "input": {"shape": [1, 28, 28]},
+     "layers": [{"type": "convolution", "filters": 6, "kernel": 5, "padding": 2},
+                {"type": "relu"}, {"type": "max_pool", "size": 2},
+                {"type": "fully_connected", "outputs": 10}, {"type": "softmax"}]}
+
+A layer's other keys are the fields of its dataclass; a field with a default may be left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import TilewrightError, unknown
+from tilewright.files import reason
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Flatten,
+    FullyConnected,
+    Layer,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+    Tanh,
+)
+from tilewright.model.network import Network
+
+TYPES: dict[str, type[Layer]] = {
+    "convolution": Convolution,
+    "relu": ReLU,
+    "tanh": Tanh,
+    "max_pool": MaxPool,
+    "average_pool": AveragePool,
+    "flatten": Flatten,
+    "fully_connected": FullyConnected,
+    "softmax": Softmax,
+}
+NAMES = {type_: name for name, type_ in TYPES.items()}
+
+
+def to_json(network: Network) -> str:
+    """The network's description, without its parameters."""
+    layers = [{"type": NAMES[type(x)], **dataclasses.asdict(x)} for x in network.layers]
+    pixels = dataclasses.asdict(network.input)
+    return json.dumps({"name": network.name, "input": pixels, "layers": layers})
+
+
+def from_json(text: str, source: str) -> Network:
+    """Read a description; `source` is what an error names."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TilewrightError(f"{source}: not JSON: {error}") from error
+    try:
+        return _network(document)
+    except TilewrightError as error:
+        raise TilewrightError(f"{source}: {error}") from error
+
+
+def read(path: Path) -> Network:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TilewrightError(f"{path}: not JSON: not UTF-8 text") from error
+    except OSError as error:
+        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
+    return from_json(text, str(path))
+
+
+def _network(document: Any) -> Network:
+    fields = _object("the description", document, required={"name", "input", "layers"})
+    if not isinstance(fields["name"], str) or not fields["name"]:
+        raise TilewrightError(f"name must be text, not {fields['name']!r}")
+    if not isinstance(fields["layers"], list):
+        raise TilewrightError("layers must be a list")
+    pixels = _object("input", fields["input"], required={"shape"}, optional={"scale", "shift"})
+    if not isinstance(pixels["shape"], list):
+        raise TilewrightError(f"input shape must be a list, not {pixels['shape']!r}")
+    for key in ("scale", "shift"):
+        value = pixels.get(key, 0.0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TilewrightError(f"input {key} must be a number, not {value!r}")
+    layers = []
+    for index, entry in enumerate(fields["layers"], start=1):
+        try:
+            layers.append(_layer(entry))
+        except TilewrightError as error:
+            raise TilewrightError(f"layer {index}: {error}") from error
+    return Network(fields["name"], Pixels(**pixels), tuple(layers))
+
+
+def _layer(entry: Any) -> Layer:
+    if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
+        raise TilewrightError(f'needs an object with a "type", not {entry!r:.60}')
+    kind = entry["type"]
+    if kind not in TYPES:
+        raise unknown("layer type", kind, TYPES)
+    settings = {key: value for key, value in entry.items() if key != "type"}
+    known = {field.name for field in dataclasses.fields(TYPES[kind])}
+    for key in settings:
+        if key not in known:
+            raise unknown(f"setting of {kind}", key, sorted(known))
+    try:
+        return TYPES[kind](**settings)
+    except TypeError as error:  # Python names the argument that is missing
+        message = str(error).partition("missing")[2] or str(error)
+        raise TilewrightError(f"{kind} lacks{message}") from error
+
+
+def _object(
+    what: str, value: Any, required: set[str], optional: set[str] | None = None
+) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TilewrightError(f"{what} must be an object, not {value!r:.60}")
+    for key in sorted(required - set(value)):
+        raise TilewrightError(f"{what} lacks {key!r}")
+    for key in set(value) - required - (optional or set()):
+        raise unknown(f"key in {what}", key, sorted(required | (optional or set())))
+    return value

@@ -1,0 +1,66 @@
+"""Tilewright's own weight file: safetensors, with the network's description in its metadata.
+
+Tensors are named `LAYER.weight` and `LAYER.bias` and laid out as the layers say: a convolution's
+weight is filter, channel, y, x; a fully connected layer's is output, input. They may be stored
+as float16, float32 or float64 and are float32 in memory. Because the file says which network
+it belongs to, it can stand alone: `--net FILE.safetensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.files import atomic_write, reason
+from tilewright.model.formats.description import from_json, to_json
+from tilewright.model.network import Network
+
+DESCRIPTION = "tilewright.network"
+
+
+@dataclass(frozen=True)
+class WeightFile:
+    """What a file holds: its tensors, the network it describes (if it does), and its notes."""
+
+    tensors: Mapping[str, NDArray[np.generic]]
+    network: Network | None
+    notes: Mapping[str, str]
+
+
+def write(network: Network, path: Path, dtype: DTypeLike = np.float32) -> None:
+    """Store a network and its weights; `dtype` float16 halves the file."""
+    from safetensors.numpy import save
+
+    if not network.parameters:
+        raise TilewrightError(f"network {network.name!r} has no weights to save")
+    with np.errstate(over="ignore"):
+        tensors = {name: value.astype(dtype) for name, value in network.parameters.items()}
+    for name, value in tensors.items():
+        if not np.isfinite(value).all():
+            raise TilewrightError(f"cannot store {name} as {np.dtype(dtype)}: values too large")
+    metadata = {**network.notes, DESCRIPTION: to_json(network)}
+    with atomic_write(path) as file:
+        file.write(save(tensors, metadata=metadata))
+
+
+def read(path: Path) -> WeightFile:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
+    except (SafetensorError, TypeError, ValueError, AttributeError) as error:
+        # NumPy lacks some of the format's types (bfloat16, fp8); the library then raises these.
+        text = " ".join(str(error).split())
+        raise TilewrightError(f"{path}: not a usable safetensors file: {text}") from error
+    description = metadata.pop(DESCRIPTION, None)
+    network = from_json(description, str(path)) if description is not None else None
+    return WeightFile(tensors, network, metadata)

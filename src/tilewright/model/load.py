@@ -1,0 +1,98 @@
+"""`tilewright.load`: from a name or a file to the Network that every command uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError, unknown
+from tilewright.files import ASSETS
+from tilewright.model import zoo
+from tilewright.model.formats import convnetjs, description
+from tilewright.model.formats import weights as weight_file
+from tilewright.model.network import NONE, Network
+
+Weights = str | Path | Mapping[str, NDArray[np.generic]]
+
+
+def load(net: str | Path | Network, weights: Weights | None = None) -> Network:
+    """A network by zoo name, `.json` description or `.safetensors` file, with its weights.
+
+    `weights` is a `.safetensors` file, a folder with a ConvNetJS snapshot, or a mapping of
+    arrays. Without it a zoo network gets the weights shipped with Tilewright, where there are
+    any, and a `.safetensors` network its own; else the network has no parameters.
+    """
+    return load_parameters(describe(net), net, weights)
+
+
+def describe(net: str | Path | Network) -> Network:
+    """The network without its parameters: all that shapes, FLOP and `show` need."""
+    if isinstance(net, Network):
+        return replace(net, parameters=NONE, notes={})
+    path = Path(net)
+    if path.suffix == ".json":
+        return description.read(path)
+    if path.suffix == ".safetensors":
+        network = weight_file.read(path).network
+        if network is None:
+            raise TilewrightError(
+                f"{path}: holds weights but no description of the network: name the network "
+                "with --net and give this file as --weights"
+            )
+        return network
+    if isinstance(net, str) and net in zoo.ZOO:
+        return zoo.network(net)
+    if path.is_dir():
+        raise TilewrightError(
+            f"{path} is a folder: a ConvNetJS snapshot does not say its strides or padding, "
+            "so name the network with --net and give the folder as --weights"
+        )
+    if path.exists() or len(path.parts) > 1:
+        what = (
+            "is neither a .json description nor a .safetensors file"
+            if path.exists()
+            else "does not exist"
+        )
+        raise TilewrightError(f"network {str(path)!r} {what}")
+    raise unknown("network", str(net), zoo.ZOO)
+
+
+def load_parameters(
+    network: Network, net: str | Path | Network, weights: Weights | None
+) -> Network:
+    """`network`, as `describe(net)` gave it, with the weights that `load` promises."""
+    if weights is not None:
+        return _given(network, weights)
+    if isinstance(net, Network):
+        return net
+    if Path(net).suffix == ".safetensors":
+        return _given(network, net)
+    shipped = ASSETS / "weights" / f"{net}.safetensors"
+    if net in zoo.ZOO and shipped.is_file():
+        return _given(network, shipped)
+    return network
+
+
+def _given(network: Network, weights: Weights) -> Network:
+    if isinstance(weights, Mapping):
+        return network.with_parameters(weights)
+    path = Path(weights)
+    notes: Mapping[str, str] = {}
+    if path.is_dir():
+        tensors: Mapping[str, NDArray[np.generic]] = convnetjs.read(path, network)
+    elif path.suffix == ".safetensors":
+        stored = weight_file.read(path)
+        tensors, notes = stored.tensors, stored.notes
+    else:
+        problem = (
+            "is neither a .safetensors file nor a folder" if path.exists() else "does not exist"
+        )
+        raise TilewrightError(f"weights {str(path)!r} {problem}")
+    try:
+        return network.with_parameters(tensors, notes)
+    except TilewrightError as error:
+        raise TilewrightError(f"{path}: {error}") from error

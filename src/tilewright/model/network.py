@@ -1,0 +1,162 @@
+"""A network: an immutable sequence of layers with every shape known, and its parameters."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import Layer, Pixels, Shape, dimensions
+
+Parameters = Mapping[str, NDArray[np.float32]]
+NONE: Parameters = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A layer at its place in a network: named, and with its shapes known."""
+
+    index: int
+    name: str
+    layer: Layer
+    input_shape: Shape
+    output_shape: Shape
+
+    @property
+    def kind(self) -> str:
+        return self.layer.kind
+
+    @property
+    def parameter_shapes(self) -> dict[str, Shape]:
+        """Shapes by the full name a parameter has in files: `conv1.weight`."""
+        shapes = self.layer.parameter_shapes(self.input_shape)
+        return {f"{self.name}.{role}": shape for role, shape in shapes.items()}
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(map(math.prod, self.parameter_shapes.values()))
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations for one image."""
+        return self.layer.flops(self.input_shape)
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes one image moves: input, parameters and output once, as float32.
+
+        Pixels come in as one byte each. Flattening moves nothing.
+        """
+        if self.kind == "flatten":
+            return 0
+        values = math.prod(self.output_shape) + self.parameter_count
+        if self.kind == "input":
+            return 4 * values + math.prod(self.input_shape)
+        return 4 * (values + math.prod(self.input_shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What is computed; knows nothing of devices.
+
+    `stages[0]` is the input, `stages[i]` is `layers[i - 1]`. `parameters` is empty until weights
+    are known, else complete: `with_parameters` is the way to set them and checks every name,
+    shape and value. `notes` says where the weights came from (recipe, accuracy), as text.
+    """
+
+    name: str
+    input: Pixels
+    layers: tuple[Layer, ...]
+    parameters: Parameters = field(default_factory=lambda: NONE)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if not self.layers:
+            raise TilewrightError(f"network {self.name!r} has no layers")
+        object.__setattr__(self, "stages", _stages(self.name, self.input, self.layers))
+
+    @property
+    def output_shape(self) -> Shape:
+        return self.stages[-1].output_shape
+
+    @property
+    def parameter_shapes(self) -> dict[str, Shape]:
+        return {name: shape for s in self.stages for name, shape in s.parameter_shapes.items()}
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(stage.parameter_count for stage in self.stages)
+
+    @property
+    def flops(self) -> int:
+        return sum(stage.flops for stage in self.stages)
+
+    def with_parameters(
+        self, parameters: Mapping[str, NDArray[np.generic]], notes: Mapping[str, str] | None = None
+    ) -> Network:
+        """The same network with these weights, checked and kept as read-only float32."""
+        checked = _checked(self.name, self.parameter_shapes, parameters)
+        return replace(self, parameters=checked, notes=dict(notes or {}))
+
+
+def _stages(network: str, pixels: Pixels, layers: Sequence[Layer]) -> tuple[Stage, ...]:
+    """Name every layer by its kind, numbered where there are several, and infer its shapes."""
+    total = Counter(layer.kind for layer in layers)
+    seen: Counter[str] = Counter()
+    shape = pixels.shape
+    stages = [Stage(0, "input", pixels, shape, shape)]
+    for index, layer in enumerate(layers, start=1):
+        if isinstance(layer, Pixels):
+            raise TilewrightError(f"network {network!r}: layer {index} is a second input")
+        seen[layer.kind] += 1
+        name = layer.kind + (str(seen[layer.kind]) if total[layer.kind] > 1 else "")
+        try:
+            after = layer.output_shape(shape)
+        except TilewrightError as error:
+            raise TilewrightError(
+                f"network {network!r}, layer {index} ({name}): {error}"
+            ) from error
+        stages.append(Stage(index, name, layer, shape, after))
+        shape = after
+    return tuple(stages)
+
+
+def _checked(
+    network: str, shapes: Mapping[str, Shape], given: Mapping[str, NDArray[np.generic]]
+) -> Parameters:
+    missing = [name for name in shapes if name not in given]
+    if missing:
+        raise TilewrightError(f"weights for {network!r} lack {', '.join(missing)}")
+    surplus = [name for name in given if name not in shapes]
+    if surplus:
+        raise TilewrightError(f"weights have {', '.join(surplus)}, which {network!r} has not")
+    kept = {}
+    for name, shape in shapes.items():
+        array = np.asarray(given[name])
+        if array.shape != shape:
+            raise TilewrightError(
+                f"weights: {name} is {dimensions(array.shape) or 'a single number'}, "
+                f"but {network!r} needs {dimensions(shape)}"
+            )
+        if array.dtype.kind != "f":
+            raise TilewrightError(f"weights: {name} holds {array.dtype}, not floating point")
+        with np.errstate(over="ignore"):  # what overflows float32 is caught as infinite below
+            values = np.array(array, dtype=np.float32, order="C")
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if wrong.size:
+            place = np.unravel_index(wrong[0], shape)
+            raise TilewrightError(
+                f"weights: {name}[{', '.join(map(str, place))}] is {array[place]}; "
+                f"all must be finite in float32 and {wrong.size} of {values.size} are not"
+            )
+        values.setflags(write=False)
+        kept[name] = values
+    return MappingProxyType(kept)

@@ -1,0 +1,38 @@
+"""A plan: a network with every choice made. Plain data, so that it can be printed and compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder.rung import Rung
+from tilewright.model.network import Network
+
+# Small enough that a batch's activations stay near the caches, large enough to share out.
+DEFAULT_BATCH = 100
+
+
+@dataclass(frozen=True)
+class Step:
+    """Consecutive layers computed in one go, and the rung that does it."""
+
+    layers: tuple[str, ...]
+    rung: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a network is computed: on which device, how many images at a time, in which steps."""
+
+    network: str
+    device: str
+    batch: int
+    steps: tuple[Step, ...]
+
+
+def uniform(network: Network, rung: Rung, device: str, batch: int) -> Plan:
+    """Every layer by the same rung, cut into steps as the rung likes it."""
+    if batch < 1:
+        raise TilewrightError(f"--batch {batch}: a batch has at least 1 image")
+    steps = tuple(Step(tuple(s.name for s in part), rung.name) for part in rung.cut(network))
+    return Plan(network.name, device, batch, steps)

@@ -1,0 +1,84 @@
+"""A device as PyTorch sees it, for the vendor rung: CPU, or a CUDA GPU timed by its own events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from tilewright.environment import cpu_cores, cpu_model
+from tilewright.model.layers import Shape
+from tilewright.runtime import Kernel
+from tilewright.trace import Event, Kind, Trace
+
+
+class TorchRuntime:
+    def __init__(self, device: str) -> None:
+        self.device = torch.device(device)
+        self.name = device
+        self.trace = Trace()
+        # What was launched on a GPU and not yet recorded: its two CUDA events and what it was.
+        self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []
+        # The rung claims float32; PyTorch would round a convolution's operands to TF32.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.set_grad_enabled(False)
+
+    def describe(self) -> str:
+        if self.device.type == "cuda":
+            return str(torch.cuda.get_device_name(self.device))
+        return f"{cpu_model()}, {cpu_cores()} cores"
+
+    def allocate(self, shape: Shape) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=self.device)
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        host = torch.from_numpy(array)
+        if self.device.type == "cpu":
+            return host
+        return self._timed("copy", "host to device", (), array.nbytes, lambda: host.to(self.device))
+
+    def download(self, buffer: torch.Tensor) -> Any:
+        if self.device.type == "cpu":
+            return buffer.numpy()
+        size = buffer.numel() * buffer.element_size()
+        return self._timed("copy", "device to host", (), size, buffer.cpu).numpy()
+
+    def build(self, name: str, function: Callable[..., Any]) -> Kernel:
+        return Kernel(name, function)
+
+    def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
+        return self._timed("kernel", kernel.name, layers, 0, lambda: kernel.function(*arguments))
+
+    def synchronise(self) -> None:
+        """Wait for the GPU, then place its events on the host's clock."""
+        if not self.pending:
+            return
+        mark = self._mark()
+        mark.synchronize()
+        now = self.trace.now()
+        for first, last, kind, name, layers, size in self.pending:
+            start = now - first.elapsed_time(mark) / 1e3
+            end = now - last.elapsed_time(mark) / 1e3
+            self.trace.add(Event(kind, name, start, end, layers, size))
+        self.pending.clear()
+
+    def _timed(
+        self, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Callable[[], Any]
+    ) -> Any:
+        if self.device.type == "cpu":
+            start = self.trace.now()
+            result = work()
+            self.trace.add(Event(kind, name, start, self.trace.now(), layers, size))
+            return result
+        before = self._mark()
+        result = work()
+        self.pending.append((before, self._mark(), kind, name, layers, size))
+        return result
+
+    def _mark(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self.device))
+        return event

@@ -1,0 +1,1 @@
+"""A trace turned into something to look at. Views only read."""

@@ -1,0 +1,47 @@
+"""Consoles and tables in the house's style: at most 100 columns, numbers to the right."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+WIDTH = 100
+
+
+def output() -> Console:
+    """Standard output: as wide as the terminal up to 100 columns, 100 in a file or pipe."""
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    return console
+
+
+def table(title: str, *columns: str) -> Table:
+    """A table whose columns named with a leading `>` are numbers."""
+    made = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0), pad_edge=False, show_edge=False,
+    )  # fmt: skip
+    for column in columns:
+        number = column.startswith(">")
+        made.add_column(
+            column.removeprefix(">"), justify="right" if number else "left", no_wrap=number
+        )
+    return made
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on standard error that disappears when done; nothing where nobody looks."""
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeRemainingColumn())  # fmt: skip
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        yield bar

@@ -1,0 +1,56 @@
+"""A network's layer table: shapes, parameters, arithmetic, traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from tilewright.model.layers import dimensions
+from tilewright.model.network import Network
+from tilewright.views import units
+from tilewright.views.console import table
+
+
+def layer_table(network: Network) -> Iterator[RenderableType]:
+    rows = table(
+        f"{network.name}: one image, float32", "layer", "settings", "output", ">parameters",
+        ">MFLOP", ">bytes", ">FLOP/byte",
+    )  # fmt: skip
+    for stage in network.stages:
+        rows.add_row(
+            stage.name,
+            stage.layer.summary,
+            dimensions(stage.output_shape),
+            units.count(stage.parameter_count),
+            _megaflop(stage.flops),
+            units.size(stage.bytes),
+            _intensity(stage.flops, stage.bytes),
+        )
+    moved = sum(stage.bytes for stage in network.stages)
+    rows.add_section()
+    rows.add_row(
+        "total", "", "", units.count(network.parameter_count), _megaflop(network.flops),
+        units.size(moved), _intensity(network.flops, moved),
+    )  # fmt: skip
+    yield rows
+    yield (
+        "\nMFLOP: 2 for each multiply-add, averages 1 for each addition. bytes: input, parameters "
+        "and\noutput moved once."
+    )
+    if network.parameters:
+        yield f"\nweights: {_provenance(network)}"
+    else:
+        yield f"\nweights: none here; `tilewright train {network.name}` makes them"
+
+
+def _provenance(network: Network) -> str:
+    return "; ".join(f"{k.replace('_', ' ')} {v}" for k, v in network.notes.items()) or "given"
+
+
+def _megaflop(flops: int) -> str:
+    return f"{flops / 1e6:.3f}" if flops else "-"
+
+
+def _intensity(flops: int, moved: int) -> str:
+    return f"{flops / moved:.1f}" if flops and moved else "-"

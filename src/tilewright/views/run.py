@@ -1,0 +1,183 @@
+"""A run's trace as the tables people read and the JSON programs read."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import RenderableType
+
+from tilewright.job import Result
+from tilewright.views import units
+from tilewright.views.console import table
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """The time of one layer, or of several that were computed as one piece."""
+
+    name: str
+    kind: str
+    seconds: float
+    flops: int
+
+
+def layer_times(result: Result) -> list[LayerTime]:
+    """Kernel time by layer, in the network's order, over the whole forward phase."""
+    stages = {stage.name: stage for stage in result.network.stages}
+    seconds: dict[tuple[str, ...], float] = {}
+    for event in result.trace.of("kernel"):
+        seconds[event.layers] = seconds.get(event.layers, 0.0) + event.seconds
+    covered = {name for layers in seconds for name in layers}
+    for name in stages:
+        if name not in covered:  # nothing to compute: flattening, or pixels that are floats
+            seconds[(name,)] = 0.0
+    order = list(stages)
+    rows = []
+    for layers in sorted(seconds, key=lambda names: order.index(names[0])):
+        single = len(layers) == 1
+        name = layers[0] if single else f"{layers[0]}..{layers[-1]}"
+        kind = stages[layers[0]].kind if single else "network"
+        flops = sum(stages[layer].flops for layer in layers) * len(result.dataset)
+        rows.append(LayerTime(name, kind, seconds[layers], flops))
+    return rows
+
+
+def copy_seconds(result: Result) -> float:
+    return sum(event.seconds for event in result.trace.of("copy"))
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    """The documented schema: docs/run.schema.json."""
+    forward = result.trace.phase_seconds("forward")
+    layers = layer_times(result)
+    computed = sum(layer.seconds for layer in layers)
+    copies = copy_seconds(result)
+    phases = [{"name": event.name, "seconds": event.seconds} for event in result.trace.of("phase")]
+    return {
+        "schema": "tilewright.run/1",
+        "network": result.network.name,
+        "data": result.dataset.source,
+        "images": len(result.dataset),
+        "batch": result.plan.batch,
+        "device": result.plan.device,
+        "device_name": result.device,
+        "rung": result.rung.name,
+        "plan": asdict(result.plan),
+        "accuracy": result.accuracy,
+        "correct": result.correct,
+        "phases": phases,
+        "layers": [
+            {"name": x.name, "kind": x.kind, "seconds": x.seconds, "flop": x.flops} for x in layers
+        ],
+        "copy_seconds": copies,
+        "remainder_seconds": forward - computed - copies,
+        "forward_seconds": forward,
+        "total_seconds": total_seconds(result),
+        "images_per_second": len(result.dataset) / forward,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "environment": result.environment,
+    }
+
+
+def total_seconds(result: Result) -> float:
+    """From the start of the job to the end of its last phase."""
+    return max(event.end for event in result.trace.of("phase"))
+
+
+def predictions_csv(result: Result) -> str:
+    """One row an image; the label is empty where the data has none."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["index", "label", "predicted", "probability"])
+    labels = result.dataset.labels
+    for index, predicted in enumerate(result.predicted):
+        label = "" if labels is None else labels[index]
+        writer.writerow([index, label, predicted, f"{result.outputs[index, predicted]:.6f}"])
+    return text.getvalue()
+
+
+def report(result: Result) -> Iterator[RenderableType]:
+    """Everything a person wants to know of a run, from top to bottom."""
+    yield (
+        f"[bold]{result.network.name}[/] over {units.count(len(result.dataset))} images, "
+        f"{_batches(result)}, rung [bold]{result.rung.name}[/] on {result.plan.device} "
+        f"({result.device})"
+    )
+    yield f"[dim]{result.dataset.source}[/]\n"
+    yield _phases(result)
+    yield ""
+    yield _layers(result)
+    yield ""
+    yield from _summary(result)
+
+
+def _batches(result: Result) -> str:
+    batch = min(result.plan.batch, len(result.dataset))
+    return "one by one" if batch == 1 else f"{units.count(batch)} at a time"
+
+
+def _phases(result: Result) -> RenderableType:
+    total = total_seconds(result)
+    rows = table("Phases", "phase", ">time", ">share")
+    between = total
+    for event in result.trace.of("phase"):
+        rows.add_row(event.name, units.seconds(event.seconds), units.share(event.seconds / total))
+        between -= event.seconds
+    rows.add_row("between phases", units.seconds(between), units.share(between / total))
+    rows.add_section()
+    rows.add_row("total", units.seconds(total), units.share(1))
+    return rows
+
+
+def _layers(result: Result) -> RenderableType:
+    forward = result.trace.phase_seconds("forward")
+    rows = table("Forward, layer by layer", "layer", "kind", ">time", ">share", ">GFLOP/s")
+    layers = layer_times(result)
+    for layer in layers:
+        rate = f"{layer.flops / layer.seconds / 1e9:.1f}" if layer.flops and layer.seconds else "-"
+        rows.add_row(
+            layer.name, layer.kind, units.seconds(layer.seconds),
+            units.share(layer.seconds / forward), rate,
+        )  # fmt: skip
+    computed = sum(layer.seconds for layer in layers)
+    copies = copy_seconds(result)
+    rows.add_section()
+    rows.add_row("sum of layers", "", units.seconds(computed), units.share(computed / forward), "")
+    if copies:
+        rows.add_row("copies", "", units.seconds(copies), units.share(copies / forward), "")
+    rest = forward - computed - copies
+    rows.add_row("remainder", "", units.seconds(rest), units.share(rest / forward), "")
+    overall = result.network.flops * len(result.dataset) / forward / 1e9
+    rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), f"{overall:.1f}")
+    return rows
+
+
+def _summary(result: Result) -> Iterator[RenderableType]:
+    layers = layer_times(result)
+    kinds: dict[str, float] = {}
+    for layer in layers:
+        kinds[layer.kind] = kinds.get(layer.kind, 0.0) + layer.seconds
+    by_kind = sorted(((s, kind) for kind, s in kinds.items() if s), reverse=True)
+    forward = result.trace.phase_seconds("forward")
+    parts = [f"{kind} {units.seconds(s)} ({units.share(s / forward)})" for s, kind in by_kind]
+    ops = [f"{x.name} {units.seconds(x.seconds)}" for x in layers if x.kind == "conv"]
+    images = len(result.dataset)
+    grid = table("", "", "")
+    grid.show_header = False
+    grid.add_row("By kind", ", ".join(parts))
+    grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
+    if result.correct is None:
+        grid.add_row("Correctness", "- (the data has no labels)")
+    else:
+        grid.add_row(
+            "Correctness",
+            f"{result.accuracy:.4f} ({units.count(result.correct)} of {units.count(images)})",
+        )
+    rate = units.count(images / forward)
+    grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
+    grid.add_row("Peak memory", units.size(result.peak_memory_bytes))
+    yield grid
