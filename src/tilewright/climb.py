@@ -58,6 +58,14 @@ def prepare(net: str, weights: str | None, data: str | None, images: int) -> Sub
 
 
 @dataclass(frozen=True)
+class Ladder:
+    """Every rung's row, in the ladder's order, and the device in words."""
+
+    device: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
 class Row:
     """A rung's place on the ladder. What could not be had is None, with the reason in `missing`.
 
@@ -81,7 +89,7 @@ def climb(
     batch: int,
     repeats: int,
     progress: Progress = lambda doing, done, of: None,
-) -> list[Row]:
+) -> Ladder:
     """Verify and time every rung of a device's ladder on a network and some images.
 
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
@@ -99,7 +107,7 @@ def climb(
             progress(f"building {name}", 0, 1)
             contest.enter(rung, network, device, batch)
     contest.run(repeats, progress)
-    return [contest.results(row, network) for row in rows.values()]
+    return Ladder(contest.device, [contest.results(row, network) for row in rows.values()])
 
 
 class _Contest:
@@ -110,6 +118,7 @@ class _Contest:
 
     def __init__(self, images: NDArray[Any]) -> None:
         self.images = images
+        self.device = ""
         self.subjects: dict[tuple[str, str], Callable[[], Trace]] = {}
         self.traces: dict[str, list[Trace]] = {}
         self.outputs: dict[str, NDArray[np.float32]] = {}
@@ -118,6 +127,7 @@ class _Contest:
     def enter(self, rung: Rung, network: Network, device: str, batch: int) -> None:
         """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
         program = Program(network, uniform(network, rung, device, batch))
+        self.device = program.runtime.describe()
 
         def turn() -> Trace:
             trace = Trace()

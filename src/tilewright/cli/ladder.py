@@ -46,10 +46,11 @@ def main(arguments: argparse.Namespace) -> int:
     network, dataset = subject.network, subject.dataset
     with console.progress_bar() as bar:
         task = bar.add_task("", total=None)
-        rows = climb(
+        ladder = climb(
             network, dataset.images, arguments.device, arguments.batch, arguments.repeats,
             lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of),
         )  # fmt: skip
+    rows = ladder.rows
     document = {
         "schema": "tilewright.ladder/1",
         "network": network.name,
@@ -58,6 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
         "images": len(dataset),
         "batch": arguments.batch,
         "device": arguments.device,
+        "device_name": ladder.device,
         "repeats": arguments.repeats,
         "rungs": view.to_json(rows, network, len(dataset)),
         "environment": environment.fingerprint(),
@@ -68,8 +70,8 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         screen = console.output()
         screen.print(
-            f"[bold]{network.name}[/] on {arguments.device} ({environment.cpu_model()}, "
-            f"{environment.cpu_cores()} cores): {units.count(len(dataset))} images, "
+            f"[bold]{network.name}[/] on {arguments.device} ({ladder.device}): "
+            f"{units.count(len(dataset))} images, "
             f"{arguments.repeats} repeats in turns after a warm-up"
         )
         screen.print(f"[dim]{dataset.source}; {subject.weights_note}[/]\n")

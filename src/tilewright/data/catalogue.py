@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.data import arrays, cifar10, fashion_mnist, folder
@@ -168,7 +168,8 @@ def open_named(name: str) -> Dataset:
             f"data set {name!r} is not on this machine: "
             f"get it with `tilewright data fetch {entry.fetched_as}`{debian}"
         )
-    return entry.read(found)
+    dataset = entry.read(found)
+    return dataset if entry.fetched_as else replace(dataset, source=f"{name} (shipped)")
 
 
 def open_stored(path: Path, shape: Shape | None = None) -> Dataset:

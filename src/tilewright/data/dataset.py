@@ -24,6 +24,10 @@ class Dataset:
     labels: NDArray[np.int64] | None
     source: str
 
+    def __post_init__(self) -> None:
+        # Kernels take a batch as one piece of memory.
+        object.__setattr__(self, "images", np.ascontiguousarray(self.images))
+
     def __len__(self) -> int:
         return len(self.images)
 

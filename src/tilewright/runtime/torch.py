@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,10 +22,10 @@ class TorchRuntime:
         self.trace = Trace()
         # What was launched on a GPU and not yet recorded: its two CUDA events and what it was.
         self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []
-        # The rung claims float32; PyTorch would round a convolution's operands to TF32.
+        # The rung claims float32, but PyTorch would round a convolution's operands to TF32. The
+        # switch is the process's; setting it around every launch would cost the rung time.
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_tf32 = False
-        torch.set_grad_enabled(False)
 
     def describe(self) -> str:
         if self.device.type == "cuda":
@@ -50,7 +51,9 @@ class TorchRuntime:
         return Kernel(name, function)
 
     def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
-        return self._timed("kernel", kernel.name, layers, 0, lambda: kernel.function(*arguments))
+        with torch.inference_mode():
+            work = partial(kernel.function, *arguments)
+            return self._timed("kernel", kernel.name, layers, 0, work)
 
     def synchronise(self) -> None:
         """Wait for the GPU, then place its events on the host's clock."""

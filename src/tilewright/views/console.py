@@ -14,9 +14,15 @@ from rich.table import Table
 WIDTH = 100
 
 
+class Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line, which handles all errors in one place."""
+        raise BrokenPipeError
+
+
 def output() -> Console:
     """Standard output: as wide as the terminal up to 100 columns, 100 in a file or pipe."""
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    console = Screen(file=sys.stdout, highlight=False, soft_wrap=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 

@@ -140,8 +140,11 @@ def _layers(result: Result) -> RenderableType:
     for layer in layers:
         rate = f"{layer.flops / layer.seconds / 1e9:.1f}" if layer.flops and layer.seconds else "-"
         rows.add_row(
-            layer.name, layer.kind, units.seconds(layer.seconds),
-            units.share(layer.seconds / forward), rate,
+            layer.name,
+            layer.kind,
+            units.seconds(layer.seconds) if layer.seconds else "-",
+            units.share(layer.seconds / forward),
+            rate,
         )  # fmt: skip
     computed = sum(layer.seconds for layer in layers)
     copies = copy_seconds(result)

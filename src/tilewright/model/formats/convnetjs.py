@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.files import reason
-from tilewright.model.layers import Convolution, FullyConnected, dimensions
+from tilewright.model.layers import Convolution, FullyConnected, Shape, dimensions
 from tilewright.model.network import Network, Stage
 
 Array = NDArray[np.float64]
@@ -47,7 +47,9 @@ def read(folder: Path, network: Network) -> dict[str, Array]:
         if isinstance(layer, Convolution):
             parameters |= _convolution(path, stage, layer)
         elif isinstance(layer, FullyConnected):
-            parameters |= _fully_connected(path, stage, layer)
+            before = network.stages[stage.index - 1]
+            picture = before.input_shape if before.kind == "flatten" else stage.input_shape
+            parameters |= _fully_connected(path, stage, layer, picture)
     return parameters
 
 
@@ -69,17 +71,17 @@ def _convolution(path: Path, stage: Stage, layer: Convolution) -> dict[str, Arra
     return _named(stage, layer.bias, filters.transpose(0, 3, 2, 1), bias, path)
 
 
-def _fully_connected(path: Path, stage: Stage, layer: FullyConnected) -> dict[str, Array]:
-    inputs = math.prod(stage.input_shape)
-    weight, bias = _numbers(
-        path, stage, (inputs, layer.outputs), inputs * layer.outputs, layer.outputs
-    )
-    rows = weight.reshape(layer.outputs, inputs)
-    if len(stage.input_shape) == 3:
-        channels, height, width = stage.input_shape
-        pictures = weight.reshape(layer.outputs, height, width, channels)
-        rows = pictures.transpose(0, 3, 1, 2).reshape(layer.outputs, inputs)
-    return _named(stage, layer.bias, rows, bias, path)
+def _fully_connected(
+    path: Path, stage: Stage, layer: FullyConnected, picture: Shape
+) -> dict[str, Array]:
+    """`picture` is what the layer sees before anything is flattened."""
+    inputs = math.prod(picture)
+    shape = (inputs, layer.outputs)
+    rows, bias = _numbers(path, stage, shape, inputs * layer.outputs, layer.outputs)
+    if len(picture) == 3:
+        channels, height, width = picture
+        rows = rows.reshape(layer.outputs, height, width, channels).transpose(0, 3, 1, 2)
+    return _named(stage, layer.bias, rows.reshape(layer.outputs, inputs), bias, path)
 
 
 def _numbers(

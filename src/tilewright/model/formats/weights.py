@@ -53,7 +53,7 @@ def read(path: Path) -> WeightFile:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
+            metadata = dict(sorted((file.metadata() or {}).items()))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.test_climb import quick  # noqa: F401
+from tilewright.cli import main
+from tilewright.ladder import rungs
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.mark.parametrize("net", ["cifar10", "ece408-2017"])
+def test_the_table_has_every_rung_and_fits(net, capsys):
+    assert main(["ladder", "--net", net, "--images", "4", "--batch", "2", "--repeats", "3"]) == 0
+    text = capsys.readouterr().out
+    for rung in rungs("cpu"):
+        assert rung.name in text
+    assert "1.00x" in text
+    assert "4 images, 3 repeats in turns" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_more_convolutions_than_fit_have_a_table_of_their_own(tmp_path, capsys):
+    layers = [{"type": "convolution", "filters": 2, "kernel": 3, "padding": 1}] * 5
+    net = {"name": "deep", "input": {"shape": [1, 8, 8]},
+           "layers": [*layers, {"type": "fully_connected", "outputs": 10}]}  # fmt: skip
+    (tmp_path / "deep.json").write_text(json.dumps(net))
+    arguments = ["--net", str(tmp_path / "deep.json"), "--images", "2", "--repeats", "1"]
+    assert main(["ladder", *arguments]) == 0
+    text = capsys.readouterr().out
+    assert "Op times" in text
+    assert "conv5" in text
+    assert "random weights" in text
+
+
+def test_json_keeps_raw_samples(tmp_path, capsys):
+    out = tmp_path / "ladder.json"
+    arguments = ["--net", "cifar10", "--images", "2", "--repeats", "3", "--json", str(out)]
+    assert main(["ladder", *arguments]) == 0
+    document = json.loads(out.read_text())
+    serial = document["rungs"][0]
+    assert serial["rung"] == "serial"
+    assert serial["verification"]["passed"]
+    assert len(serial["network"]["samples_seconds"]) == 3
+    assert len(serial["operations"]["conv2"]["samples_seconds"]) == 3
+    assert document["environment"]["cores"] >= 1
+    assert capsys.readouterr().out
+
+
+def test_json_on_standard_output_is_only_json(capsys):
+    arguments = ["--net", "cifar10", "--images", "1", "--repeats", "1", "--json", "-"]
+    assert main(["ladder", *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "tilewright.ladder/1"

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tilewright import cli
+from tilewright.cli import main
+
+COMMAND = [sys.executable, "-m", "tilewright"]
+
+
+def test_help_names_every_verb_and_imports_nothing_heavy():
+    code = """
+import sys
+from tilewright.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    sys.exit(any(name in sys.modules for name in ("numpy", "rich", "numba", "torch")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    for verb in cli.VERBS:
+        assert verb in done.stdout
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_explains_itself(verb, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main([verb, "--help"])
+    assert leaving.value.code == 0
+    assert f"tilewright {verb}" in capsys.readouterr().out
+
+
+def test_no_verb_shows_the_help(capsys):
+    assert main([]) == 0
+    assert "verbs:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rum"], "unknown verb 'rum'; did you mean 'run'?"),
+        (["run", "--images", "0"], "'0' is not a whole number of at least 1"),
+        (["run", "--images", "ten"], "'ten' is not a whole number"),
+        (["run", "--images", "1001"], "--images 1001: fashion-mnist-sample (shipped)"),
+        (["run", "--batch", "-3"], "'-3' is not"),
+        (["run", "--colour"], "unrecognized arguments: --colour"),
+        (["run", "--net", "cifar"], "unknown network 'cifar'; did you mean 'cifar10'?"),
+        (["run", "--rung", "seriel"], "did you mean 'serial'?"),
+        (["run", "--device", "gpu"], "unknown device 'gpu'"),
+        (["run", "--data", "fashion"], "unknown data set 'fashion'"),
+        (["run", "--net", "ece408-2017"], "tilewright train ece408-2017"),
+        (["run", "--json", "/no/such/place.json"], "cannot write /no/such/place.json"),
+        (["run", "--predictions", "/"], "cannot write /: it is a folder"),
+        (["run", "--weights", "gone.safetensors"], "gone.safetensors"),
+        (["ladder", "--json", "/no/such/place.json"], "cannot write"),
+        (["ladder", "--repeats", "0"], "'0' is not"),
+        (["show"], "the following arguments are required: NET"),
+        (["show", "lenet"], "unknown network 'lenet'"),
+        (["data", "fech"], "did you mean 'fetch'?"),
+        (["data", "fetch"], "name what to fetch"),
+        (["data", "fetch", "cifar100"], "unknown data set to fetch 'cifar100'; did you mean"),
+        (["data", "check", "nothing"], "unknown data set 'nothing'"),
+        (["train", "cifar10", "--device", "cuda"], "cannot train on cuda"),
+        (["train", "cifar10"], "tilewright data fetch cifar10"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(arguments, words, capsys):
+    assert main(arguments) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.startswith("tilewright: ")
+    assert streams.err.count("\n") == 1
+    assert words in streams.err
+
+
+def test_a_bug_is_one_line_too_unless_a_traceback_is_asked_for(monkeypatch, capsys):
+    def fail(arguments):
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("tilewright.cli.show.main", fail)
+    assert main(["show", "cifar10"]) == 2
+    assert "internal error, ZeroDivisionError: oops" in capsys.readouterr().err
+    with pytest.raises(ZeroDivisionError):
+        main(["show", "cifar10", "--traceback"])
+
+
+def test_out_of_memory_is_one_line(monkeypatch, capsys):
+    def fail(arguments):
+        raise MemoryError
+
+    monkeypatch.setattr("tilewright.cli.show.main", fail)
+    assert main(["show", "cifar10"]) == 2
+    assert "smaller --batch" in capsys.readouterr().err
+
+
+def test_ctrl_c_in_mid_run_leaves_nothing_behind(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "run", "--rung", "serial", "--json", "out.json", "--predictions", "out.csv"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.strip().splitlines()[-1] == "tilewright: interrupted"
+    assert "Traceback" not in err
+    assert out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reader_that_leaves_is_no_error():
+    process = subprocess.Popen(
+        [*COMMAND, "show", "cifar10"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=30) == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
+def test_a_full_standard_output_is_one_line():
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*COMMAND, "show", "cifar10"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "No space left" in done.stderr

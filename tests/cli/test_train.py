@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.data.test_fashion_mnist import idx, write
+from tilewright.cli import main
+
+torch = pytest.importorskip("torch", reason="training needs PyTorch")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small set that can be learnt: the label is which of ten rows is lit."""
+    import numpy as np
+
+    place = tmp_path / "data"
+    place.mkdir()
+    for part, count in (("train", 300), ("t10k", 100)):
+        labels = np.arange(count) % 10
+        images = np.zeros((count, 28, 28), np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[4 + 2 * label] = 255
+        write(place, part=part, images=idx(images), labels=idx(labels.astype(np.uint8)))
+    return place
+
+
+def test_train_then_run(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "ece408-2017", "--data", str(folder), "--epochs", "3"]) == 0
+    text = capsys.readouterr()
+    assert "epoch   3: loss" in text.out + text.err
+    assert "as stored (float16)" in text.out
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "ece408-2017.safetensors"}
+    assert main(["run", "--net", "ece408-2017.safetensors", "--data", str(folder)]) == 0
+    assert "ece408-2017 over 100 images" in capsys.readouterr().out
+
+
+def test_a_stopped_training_goes_on(folder, tmp_path, monkeypatch, capsys):
+    from tilewright.train import Training
+
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "ece408-2017", "--data", str(folder), "--epochs", "2"]
+    right = Training.run_epoch
+
+    def stop_in_the_second(self, progress):
+        if self.history:
+            raise KeyboardInterrupt
+        return right(self, progress)
+
+    monkeypatch.setattr(Training, "run_epoch", stop_in_the_second)
+    assert main(arguments) == 130
+    assert "the same command goes on from there" in capsys.readouterr().out
+    assert (tmp_path / "ece408-2017.safetensors.checkpoint").exists()
+    assert not (tmp_path / "ece408-2017.safetensors").exists()
+    monkeypatch.setattr(Training, "run_epoch", right)
+    assert main(arguments) == 0
+    assert "going on after epoch 1" in capsys.readouterr().out

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import io
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.data import arrays
+from tilewright.errors import TilewrightError
+
+PIXELS = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_round_trip(tmp_path, save, dtype):
+    save(tmp_path / "a.npz", images=PIXELS.astype(dtype), labels=np.array([1, 0]))
+    dataset = arrays.read(tmp_path / "a.npz")
+    np.testing.assert_array_equal(dataset.images, PIXELS)
+    assert dataset.images.dtype == (np.uint8 if dtype == np.uint8 else np.float32)
+    assert dataset.labels.tolist() == [1, 0]
+
+
+def test_grey_images_and_no_labels(tmp_path):
+    np.savez(tmp_path / "a.npz", images=PIXELS[:, 0])
+    dataset = arrays.read(tmp_path / "a.npz")
+    assert dataset.shape == (1, 4, 5)
+    assert dataset.labels is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"pictures": PIXELS}, "no array named 'images'"),
+        ({"images": PIXELS[0, 0]}, "2 dimensions"),
+        ({"images": PIXELS.astype(np.int32)}, "it must be uint8 or float"),
+        ({"images": np.asfortranarray(PIXELS)}, "Fortran order"),
+        ({"images": PIXELS[:0]}, "holds nothing"),
+        ({"images": np.array(["a"], object)}, "cannot use 'images'"),
+        ({"images": np.full((1, 1, 2, 2), np.nan)}, "image 0 holds a value that is not finite"),
+        ({"images": np.full((1, 1, 2, 2), 1e300)}, "not finite"),
+        ({"images": PIXELS, "labels": np.array([1])}, "2 images need 2 whole numbers"),
+        ({"images": PIXELS, "labels": np.array([0.5, 1])}, "whole numbers"),
+    ],
+)
+def test_wrong_content_is_named(tmp_path, content, words):
+    np.savez(tmp_path / "a.npz", **content)
+    with pytest.raises(TilewrightError, match=r"a\.npz") as error:
+        arrays.read(tmp_path / "a.npz")
+    assert words in str(error.value)
+
+
+def test_memory_follows_the_content_not_the_header(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (10**6, 3, 10**4, 10**4)}
+    )
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("images.npy", header.getvalue() + b"few")
+    tracemalloc.start()
+    with pytest.raises(TilewrightError, match="does not hold"):
+        arrays.read(tmp_path / "a.npz")
+    assert tracemalloc.get_traced_memory()[1] < 8e6
+    tracemalloc.stop()
+
+
+@given(data=st.data(), compressed=st.booleans())
+def test_any_damage_is_refused_or_harmless(data, compressed, tmp_path_factory):
+    path = tmp_path_factory.mktemp("fuzz") / "a.npz"
+    (np.savez_compressed if compressed else np.savez)(path, images=PIXELS)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(bytes(content[: data.draw(st.integers(0, len(content)))]))
+    try:
+        assert arrays.read(path).images.nbytes <= 8 * PIXELS.size
+    except TilewrightError as error:
+        assert "a.npz" in str(error)

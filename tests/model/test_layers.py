@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    Softmax,
+)
+
+
+@pytest.mark.parametrize(
+    ("layer", "before", "after"),
+    [
+        (Convolution(16, 5, padding=2), (3, 32, 32), (16, 32, 32)),
+        (Convolution(4, 3, stride=2), (1, 8, 7), (4, 3, 3)),
+        (Convolution(2, (1, 5), stride=(2, 3), padding=(0, 1)), (9, 5, 8), (2, 3, 2)),
+        (MaxPool(2), (3, 7, 9), (3, 3, 4)),
+        (AveragePool(3, stride=2), (2, 9, 8), (2, 4, 3)),
+        (Flatten(), (24, 26, 26), (16224,)),
+        (FullyConnected(10), (20, 4, 4), (10,)),
+        (Softmax(), (10,), (10,)),
+    ],
+)
+def test_output_shape(layer, before, after):
+    assert layer.output_shape(before) == after
+
+
+def test_flops_count_two_for_a_multiply_add():
+    assert Convolution(16, 5, padding=2).flops((3, 32, 32)) == 2 * 16 * 32 * 32 * 3 * 25
+    assert FullyConnected(10).flops((20, 4, 4)) == 2 * 320 * 10
+    assert AveragePool(2).flops((3, 4, 4)) == 3 * 2 * 2 * 4
+    assert MaxPool(2).flops((3, 4, 4)) == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Convolution(0, 3),
+        lambda: Convolution(3, 0),
+        lambda: Convolution(3, (1, 2, 3)),  # type: ignore[arg-type]
+        lambda: Convolution(3, 3, padding=-1),
+        lambda: Convolution(3, 3, stride=0),
+        lambda: Convolution(True, 3),
+        lambda: Convolution(3, 2.5),  # type: ignore[arg-type]
+        lambda: Convolution(3, 3, bias="no"),  # type: ignore[arg-type]
+        lambda: MaxPool(0),
+        lambda: FullyConnected(-1),
+        lambda: Pixels((3, 32)),
+        lambda: Pixels((3, 0, 32)),
+        lambda: Pixels((3, 4, 4), scale=float("nan")),
+    ],
+)
+def test_impossible_settings_are_refused(make):
+    with pytest.raises(TilewrightError):
+        make()
+
+
+def test_layers_are_frozen_values():
+    assert Convolution(3, 5) == Convolution(3, (5, 5), stride=(1, 1))
+    assert MaxPool(2) != AveragePool(2)
+    with pytest.raises(AttributeError):
+        Convolution(3, 5).filters = 4  # type: ignore[misc]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.strategies import networks
+from tilewright.errors import TilewrightError
+from tilewright.model import zoo
+from tilewright.model.layers import Convolution, Flatten, FullyConnected, MaxPool, Pixels, Softmax
+from tilewright.model.network import Network
+
+
+def test_the_zoo_has_the_published_arithmetic():
+    assert zoo.network("cifar10").flops == 7_840_000
+    assert zoo.network("cifar10").parameter_count == 1216 + 8020 + 10020 + 3210
+    assert round(zoo.network("ece408").flops / 1e6, 1) == 29.1
+    assert zoo.network("ece408").stages[5].output_shape == (16224,)
+    assert zoo.network("ece408-2017").output_shape == (10,)
+
+
+def test_names_are_numbered_only_where_there_are_several():
+    names = [stage.name for stage in zoo.network("cifar10").stages]
+    assert names[:4] == ["input", "conv1", "relu1", "pool1"]
+    assert names[-2:] == ["fc", "softmax"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ((Convolution(4, 3), Convolution(4, 9)), "layer 2 (conv2): kernel 9x9 is larger"),
+        ((FullyConnected(3), MaxPool(2)), "layer 2 (pool): needs a picture"),
+        ((Softmax(),), "layer 1 (softmax): needs a row of features, not 1x8x8"),
+        ((Pixels((1, 8, 8)),), "second input"),
+        ((), "no layers"),
+    ],
+)
+def test_shape_errors_name_the_layer(layers, words):
+    with pytest.raises(TilewrightError, match="odd") as error:
+        Network("odd", Pixels((1, 8, 8)), layers)
+    assert words in str(error.value)
+
+
+@given(networks())
+def test_shapes_chain_and_counts_add_up(network):
+    for before, after in zip(network.stages, network.stages[1:], strict=False):
+        assert before.output_shape == after.input_shape
+        assert all(size > 0 for size in after.output_shape)
+    assert network.flops == sum(stage.flops for stage in network.stages)
+
+
+class TestParameters:
+    network = Network("n", Pixels((1, 4, 4)), (Convolution(2, 3), Flatten(), FullyConnected(3)))
+
+    def good(self):
+        shapes = self.network.parameter_shapes
+        return {name: np.ones(shape, np.float64) for name, shape in shapes.items()}
+
+    def test_are_kept_as_read_only_float32(self):
+        parameters = self.network.with_parameters(self.good()).parameters
+        weight = parameters["conv.weight"]
+        assert weight.dtype == np.float32
+        with pytest.raises(ValueError, match="read-only"):
+            weight[0] = 0
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda p: p.pop("fc.bias"), "lack fc.bias"),
+            (lambda p: p.update(extra=np.ones(1)), "have extra"),
+            (lambda p: p.update({"fc.weight": np.ones((8, 3))}), "fc.weight is 8x3, but 'n' needs"),
+            (lambda p: p.update({"fc.bias": np.ones(3, int)}), "fc.bias holds int64"),
+            (lambda p: p["conv.weight"].__setitem__((1, 0, 2, 1), np.nan), "[1, 0, 2, 1] is nan"),
+            (lambda p: p["conv.bias"].__setitem__(1, 1e39), "conv.bias[1] is 1e+39"),
+        ],
+    )
+    def test_are_checked(self, change, words):
+        parameters = self.good()
+        change(parameters)
+        with pytest.raises(TilewrightError) as error:
+            self.network.with_parameters(parameters)
+        assert words in str(error.value)

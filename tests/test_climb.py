@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright import climb
+from tilewright.errors import TilewrightError
+from tilewright.ladder import rungs
+from tilewright.measure import interleave
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """No pauses: these tests look at the bookkeeping, not at the figures."""
+    monkeypatch.setattr(
+        climb, "interleave", lambda *args, **more: interleave(*args, **more, sleep=lambda s: None)
+    )
+
+
+def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick):
+    subject = climb.prepare("cifar10", None, None, images=3)
+    assert subject.dataset.source == "random pixels"
+    seen = []
+    ladder = climb.climb(
+        subject.network, subject.dataset.images, "cpu", batch=2, repeats=2,
+        progress=lambda *now: seen.append(now),
+    )  # fmt: skip
+    assert [row.rung.name for row in ladder.rows] == [rung.name for rung in rungs("cpu")]
+    for row in ladder.rows:
+        if row.missing:
+            continue
+        assert row.verdict.passed
+        assert len(row.network.seconds) == 2
+        assert list(row.operations) == ["conv1", "conv2", "conv3"]
+        assert all(len(sample.seconds) == 2 for sample in row.operations.values())
+        assert row.operations_alone == (row.rung.name == "onnxruntime")
+        np.testing.assert_array_equal(row.predicted, ladder.rows[0].predicted)
+    assert seen[-1][1] == seen[-1][2]
+
+
+def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(quick, monkeypatch):
+    serial, threads, good, *_ = rungs("cpu")
+
+    def prepare(runtime, stages, parameters):
+        right = good.prepare(runtime, stages, parameters)
+
+        def launch(x, out):
+            right(x, out)
+            if stages[0].kind == "conv":
+                out += 1
+
+        return launch
+
+    wrong = replace(threads, prepare=prepare)
+    absent = replace(serial, missing=lambda device: "it is on holiday")
+    ladder = {rung.name: rung for rung in (absent, wrong, good)}
+    monkeypatch.setattr(climb, "rungs", lambda device: list(ladder.values()))
+    subject = climb.prepare("ece408", None, None, images=2)
+    rows = climb.climb(subject.network, subject.dataset.images, "cpu", 2, 1).rows
+    assert rows[0].missing == "it is on holiday"
+    assert rows[0].network is None
+    assert not rows[1].verdict.passed
+    assert rows[1].network is None
+    assert rows[2].network is not None
+
+
+def test_nothing_to_time(quick, monkeypatch):
+    monkeypatch.setattr(climb, "rungs", lambda device: [])
+    subject = climb.prepare("cifar10", None, None, images=1)
+    with pytest.raises(TilewrightError, match="no rung can be timed"):
+        climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
+
+
+def test_what_is_not_here_is_random_and_said_so(tmp_path):
+    assert climb.prepare("ece408-2017", None, None, 1).weights_note == "random weights"
+    assert climb.prepare("ece408", None, None, 1).weights_note == "trained weights"

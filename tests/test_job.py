@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.errors import TilewrightError
+from tilewright.job import Request, run
+from tilewright.model.formats import weights
+
+
+def test_the_main_job():
+    seen = []
+    result = run(Request(), lambda done, of: seen.append((done, of)))
+    assert result.accuracy > 0.88
+    assert len(result.dataset) == 1000
+    assert seen[-1] == (1000, 1000)
+    phases = [event.name for event in result.trace.of("phase")]
+    assert phases == [
+        "open device", "create network", "load parameters", "load data", "build kernels",
+        "create outputs", "warm up", "forward", "accuracy",
+    ]  # fmt: skip
+    np.testing.assert_allclose(result.outputs.sum(1), 1, rtol=1e-5)
+
+
+def test_data_without_labels(tmp_path):
+    np.savez(tmp_path / "a.npz", images=np.zeros((3, 3, 32, 32), np.uint8))
+    result = run(Request(net="cifar10", data=str(tmp_path / "a.npz")))
+    assert result.correct is None
+    assert result.accuracy is None
+    assert result.predicted.shape == (3,)
+
+
+def test_labels_must_be_classes_of_the_network(tmp_path):
+    images = np.zeros((2, 3, 32, 32), np.uint8)
+    np.savez(tmp_path / "a.npz", images=images, labels=np.array([0, 10]))
+    with pytest.raises(TilewrightError, match="label 10 of image 1"):
+        run(Request(net="cifar10", data=str(tmp_path / "a.npz")))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_overflow_names_the_layer(tmp_path):
+    network = tilewright.load("cifar10")
+    huge = {name: np.full_like(value, 1e30) for name, value in network.parameters.items()}
+    weights.write(network.with_parameters(huge), tmp_path / "huge.safetensors")
+    with pytest.raises(TilewrightError, match="image 0: conv2 gives values that are not finite"):
+        run(
+            Request(
+                net="cifar10", weights=tmp_path / "huge.safetensors", data=images(tmp_path), batch=2
+            )
+        )  # fmt: skip
+
+
+def images(folder):
+    pixels = np.random.default_rng(0).integers(128, 256, (3, 3, 32, 32), np.uint8)
+    np.savez(folder / "images.npz", images=pixels)
+    return str(folder / "images.npz")

@@ -1,0 +1,180 @@
+"""The reference against exact arithmetic, and its bounds against kernels that add in odd orders."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import convolutions, networks, pictures, poolings
+from tilewright import reference
+from tilewright.errors import TilewrightError
+from tilewright.execute import Program
+from tilewright.ladder import choose
+from tilewright.model.layers import (
+    AveragePool,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    Softmax,
+    Tanh,
+)
+from tilewright.model.network import Network
+from tilewright.plan import uniform
+from tilewright.verify import random_parameters
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def alone(shape, layer, seed):
+    """A layer as the only one of a network, with random weights, and two random images."""
+    generator = np.random.default_rng(seed)
+    network = Network("n", Pixels(shape), (layer,))
+    network = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(2, *shape)).astype(np.float32)
+    return network, images
+
+
+def exact_convolution(x, weight, bias, layer, place):
+    """One output as a fraction, straight from the definition."""
+    n, f, y, column = place
+    total = Fraction(float(bias[f])) if bias is not None else Fraction(0)
+    for c in range(weight.shape[1]):
+        for ky in range(weight.shape[2]):
+            for kx in range(weight.shape[3]):
+                iy = y * layer.stride[0] + ky - layer.padding[0]
+                ix = column * layer.stride[1] + kx - layer.padding[1]
+                if 0 <= iy < x.shape[2] and 0 <= ix < x.shape[3]:
+                    product = Fraction(float(x[n, c, iy, ix])) * Fraction(
+                        float(weight[f, c, ky, kx])
+                    )
+                    total += product
+    return total
+
+
+@given(pictures, convolutions, seeds)
+def test_convolution_is_exact_to_float64(shape, layer, seed):
+    try:
+        network, x = alone(shape, layer, seed)
+    except TilewrightError:
+        return
+    weight, bias = network.parameters["conv.weight"], network.parameters.get("conv.bias")
+    truth = reference.layer(network.stages[1], network.parameters, x)
+    generator = np.random.default_rng(seed)
+    for _ in range(5):
+        place = tuple(int(generator.integers(size)) for size in truth.value.shape)
+        exact = exact_convolution(x, weight, bias, layer, place)
+        assert abs(truth.value[place] - exact) < 1e-12
+        assert truth.bound[place] > 0
+
+
+@given(pictures, poolings, seeds)
+def test_pooling_follows_the_definition(shape, layer, seed):
+    try:
+        network, x = alone(shape, layer, seed)
+    except TilewrightError:
+        return
+    truth = reference.layer(network.stages[1], {}, x)
+    for (n, c, y, column), value in np.ndenumerate(truth.value):
+        top, left = y * layer.stride[0], column * layer.stride[1]
+        window = x[n, c, top : top + layer.size[0], left : left + layer.size[1]].astype(float)
+        assert window.shape == layer.size
+        expected = window.max() if isinstance(layer, MaxPool) else window.mean()
+        assert value == pytest.approx(expected, abs=1e-12)
+
+
+def test_softmax_sums_to_one_and_survives_large_scores():
+    network = Network("n", Pixels((4, 1, 1)), (FullyConnected(4), Softmax()))
+    scores = np.array([[1000.0, 999.0, -1000.0, 0.0]], np.float32)
+    truth = reference.layer(network.stages[2], {}, scores)
+    assert truth.value.sum() == pytest.approx(1)
+    assert truth.value[0, 0] == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def float32_orders(products, generator):
+    """One sum in float32 in four orders: forwards, backwards, shuffled, as a tree."""
+    yield np.add.accumulate(products)[-1]
+    yield np.add.accumulate(products[::-1])[-1]
+    yield np.add.accumulate(generator.permutation(products))[-1]
+    tree = products
+    while len(tree) > 1:
+        odd = tree[-1:] if len(tree) % 2 else tree[:0]
+        tree = np.concatenate([tree[: len(tree) // 2 * 2 : 2] + tree[1::2], odd])
+    yield tree[0]
+
+
+@given(seeds, st.integers(1, 3000), st.sampled_from([1.0, 1e-3, 1e4]))
+def test_the_bound_holds_for_every_order_of_additions(seed, terms, scale):
+    generator = np.random.default_rng(seed)
+    network = Network("n", Pixels((terms, 1, 1)), (FullyConnected(1, bias=False),))
+    network = network.with_parameters({"fc.weight": generator.normal(size=(1, terms)) * scale})
+    x = generator.normal(size=(1, terms, 1, 1)).astype(np.float32)
+    truth = reference.layer(network.stages[1], network.parameters, x)
+    products = network.parameters["fc.weight"][0] * x.ravel()
+    for total in float32_orders(products, generator):
+        assert abs(float(total) - truth.value[0, 0]) <= truth.bound[0, 0]
+
+
+@given(seeds, st.integers(1, 2000))
+def test_whole_numbers_have_no_error_at_all(seed, terms):
+    generator = np.random.default_rng(seed)
+    network = Network("n", Pixels((terms, 1, 1)), (FullyConnected(1),))
+    parameters = {"fc.weight": generator.integers(-9, 10, (1, terms)).astype(float),
+                  "fc.bias": np.array([3.0])}  # fmt: skip
+    network = network.with_parameters(parameters)
+    x = generator.integers(-99, 100, (1, terms, 1, 1)).astype(np.float32)
+    truth = reference.layer(network.stages[1], network.parameters, x)
+    assert truth.bound[0, 0] == 0
+    products = network.parameters["fc.weight"][0] * x.ravel()
+    for total in float32_orders(np.append(products, np.float32(3)), generator):
+        assert total == truth.value[0, 0]
+
+
+def test_whole_numbers_beyond_the_mantissa_have_a_bound():
+    network = Network("n", Pixels((2, 1, 1)), (FullyConnected(1, bias=False),))
+    network = network.with_parameters({"fc.weight": np.array([[4097.0, 4097.0]])})
+    x = np.full((1, 2, 1, 1), 4097, np.float32)
+    assert reference.layer(network.stages[1], network.parameters, x).bound[0, 0] > 0
+
+
+def test_rounded_operands_widen_the_bound():
+    half = reference.Precision("fp16", 2.0**-11, 2.0**-24)
+    network, x = alone((100, 1, 1), FullyConnected(5), 0)
+    weight = network.parameters["fc.weight"]
+    truth = reference.layer(network.stages[1], network.parameters, x, precision=half)
+    exact = reference.layer(network.stages[1], network.parameters, x)
+    assert (truth.bound > 100 * exact.bound).all()
+    rounded = x.reshape(2, -1).astype(np.float16).astype(float) @ weight.astype(np.float16).astype(
+        float
+    ).T + network.parameters["fc.bias"].astype(float)
+    assert (np.abs(rounded - truth.value) <= truth.bound).all()
+    assert (np.abs(rounded - truth.value) > exact.bound).any()
+
+
+@pytest.mark.parametrize("layer", [Tanh(), AveragePool(3, stride=2)])
+def test_float32_is_within_the_bound(layer):
+    network, x = alone((3, 9, 9), layer, 0)
+    truth = reference.layer(network.stages[1], {}, x)
+    if isinstance(layer, Tanh):
+        result = np.tanh(x)
+    else:
+        windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+        result = windows.mean((4, 5), dtype=np.float32)
+    assert (np.abs(result - truth.value) <= truth.bound).all()
+    assert truth.bound.max() < 1e-5
+
+
+@given(networks(), seeds)
+def test_bounds_carried_through_a_network_hold(network, seed):
+    """A float32 run, each layer rounded, stays within the bounds carried from the pixels on."""
+    generator = np.random.default_rng(seed)
+    network = network.with_parameters(random_parameters(network, generator))
+    pixels = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
+    truths = reference.chain(network.stages, network.parameters, pixels)
+    program = Program(network, uniform(network, choose("cpu", "im2col"), "cpu", 2))
+    result = program(pixels)
+    assert (np.abs(result - truths[-1].value) <= truths[-1].bound).all()

@@ -1,0 +1,459 @@
+"""The verifier must pass every right kernel and catch every wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.ladder import rungs
+from tilewright.ladder.cpu import im2col
+from tilewright.model import zoo
+from tilewright.model.network import Stage
+from tilewright.reference import Precision, convolve
+from tilewright.verify import verify
+
+Kernel = Callable[[Any, Any], None]
+Break = Callable[[Stage, Any, Kernel], Kernel]
+WRONG: dict[str, tuple[str, Break]] = {}
+
+
+def wrong(kind: str) -> Callable[[Break], Break]:
+    """Register a way to break a kernel: from a stage and its right kernel, a wrong one."""
+
+    def register(function: Break) -> Break:
+        WRONG[function.__name__] = (kind, function)
+        return function
+
+    return register
+
+
+def rung_with(kind: str, make: Break) -> Any:
+    """The im2col rung with the kernels of one kind replaced."""
+
+    def prepare(runtime, stages, parameters):
+        (stage,) = stages
+        right = im2col._function(stage, parameters)
+        function = make(stage, parameters, right) if stage.kind == kind else right
+        kernel = runtime.build("kernel", function)
+        return lambda x, out: runtime.launch(kernel, x, out, layers=(stage.name,))
+
+    return replace(im2col.RUNG, name="suspect", prepare=prepare)
+
+
+def naive(stage, parameters, x, dtype=np.float64, **changes):
+    """A convolution from the definition, with settings that may be changed to wrong ones."""
+    layer = stage.layer
+    values = {"kernel": layer.kernel, "stride": layer.stride, "padding": layer.padding} | changes
+    weight = changes.pop("weight", parameters[f"{stage.name}.weight"])
+    from tilewright.model.layers import Convolution
+
+    changed = Convolution(
+        layer.filters, weight.shape[2:], stride=values["stride"], padding=values["padding"]
+    )
+    out = convolve(x.astype(dtype), weight.astype(dtype), changed)
+    bias = parameters.get(f"{stage.name}.bias")
+    return out if bias is None else out + bias[:, None, None]
+
+
+def fit(result, out):
+    """Put a result of the wrong size where it fits; the rest stays whatever it was set to."""
+    out[:] = 0
+    y, x = min(out.shape[2], result.shape[2]), min(out.shape[3], result.shape[3])
+    out[:, :, :y, :x] = result[:, :, :y, :x]
+
+
+@wrong("conv")
+def off_by_one_at_the_border(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        if stage.layer.padding[1]:
+            out[:, :, :, 0] = out[:, :, :, min(1, out.shape[3] - 1)]
+
+    return run
+
+
+@wrong("conv")
+def padding_forgotten(stage, parameters, right):
+    def run(x, out):
+        if stage.layer.padding == (0, 0):
+            right(x, out)
+        else:
+            moved = np.roll(x, 1, axis=3)
+            fit(naive(stage, parameters, moved), out)
+
+    return run
+
+
+@wrong("conv")
+def bias_forgotten(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        if f"{stage.name}.bias" in parameters:
+            out -= parameters[f"{stage.name}.bias"][:, None, None]
+
+    return run
+
+
+@wrong("conv")
+def kernel_axes_swapped(stage, parameters, right):
+    def run(x, out):
+        weight = parameters[f"{stage.name}.weight"]
+        if weight.shape[2] != weight.shape[3]:
+            right(x, out)
+        else:
+            out[:] = naive(stage, parameters, x, weight=weight.transpose(0, 1, 3, 2))
+
+    return run
+
+
+@wrong("conv")
+def kernel_flipped(stage, parameters, right):
+    weight = parameters[f"{stage.name}.weight"]
+    return lambda x, out: out.__setitem__(
+        slice(None), naive(stage, parameters, x, weight=weight[:, :, ::-1, ::-1])
+    )
+
+
+@wrong("conv")
+def stride_ignored(stage, parameters, right):
+    return lambda x, out: fit(naive(stage, parameters, x, stride=(1, 1)), out)
+
+
+@wrong("conv")
+def strides_swapped(stage, parameters, right):
+    return lambda x, out: fit(naive(stage, parameters, x, stride=stage.layer.stride[::-1]), out)
+
+
+@wrong("conv")
+def last_row_not_written(stage, parameters, right):
+    def run(x, out):
+        scratch = np.empty_like(out)
+        right(x, scratch)
+        out[:, :, :-1] = scratch[:, :, :-1]
+
+    return run
+
+
+@wrong("conv")
+def last_image_of_a_full_batch_not_written(stage, parameters, right):
+    return lambda x, out: right(x[:1], out[:1])
+
+
+@wrong("conv")
+def every_image_is_the_first(stage, parameters, right):
+    return lambda x, out: right(np.repeat(x[:1], len(x), axis=0), out)
+
+
+@wrong("conv")
+def output_of_the_call_before(stage, parameters, right):
+    kept: list[Any] = []
+
+    def run(x, out):
+        right(x, out)
+        kept.append(out.copy())
+        out[:] = kept[0][: len(out)]
+
+    return run
+
+
+@wrong("conv")
+def nothing_written_the_second_time(stage, parameters, right):
+    calls: list[int] = []
+
+    def run(x, out):
+        if not calls:
+            right(x, out)
+        calls.append(1)
+
+    return run
+
+
+@wrong("conv")
+def one_nan(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        out.flat[-1] = np.nan
+
+    return run
+
+
+@wrong("conv")
+def one_infinity(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        out.flat[0] = np.inf
+
+    return run
+
+
+@wrong("conv")
+def last_channel_left_out(stage, parameters, right):
+    def run(x, out):
+        less = x.copy()
+        less[:, -1] = 0
+        right(less, out)
+
+    return run
+
+
+@wrong("conv")
+def last_filter_repeats_the_one_before(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        if out.shape[1] > 32:  # as a tile of 32 would, on a layer that has 33
+            out[:, 32] = out[:, 31]
+
+    return run
+
+
+@wrong("conv")
+def float16_sums(stage, parameters, right):
+    def run(x, out):
+        weight = parameters[f"{stage.name}.weight"].astype(np.float16)
+        bias = parameters.get(f"{stage.name}.bias")
+        layer = stage.layer
+        (pad_y, pad_x), (step_y, step_x) = layer.padding, layer.stride
+        padded = np.pad(x, ((0, 0), (0, 0), (pad_y, pad_y), (pad_x, pad_x))).astype(np.float16)
+        total = np.zeros(out.shape, np.float16)
+        with np.errstate(over="ignore"):
+            for c in range(weight.shape[1]):
+                for ky in range(weight.shape[2]):
+                    for kx in range(weight.shape[3]):
+                        rows = slice(ky, ky + (out.shape[2] - 1) * step_y + 1, step_y)
+                        columns = slice(kx, kx + (out.shape[3] - 1) * step_x + 1, step_x)
+                        tap = padded[:, c : c + 1, rows, columns]
+                        total += tap * weight[:, c, ky, kx][:, None, None]
+        out[:] = total
+        if bias is not None:
+            out += bias[:, None, None]
+
+    return run
+
+
+def rounded_to(bits):
+    """Float32 numbers with a mantissa of so many bits, the way tensor cores take them."""
+
+    def run(values):
+        whole = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        cut = 24 - bits
+        return ((whole + (1 << (cut - 1))) >> cut << cut).astype(np.uint32).view(np.float32)
+
+    return run
+
+
+@wrong("conv")
+def tf32_inputs(stage, parameters, right):
+    return lambda x, out: right(rounded_to(11)(x), out)
+
+
+@wrong("fc")
+def tf32_weights(stage, parameters, right):
+    weight = rounded_to(11)(parameters[f"{stage.name}.weight"]).astype(float)
+    bias = parameters.get(f"{stage.name}.bias", 0)
+    return lambda x, out: out.__setitem__(
+        slice(None), x.reshape(len(x), -1).astype(float) @ weight.T + bias
+    )
+
+
+@wrong("fc")
+def one_product_of_thousands_left_out(stage, parameters, right):
+    def run(x, out):
+        less = x.reshape(len(x), -1).copy()
+        less[:, -1] = 0
+        right(less, out)
+
+    return run
+
+
+@wrong("fc")
+def picture_read_in_another_order(stage, parameters, right):
+    def run(x, out):
+        turned = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+        right(np.ascontiguousarray(turned).reshape(x.shape), out)
+
+    return run
+
+
+@wrong("conv")
+def a_millionth_too_large(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        out *= np.float32(1 + 1e-6)
+
+    return run
+
+
+def beyond(array):
+    """The place right after an array, as a kernel without a bounds test would reach it."""
+    return np.lib.stride_tricks.as_strided(array.reshape(-1)[-1:], (2,), (array.itemsize,))
+
+
+@wrong("relu")
+def writes_past_the_end(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        beyond(out)[1] = 7
+
+    return run
+
+
+@wrong("relu")
+def reads_past_the_end(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        # Zero times what lies there: harmless, unless it is not a number.
+        out.flat[-1] += 0 * beyond(x)[1]
+
+    return run
+
+
+@wrong("relu")
+def works_in_place(stage, parameters, right):
+    def run(x, out):
+        np.maximum(x, 0, out=x)
+        out[:] = x
+
+    return run
+
+
+@wrong("relu")
+def lets_negatives_through(stage, parameters, right):
+    return lambda x, out: np.maximum(x, 1e-3 * x, out=out)
+
+
+@wrong("pool")
+def maximum_starts_at_zero(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        if "max" in stage.layer.summary:
+            np.maximum(out, 0, out=out)
+
+    return run
+
+
+@wrong("pool")
+def average_of_the_wrong_count(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        if "average" in stage.layer.summary:
+            count = stage.layer.size[0] * stage.layer.size[1]
+            out *= count / (count + 1)
+
+    return run
+
+
+@wrong("pool")
+def stride_taken_for_size(stage, parameters, right):
+    def run(x, out):
+        right(x, out)
+        if stage.layer.stride != stage.layer.size:
+            (sy, sx), (h, w) = stage.layer.stride, out.shape[2:]
+            out[:] = x[:, :, : h * sy : sy, : w * sx : sx]
+
+    return run
+
+
+@wrong("softmax")
+def overflows(stage, parameters, right):
+    def run(x, out):
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[:] = np.exp(x)
+            out /= out.sum(1, keepdims=True)
+
+    return run
+
+
+@wrong("softmax")
+def not_normalised(stage, parameters, right):
+    return lambda x, out: np.exp(x - x.max(1, keepdims=True), out=out)
+
+
+@wrong("tanh")
+def coarse_approximation(stage, parameters, right):
+    return lambda x, out: out.__setitem__(
+        slice(None), np.clip(x * (27 + x * x) / (27 + 9 * x * x), -1, 1)
+    )
+
+
+@wrong("input")
+def pixels_as_signed(stage, parameters, right):
+    return lambda x, out: out.__setitem__(
+        slice(None), x.view(np.int8) * np.float32(stage.layer.scale) + np.float32(stage.layer.shift)
+    )
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_every_wrong_kernel_is_caught(name):
+    kind, make = WRONG[name]
+    for network in ("cifar10", "ece408"):
+        verdict = verify(rung_with(kind, make), "cpu", zoo.network(network))
+        if not verdict.passed:
+            fault = str(verdict.fault)
+            assert kind in fault.partition("(")[0]
+            return
+    pytest.fail(f"{name} passed")
+
+
+def test_there_are_at_least_a_dozen_wrong_kernels_of_every_sort():
+    assert len(WRONG) > 30
+    assert {kind for kind, _ in WRONG.values()} == {
+        "conv", "fc", "relu", "pool", "softmax", "tanh", "input",
+    }  # fmt: skip
+
+
+def test_a_fault_says_where_and_by_how_much():
+    verdict = verify(rung_with("conv", bias_forgotten), "cpu", seed=3)
+    assert verdict.fault is not None
+    assert verdict.fault.layer.startswith("conv (1@1x1 on 1x1x1)")
+    assert "output[0, 0, 0, 0] is" in verdict.fault.problem
+    assert "must be" in verdict.fault.problem
+    assert "within" in verdict.fault.problem
+
+
+def test_the_seed_repeats_a_verdict_and_else_inputs_are_fresh():
+    broken = rung_with("conv", last_channel_left_out)
+    assert verify(broken, "cpu", seed=5) == verify(broken, "cpu", seed=5)
+    assert verify(im2col.RUNG, "cpu").seed != verify(im2col.RUNG, "cpu").seed
+
+
+def test_lower_precision_passes_only_when_it_is_claimed():
+    tf32 = rung_with("conv", tf32_inputs)
+    claimed = replace(tf32, precision=Precision("tf32", 2.0**-11, 2.0**-24))
+    assert not verify(tf32, "cpu", seed=1).passed
+    assert verify(claimed, "cpu", seed=1).passed
+
+
+@pytest.mark.parametrize("rung", rungs("cpu"), ids=lambda rung: rung.name)
+@pytest.mark.parametrize("net", ["cifar10", "ece408", "ece408-2017"])
+def test_every_rung_is_right(rung, net):
+    if reason := rung.missing("cpu"):
+        pytest.skip(reason)
+    verdict = verify(rung, "cpu", zoo.network(net))
+    assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
+    assert verdict.outputs > 100_000
+    assert verdict.worst <= 1
+
+
+@pytest.mark.parametrize("rung", rungs("cpu"), ids=lambda rung: rung.name)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_right_kernels_pass_whatever_is_drawn(rung, seed):
+    if reason := rung.missing("cpu"):
+        pytest.skip(reason)
+    verdict = verify(rung, "cpu", seed=seed)
+    assert verdict.passed, verdict.fault
+
+
+@pytest.mark.cuda
+def test_torch_is_right_on_a_gpu():
+    (rung,) = [rung for rung in rungs("cuda") if rung.name == "torch"]
+    if reason := rung.missing("cuda"):
+        pytest.skip(reason)
+    verdict = verify(rung, "cuda", zoo.network("cifar10"))
+    assert verdict.passed, verdict.fault

@@ -1,0 +1,96 @@
+"""The views of a run, on a trace made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tilewright.data.dataset import Dataset
+from tilewright.job import Result
+from tilewright.ladder import choose
+from tilewright.model import zoo
+from tilewright.plan import uniform
+from tilewright.trace import Event, Trace
+from tilewright.views import run as view
+
+
+def result(events, labels=(1, 2)):
+    network = zoo.network("cifar10")
+    rung = choose("cpu", "im2col")
+    pixels = np.zeros((2, 3, 32, 32), np.uint8)
+    given = None if labels is None else np.array(labels)
+    outputs = np.eye(10, dtype=np.float32)[[1, 3]]
+    trace = Trace()
+    trace.events = [
+        Event("phase", "load data", 0, 1),
+        *events,
+        Event("phase", "forward", 2, 12),
+    ]
+    return Result(
+        network, Dataset("d", pixels, given, "by hand"), rung, uniform(network, rung, "cpu", 1),
+        "a CPU", outputs, outputs.argmax(1), None if labels is None else 1, trace, 10**8, {},
+    )  # fmt: skip
+
+
+KERNELS = [
+    Event("kernel", "k", 2, 5, ("conv1",)),
+    Event("kernel", "k", 5, 6, ("relu1",)),
+    Event("kernel", "k", 6, 10, ("conv1",)),
+    Event("copy", "host to device", 10, 10.5, bytes=8),
+]
+
+
+def printed(some):
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    for part in view.report(some):
+        console.print(part)
+    return console.export_text()
+
+
+def test_layers_add_up_and_the_remainder_is_the_rest():
+    document = view.to_json(result(KERNELS))
+    seconds = {layer["name"]: layer["seconds"] for layer in document["layers"]}
+    assert list(seconds)[:3] == ["input", "conv1", "relu1"]
+    assert seconds["conv1"] == 7
+    assert seconds["pool3"] == 0
+    assert document["copy_seconds"] == 0.5
+    assert document["remainder_seconds"] == pytest.approx(10 - 8 - 0.5)
+    assert document["forward_seconds"] == 10
+    assert document["total_seconds"] == 12
+    assert document["images_per_second"] == 0.2
+    assert document["layers"][1]["flop"] == 2 * 2_457_600
+
+
+def test_layers_computed_as_one_piece_have_one_row():
+    names = tuple(stage.name for stage in zoo.network("cifar10").stages[1:])
+    document = view.to_json(result([Event("kernel", "k", 2, 11, names)]))
+    assert [(x["name"], x["kind"]) for x in document["layers"]] == [
+        ("input", "input"), ("conv1..softmax", "network"),
+    ]  # fmt: skip
+    assert document["layers"][1]["flop"] == 2 * 7_840_000
+    assert "not computed separately" in printed(result([Event("kernel", "k", 2, 11, names)]))
+
+
+def test_the_report_says_it_all_within_100_columns():
+    text = printed(result(KERNELS))
+    for words in (
+        "cifar10 over 2 images, one by one, rung im2col on cpu (a CPU)", "load data",
+        "between phases", "sum of layers", "copies", "remainder", "forward (wall)",
+        "conv 7.00 s (70.0 %)", "conv1 7.00 s", "0.5000 (1 of 2)", "0 images/s", "100 MB",
+    ):  # fmt: skip
+        assert words in text, words
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_predictions():
+    assert view.predictions_csv(result(KERNELS)).splitlines() == [
+        "index,label,predicted,probability", "0,1,1,1.000000", "1,2,3,1.000000",
+    ]  # fmt: skip
+    assert view.predictions_csv(result(KERNELS, None)).splitlines()[1] == "0,,1,1.000000"
+
+
+def test_no_labels_no_correctness():
+    some = result(KERNELS, None)
+    assert view.to_json(some)["accuracy"] is None
+    assert "no labels" in printed(some)

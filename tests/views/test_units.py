@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from tilewright.views import units
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0.00 µs"), (1.5e-7, "0.15 µs"), (9.999e-4, "1,000 µs"), (0.0123, "12.3 ms"),
+        (1, "1.00 s"), (9.996, "10.0 s"), (12345, "12,345 s"),
+    ],
+)  # fmt: skip
+def test_seconds(value, text):
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(80, "80 B"), (1500, "1.50 kB"), (5.2e6, "5.20 MB"), (3e10, "30.0 GB")]
+)
+def test_size(value, text):
+    assert units.size(value) == text
