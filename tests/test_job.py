@@ -42,7 +42,7 @@ def test_labels_must_be_classes_of_the_network(tmp_path):
 def test_overflow_names_the_layer(tmp_path):
     network = tilewright.load("cifar10")
     huge = {name: np.full_like(value, 1e30) for name, value in network.parameters.items()}
-    weights.write(network.with_parameters(huge), tmp_path / "huge.safetensors")
+    weights.save(network.with_parameters(huge), tmp_path / "huge.safetensors")
     with pytest.raises(TilewrightError, match="image 0: conv2 gives values that are not finite"):
         run(
             Request(

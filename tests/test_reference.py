@@ -20,12 +20,13 @@ from tilewright.model.layers import (
     FullyConnected,
     MaxPool,
     Pixels,
+    ReLU,
     Softmax,
     Tanh,
 )
 from tilewright.model.network import Network
 from tilewright.plan import uniform
-from tilewright.verify import random_parameters
+from tilewright.verify import compare, random_parameters
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -178,3 +179,34 @@ def test_bounds_carried_through_a_network_hold(network, seed):
     program = Program(network, uniform(network, choose("cpu", "im2col"), "cpu", 2))
     result = program(pixels)
     assert (np.abs(result - truths[-1].value) <= truths[-1].bound).all()
+
+
+def test_a_bound_is_never_nan_and_a_probability_never_uncertain_by_more_than_one():
+    """Deep and badly scaled: the carried error of the scores overflows exp."""
+    layers = [layer for _ in range(5) for layer in (FullyConnected(256), ReLU())]
+    network = Network("deep", Pixels((1, 16, 16)), (*layers, FullyConnected(10), Softmax()))
+    random = random_parameters(network, np.random.default_rng(0))
+    network = network.with_parameters({name: 4 * value for name, value in random.items()})
+    pixels = np.random.default_rng(1).integers(0, 256, (2, 1, 16, 16), np.uint8)
+    truth = reference.chain(network.stages, network.parameters, pixels)[-1]
+    assert np.isfinite(truth.bound).all()
+    assert truth.bound.max() < 1.001
+
+
+def test_an_infinite_bound_proves_nothing():
+    truth = reference.Truth(np.zeros(2), np.array([np.inf, 0.0]))
+    _, problem = compare(np.array([np.inf, 0.0], np.float32), truth)
+    assert problem is not None
+    assert "cannot be verified" in problem
+
+
+@pytest.mark.parametrize("layer", [ReLU(), MaxPool(1), FullyConnected(1, bias=False)])
+def test_a_device_may_flush_tiny_numbers_to_zero(layer):
+    network = Network("n", Pixels((1, 1, 1)), (layer,))
+    weights = {name: np.full(shape, 1e6) for name, shape in network.parameter_shapes.items()}
+    network = network.with_parameters(weights)
+    truth = reference.layer(
+        network.stages[1], network.parameters, np.full((1, 1, 1, 1), 1e-39, np.float32)
+    )
+    assert truth.value.ravel()[0] > 0
+    assert truth.bound.ravel()[0] >= truth.value.ravel()[0]

@@ -20,12 +20,15 @@ from tilewright.model.layers import Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
-from tilewright.trace import Trace
+from tilewright.trace import Event, Trace
 from tilewright.verify import Verdict, random_parameters, verify
 
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]
 RANDOM_SEED = 1
+# Op times of a rung that computes the network as one piece were taken from convolutions on their
+# own; those of a rung that fuses layers have the activation and pooling after them in it.
+ALONE, TOGETHER = "*", "+"
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Ladder:
 class Row:
     """A rung's place on the ladder. What could not be had is None, with the reason in `missing`.
 
-    `operations` has the time of each convolution over all images. Where the rung computes the
-    network in one piece they were timed on their own (`operations_alone`).
+    `operations` has the time of each convolution over all images. `operations_mark` says if these
+    are not plainly the convolutions' own times: see `ALONE` and `TOGETHER`.
     """
 
     rung: Rung
@@ -78,7 +81,7 @@ class Row:
     verdict: Verdict | None = None
     network: Sample | None = None
     operations: dict[str, Sample] = field(default_factory=dict)
-    operations_alone: bool = False
+    operations_mark: str = ""
     predicted: NDArray[np.int64] | None = None
 
 
@@ -137,9 +140,8 @@ class _Contest:
         self.subjects[rung.name, ""] = turn
         probe = Trace()
         program(self.images[:1], probe)
-        seen = {event.layers for event in probe.of("kernel")}
         for stage in network.stages:
-            if stage.kind == "conv" and (stage.name,) not in seen:
+            if stage.kind == "conv" and not _computing(probe, stage.name, network):
                 alone = self._alone(rung, network, stage, device, batch)
                 self.subjects[rung.name, stage.name] = alone
 
@@ -189,22 +191,30 @@ class _Contest:
             return row
         convolutions = [stage.name for stage in network.stages if stage.kind == "conv"]
         operations = {
-            layer: self.samples.get((name, layer)) or self._inside(name, layer)
+            layer: self.samples.get((name, layer)) or self._inside(name, layer, network)
             for layer in convolutions
         }
         return replace(
             row,
             network=self.samples[name, ""],
             operations=operations,
-            operations_alone=any((name, layer) in self.samples for layer in convolutions),
+            operations_mark=self._mark(name, convolutions, network),
             predicted=self.outputs[name].reshape(len(self.images), -1).argmax(1),
         )
 
-    def _inside(self, name: str, layer: str) -> Sample:
+    def _inside(self, name: str, layer: str, network: Network) -> Sample:
         """A layer's time inside the network, from the traces of the counted turns."""
-        return Sample(
-            tuple(
-                sum(event.seconds for event in trace.of("kernel") if event.layers == (layer,))
-                for trace in self.traces[name]
-            )
-        )
+        traces = self.traces[name]
+        return Sample(tuple(sum(e.seconds for e in _computing(t, layer, network)) for t in traces))
+
+    def _mark(self, name: str, convolutions: list[str], network: Network) -> str:
+        if any((name, layer) in self.samples for layer in convolutions):
+            return ALONE
+        events = [e for c in convolutions for e in _computing(self.traces[name][0], c, network)]
+        return TOGETHER if any(len(event.layers) > 1 for event in events) else ""
+
+
+def _computing(trace: Trace, layer: str, network: Network) -> list[Event]:
+    """The kernels that compute a layer and no other layer with weights."""
+    weighted = {stage.name for stage in network.stages if stage.parameter_shapes}
+    return [e for e in trace.of("kernel") if weighted.intersection(e.layers) == {layer}]

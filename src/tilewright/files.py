@@ -14,6 +14,13 @@ from tilewright.errors import TilewrightError
 ASSETS = Path(__file__).parent / "assets"
 
 
+def cache_home() -> Path:
+    """Where fetched data sets and compiled kernels are kept."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tilewright"))
+
+
 def reason(error: OSError) -> str:
     """What the system said, without Python's errno and path decoration."""
     return error.strerror or str(error)

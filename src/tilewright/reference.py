@@ -9,11 +9,18 @@ chosen:
   operands that were rounded first (fp16, TF32) add their own roundoff twice.
 - Where all operands are whole numbers that the precision holds exactly, and Σ|w||x| fits the
   accumulator's mantissa, every partial sum is exact in any order: the bound is zero.
-- Maxima and ReLU are exact. tanh and exp may be off by what the OpenCL specification allows its
-  full profile (5 and 3 ulp); CUDA and the CPU libraries promise less error than that.
+- Maxima and ReLU are exact. tanh, exp and division may be off by what the OpenCL specification
+  allows its full profile (5, 3 and 2.5 ulp); CUDA and the CPU libraries promise no more. Softmax
+  is exp(x − max) over its sum; other formulas have other errors.
+- Numbers below the smallest normal one, operands and results, may be taken for zero.
+
+A correct kernel here is one that adds up products. Algorithms that trade products for sums of
+inputs (Winograd, FFT, Strassen) have larger errors, and sums that leave the range of float32 on
+the way have no bound at all.
 
 An input that is itself uncertain by `error` (the output of the layer before) widens the bound
-by what the layer can make of it, so that bounds can be carried through a whole network.
+by what the layer can make of it, so that bounds can be carried through a whole network. Carried
+bounds are worst cases and soon loose: layers are checked one by one wherever they can be.
 """
 
 from __future__ import annotations
@@ -43,7 +50,7 @@ class Precision:
     accumulator_unit: float
     tanh_ulp: float = 5
 
-    def sum_factor(self, roundings: int) -> float:
+    def sum_factor(self, roundings: float) -> float:
         """The relative error of a sum in which a product meets that many roundings."""
         n = roundings * self.accumulator_unit
         if n >= 1:
@@ -81,12 +88,15 @@ def layer(
     if isinstance(operation, AveragePool):
         return _average(operation, exact, uncertain)
     if isinstance(operation, Pooling):
-        return Truth(_taps(operation, exact).max(0), _taps(operation, uncertain).max(0))
+        value = _taps(operation, exact).max(0)
+        return Truth(value, _taps(operation, uncertain).max(0) + _flushed(value))
     if stage.kind == "relu":
-        return Truth(np.maximum(exact, 0), uncertain)
+        value = np.maximum(exact, 0)
+        return Truth(value, uncertain + _flushed(value))
     if stage.kind == "tanh":
         value = np.tanh(exact)
-        return Truth(value, uncertain + precision.tanh_ulp * _ulp(value) + SMALLEST_NORMAL)
+        error = precision.tanh_ulp * _ulp(np.minimum(np.abs(value) + uncertain, 1))
+        return Truth(value, uncertain + error + SMALLEST_NORMAL)
     if stage.kind == "flatten":
         return Truth(exact.reshape(len(x), -1), uncertain.reshape(len(x), -1))
     assert stage.kind == "softmax", stage.kind
@@ -113,7 +123,7 @@ def _pixels(operation: Pixels, x: Array) -> Truth:
     """Scale and shift, each rounded to float32, then a product and a sum."""
     value = x * operation.scale + operation.shift
     magnitude = np.abs(x * operation.scale) + abs(operation.shift)
-    return Truth(value, FLOAT32.sum_factor(3) * magnitude)
+    return Truth(value, FLOAT32.sum_factor(3) * magnitude + 256 * SMALLEST_NORMAL)
 
 
 def _weighted_sum(
@@ -138,8 +148,13 @@ def _weighted_sum(
     # One rounding for the product, one for each addition; the bias is one more addition.
     terms = weight[0].size
     roundings = terms + (bias is not None)
-    bound = precision.sum_factor(roundings) * magnitude + roundings * SMALLEST_NORMAL
-    bound += UNIT * np.abs(value) if precision.accumulator_unit < UNIT else 0
+    factor = precision.sum_factor(roundings)
+    bound = np.where(magnitude > 0, factor * np.maximum(magnitude, SMALLEST_NORMAL), 0.0)
+    # Results flushed, one for each term, and operands flushed, each with all its partners.
+    largest = float(np.abs(x).max(initial=0)), float(np.abs(weight).max(initial=0))
+    bound += terms * SMALLEST_NORMAL * (1 + sum(largest))
+    if precision.accumulator_unit < UNIT:
+        bound += UNIT * (np.abs(value) + bound)  # the sum is rounded once more when it is stored
     if error.any():
         bound += products(error, np.abs(weight))
     elif _exact(x, precision) and _exact(weight, precision) and (bias is None or _whole(bias)):
@@ -181,7 +196,8 @@ def _average(operation: AveragePool, x: Array, error: Array) -> Truth:
     """A sum of `size` terms, then a division, or a product with a rounded reciprocal."""
     taps, errors = _taps(operation, x), _taps(operation, error)
     magnitude = (np.abs(taps) + errors).mean(0)
-    rounding = FLOAT32.sum_factor(len(taps) + 1) * magnitude + SMALLEST_NORMAL
+    rounding = FLOAT32.sum_factor(len(taps) - 1 + 2 * DIVIDE_ULP) * magnitude
+    rounding += len(taps) * SMALLEST_NORMAL
     return Truth(taps.mean(0), rounding + errors.mean(0))
 
 
@@ -194,12 +210,20 @@ def _softmax(x: Array, error: Array) -> Truth:
     distance = x - x.max(1, keepdims=True)
     weight = np.exp(distance)
     value = weight / weight.sum(1, keepdims=True)
-    relative = UNIT * np.abs(distance) + 2 * UNIT * EXP_ULP
+    both = np.minimum(error + error.max(1, keepdims=True), 100.0)  # beyond that, all is possible
+    relative = UNIT * (np.abs(distance) + both) + 2 * UNIT * EXP_ULP
     # Terms too small to matter in the sum bring no more error than their own weight.
     shared = (value * relative).sum(1, keepdims=True) + FLOAT32.sum_factor(x.shape[1])
-    spread = np.expm1(error + error.max(1, keepdims=True))
-    rounding = value * (relative + shared + 2 * UNIT * DIVIDE_ULP) * (1 + spread) * (1 + 2**-10)
-    return Truth(value, rounding + value * spread + x.shape[1] * SMALLEST_NORMAL)
+    spread = np.expm1(both)
+    rounding = value * (relative + shared + 2 * UNIT * DIVIDE_ULP) * (1 + spread) * (1 + 2**-8)
+    bound = rounding + value * spread + x.shape[1] * SMALLEST_NORMAL
+    # A probability is between 0 and 1, whatever the scores are.
+    return Truth(value, np.minimum(bound, np.maximum(value, 1 - value) + 2.0**-20))
+
+
+def _flushed(value: Array) -> Array:
+    """What a result may lose if it is below the smallest normal number."""
+    return np.where(np.abs(value) < SMALLEST_NORMAL, np.abs(value), 0.0)
 
 
 def _ulp(value: Array) -> Array:

@@ -172,7 +172,7 @@ class Training:
         }
         arrays = {name: value.detach().cpu().numpy() for name, value in self.parameters.items()}
         trained = self.network.with_parameters(arrays, notes)
-        weights.write(trained, self.output, np.float16)
+        weights.save(trained, self.output, np.float16)
         self.checkpoint.unlink(missing_ok=True)
         return trained, accuracy
 

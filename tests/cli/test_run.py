@@ -19,8 +19,8 @@ def test_with_no_arguments_it_does_the_main_job(capsys):
     assert main(["run"]) == 0
     text = capsys.readouterr().out
     for words in (
-        "ece408 over 1,000 images", "rung im2col on cpu", "load data", "create network",
-        "load parameters", "create outputs", "forward", "accuracy", "total", "conv1", "tanh1",
+        "ece408 over 1,000 images", "rung fused on cpu", "load data", "create network",
+        "load parameters", "create outputs", "forward", "accuracy", "total", "conv1..pool",
         "softmax", "remainder", "By kind", "Op time", "Correctness", "images/s", "Peak memory",
     ):  # fmt: skip
         assert words in text, words
@@ -34,7 +34,7 @@ def test_the_thesis_command(thesis_weights, thesis_images, capsys, schema):
     jsonschema.validate(document, schema)
     assert document["accuracy"] == 0.7825
     assert document["network"] == "cifar10"
-    assert document["rung"] == "im2col"
+    assert document["rung"] == "fused"
     total = sum(layer["seconds"] for layer in document["layers"])
     assert total + document["remainder_seconds"] == pytest.approx(document["forward_seconds"])
 
@@ -97,7 +97,7 @@ def test_a_network_of_ones_own(tmp_path, capsys):
     network = read(net)
     trained = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
     file = tmp_path / "tiny.safetensors"
-    weights.write(trained, file)
+    weights.save(trained, file)
     for net_option in (["--net", str(net), "--weights", str(file)], ["--net", str(file)]):
         assert main(["run", *net_option, "--images", "10"]) == 0
         assert "tiny over 10 images" in capsys.readouterr().out

@@ -77,7 +77,7 @@ def test_the_ladder_is_in_order_and_explains_itself():
 
 
 def test_the_default_is_our_own_highest_rung():
-    assert choose("cpu", None).name == "im2col"
+    assert choose("cpu", None).name == "fused"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_a_network_without_shipped_weights_loads_without_parameters():
 def test_a_weight_file_can_stand_alone(tmp_path):
     network = tilewright.load("cifar10")
     path = tmp_path / "own.safetensors"
-    weights.write(network, path)
+    weights.save(network, path)
     again = tilewright.load(path)
     assert again.layers == network.layers
     assert again.notes == network.notes

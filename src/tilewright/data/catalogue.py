@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.data import arrays, cifar10, fashion_mnist, folder
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError, unknown
-from tilewright.files import ASSETS, reason
+from tilewright.files import ASSETS, cache_home, reason
 from tilewright.model.layers import Shape, dimensions
 
 SAMPLE = "fashion-mnist-sample"
@@ -17,9 +17,7 @@ SAMPLE = "fashion-mnist-sample"
 
 def home() -> Path:
     """Where fetched data sets are kept."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("tilewright")) / "data"
+    return cache_home() / "data"
 
 
 @dataclass(frozen=True)

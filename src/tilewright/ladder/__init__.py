@@ -12,6 +12,7 @@ ORDER = (
     "cpu.serial",
     "cpu.threads",
     "cpu.im2col",
+    "cpu.fused",
     "vendor.onnxruntime",
     "vendor.torch",
 )

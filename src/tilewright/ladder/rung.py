@@ -32,6 +32,11 @@ def input_then_network(network: Network) -> list[Stages]:
     return [network.stages[:1], network.stages[1:]]
 
 
+def whole_network(network: Network) -> list[Stages]:
+    """One step from pixels to the output."""
+    return [network.stages]
+
+
 def never_missing(device: str) -> str | None:
     return None
 

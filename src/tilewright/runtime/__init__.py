@@ -18,10 +18,15 @@ Buffer = Any
 
 @dataclass(frozen=True)
 class Kernel:
-    """Something built that can be launched. Its name is what traces and profiles show."""
+    """Something built that can be launched. Its name is what traces and profiles show.
+
+    A kernel of several `parts`, each with its layers, returns how long each took, in any unit;
+    the time of a launch is then recorded part by part in that proportion.
+    """
 
     name: str
     function: Callable[..., Any]
+    parts: tuple[tuple[str, ...], ...] = ()
 
 
 class Runtime(Protocol):
@@ -42,7 +47,9 @@ class Runtime(Protocol):
     def download(self, buffer: Buffer) -> NDArray[np.float32]:
         """Device to host; waits for the work that fills the buffer."""
 
-    def build(self, name: str, function: Callable[..., Any]) -> Kernel:
+    def build(
+        self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
+    ) -> Kernel:
         """Make a kernel of what a rung describes."""
 
     def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:

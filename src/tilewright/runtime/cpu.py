@@ -32,14 +32,24 @@ class CpuRuntime:
     def download(self, buffer: NDArray[np.float32]) -> NDArray[np.float32]:
         return buffer
 
-    def build(self, name: str, function: Callable[..., Any]) -> Kernel:
-        return Kernel(name, function)
+    def build(
+        self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
+    ) -> Kernel:
+        return Kernel(name, function, parts)
 
     def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
         trace = self.trace
         start = trace.now()
         result = kernel.function(*arguments)
-        trace.add(Event("kernel", kernel.name, start, trace.now(), layers))
+        end = trace.now()
+        if kernel.parts:
+            shares = np.asarray(result, np.float64) / max(1, np.sum(result))
+            for part, length in zip(kernel.parts, shares * (end - start), strict=True):
+                name = f"{kernel.name}_{'_'.join(part)}"
+                trace.add(Event("kernel", name, start, start + float(length), part))
+                start += float(length)
+        else:
+            trace.add(Event("kernel", kernel.name, start, end, layers))
         return result
 
     def synchronise(self) -> None:

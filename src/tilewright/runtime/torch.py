@@ -47,8 +47,10 @@ class TorchRuntime:
         size = buffer.numel() * buffer.element_size()
         return self._timed("copy", "device to host", (), size, buffer.cpu).numpy()
 
-    def build(self, name: str, function: Callable[..., Any]) -> Kernel:
-        return Kernel(name, function)
+    def build(
+        self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
+    ) -> Kernel:
+        return Kernel(name, function, parts)
 
     def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
         with torch.inference_mode():

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
-from tilewright.climb import Row
+from tilewright.climb import ALONE, TOGETHER, Row
 from tilewright.measure import Sample
 from tilewright.model.network import Network
 from tilewright.views import units
@@ -36,7 +36,7 @@ def report(
         assert row.network is not None
         seconds = row.network.median
         ladder.add_row(
-            row.rung.name + ("*" if row.operations_alone else ""),
+            row.rung.name + row.operations_mark,
             "yes",
             *(units.milliseconds(row.operations[name].median) for name in inline),
             units.milliseconds(seconds),
@@ -79,7 +79,7 @@ def to_json(rows: list[Row], network: Network, images: int) -> list[dict[str, An
                 "fault": str(row.verdict.fault) if row.verdict.fault else None,
             },
             "network": _sample(row.network, images),
-            "operations_alone": row.operations_alone,
+            "operations_mark": row.operations_mark,
             "operations": {k: _sample(v, images) for k, v in row.operations.items()},
         }
         for row in rows
@@ -125,8 +125,11 @@ def _notes(rows: list[Row]) -> Iterator[RenderableType]:
     for row in rows:
         if row.missing:
             yield f"{row.rung.name} cannot run here: {row.missing}"
-    if any(row.operations_alone for row in rows):
-        yield "* runs the network as one piece: its convolutions were timed on their own"
+    marks = {row.operations_mark for row in rows}
+    if ALONE in marks:
+        yield f"{ALONE} runs the network as one piece: its convolutions were timed on their own"
+    if TOGETHER in marks:
+        yield f"{TOGETHER} op times include the activation and pooling fused into a convolution"
     noisy = [row.rung.name for row in rows if row.network and row.network.verdict == "noisy"]
     if noisy:
         yield f"[yellow]noisy:[/] {', '.join(noisy)}; quieten the machine or raise --repeats"

@@ -17,7 +17,10 @@ from tilewright.views.console import table
 
 @dataclass(frozen=True)
 class LayerTime:
-    """The time of one layer, or of several that were computed as one piece."""
+    """The time of one layer, or of several that were computed as one piece.
+
+    Such a piece has the kind of its layer with weights, or is a `network` if it has several.
+    """
 
     name: str
     kind: str
@@ -40,7 +43,8 @@ def layer_times(result: Result) -> list[LayerTime]:
     for layers in sorted(seconds, key=lambda names: order.index(names[0])):
         single = len(layers) == 1
         name = layers[0] if single else f"{layers[0]}..{layers[-1]}"
-        kind = stages[layers[0]].kind if single else "network"
+        weighted = [stages[layer].kind for layer in layers if stages[layer].parameter_shapes]
+        kind = (weighted or [stages[layers[0]].kind])[0] if len(weighted) < 2 else "network"
         flops = sum(stages[layer].flops for layer in layers) * len(result.dataset)
         rows.append(LayerTime(name, kind, seconds[layers], flops))
     return rows

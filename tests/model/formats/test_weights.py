@@ -20,7 +20,7 @@ NETWORK = Network("n", Pixels((1, 2, 2)), (FullyConnected(3),)).with_parameters(
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_round_trip(tmp_path, dtype):
     path = tmp_path / "w.safetensors"
-    weights.write(NETWORK, path, dtype)
+    weights.save(NETWORK, path, dtype)
     stored = weights.read(path)
     assert stored.network is not None
     assert stored.network.layers == NETWORK.layers
@@ -33,7 +33,7 @@ def test_round_trip(tmp_path, dtype):
 def test_values_too_large_for_the_stored_type_are_refused(tmp_path):
     big = {"fc.weight": np.full((3, 4), 1e6), "fc.bias": np.ones(3)}
     with pytest.raises(TilewrightError, match=r"fc\.weight as float16"):
-        weights.write(NETWORK.with_parameters(big), tmp_path / "w.safetensors", np.float16)
+        weights.save(NETWORK.with_parameters(big), tmp_path / "w.safetensors", np.float16)
     assert not list(tmp_path.iterdir())
 
 

@@ -8,6 +8,7 @@ fuse a multiply and an add, nothing else: the order of additions stays as writte
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +21,16 @@ from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters
 
 Array = NDArray[np.float32]
-Share = Callable[[Any, int, Array, Array], None]
 
-compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"})
+
+def compiled(function: Callable[..., None]) -> Any:
+    """Machine code on first use, kept on disk for the next start where there is a place for it."""
+    settings: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}}
+    try:
+        return numba.njit(cache=True, **settings)(function)
+    except RuntimeError:  # Numba's word for no writable folder
+        warnings.warn("compiled loops cannot be kept: no writable cache folder", stacklevel=2)
+        return numba.njit(**settings)(function)
 
 
 @compiled

@@ -9,9 +9,6 @@ has fewer jobs than cores or so little work that waking a thread costs more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from tilewright.environment import cpu_cores
@@ -19,6 +16,7 @@ from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.cpu import CpuRuntime
+from tilewright.threads import share
 
 
 def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
@@ -35,25 +33,12 @@ def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
 
 
 def shared_out(function: Callable[..., None]) -> Callable[..., None]:
-    """The kernel with its jobs divided among the cores, one of which is the caller's."""
+    """The kernel with its jobs divided among the cores."""
 
     def run(x: Any, out: Any, jobs: int, *settings: Any) -> None:
-        cores = cpu_cores()
-        bounds = [jobs * core // cores for core in range(cores + 1)]
-        others = [
-            _pool(cores).submit(function, x, out, first, last, *settings)
-            for first, last in pairwise(bounds[1:])
-        ]
-        function(x, out, bounds[0], bounds[1], *settings)
-        for other in others:
-            other.result()
+        share(lambda first, last: function(x, out, first, last, *settings), jobs, cpu_cores())
 
     return run
-
-
-@cache
-def _pool(cores: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=cores, thread_name_prefix="tilewright")
 
 
 RUNG = Rung(

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
-from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
-from tilewright.model.network import Network, Parameters, Stage
+from tilewright.model.network import Parameters, Stage
 from tilewright.runtime import Buffer, Runtime
 
 
@@ -34,11 +34,6 @@ def open_runtime(device: str) -> Runtime:
     from tilewright.runtime.torch import TorchRuntime
 
     return TorchRuntime(device)
-
-
-def whole(network: Network) -> list[Stages]:
-    """One step: PyTorch makes the tensors between the layers itself."""
-    return [network.stages]
 
 
 def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
@@ -85,7 +80,7 @@ RUNG = Rung(
     devices=("cpu", "cuda"),
     prepare=prepare,
     open_runtime=open_runtime,
-    cut=whole,
+    cut=whole_network,  # PyTorch makes the tensors between the layers itself
     missing=missing,
     vendor=True,
 )

@@ -32,9 +32,9 @@ class WeightFile:
     notes: Mapping[str, str]
 
 
-def write(network: Network, path: Path, dtype: DTypeLike = np.float32) -> None:
+def save(network: Network, path: str | Path, dtype: DTypeLike = np.float32) -> None:
     """Store a network and its weights; `dtype` float16 halves the file."""
-    from safetensors.numpy import save
+    from safetensors.numpy import save as to_bytes
 
     if not network.parameters:
         raise TilewrightError(f"network {network.name!r} has no weights to save")
@@ -44,8 +44,8 @@ def write(network: Network, path: Path, dtype: DTypeLike = np.float32) -> None:
         if not np.isfinite(value).all():
             raise TilewrightError(f"cannot store {name} as {np.dtype(dtype)}: values too large")
     metadata = {**network.notes, DESCRIPTION: to_json(network)}
-    with atomic_write(path) as file:
-        file.write(save(tensors, metadata=metadata))
+    with atomic_write(Path(path)) as file:
+        file.write(to_bytes(tensors, metadata=metadata))
 
 
 def read(path: Path) -> WeightFile:

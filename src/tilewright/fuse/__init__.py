@@ -1,0 +1,1 @@
+"""Whole-network compilers: a network becomes one kernel."""

@@ -1,0 +1,172 @@
+"""From a network to machine code: chosen for this CPU, compiled once, kept on disk.
+
+An object file is kept under a name made of everything it depends on: the network's layers, the
+CPU and its features, the versions of LLVM and Tilewright and the generator's own source. It starts
+with a checksum, so that a damaged file is noticed and built again; it is written under another
+name and renamed, so that two processes may build the same one at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from tilewright import __version__
+from tilewright.errors import TilewrightError
+from tilewright.files import atomic_write
+from tilewright.fuse.cpu.generate import PIXEL_TYPES, generate
+from tilewright.fuse.cpu.schedule import Schedule, Target, schedule
+from tilewright.model.formats.description import to_json
+from tilewright.model.network import Network
+
+Entry = Callable[..., None]
+SIGNATURE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64)
+# 2 is what compilers do by default; 3 took longer and ran no faster.
+OPTIMISATION = 2
+LEVELS = {
+    "avx512": ("avx512f", Target(lanes=16, registers=32)),
+    "avx2": ("avx2", Target(lanes=8, registers=16)),
+    "avx": ("avx", Target(lanes=8, registers=16)),
+    "neon": ("neon", Target(lanes=4, registers=32)),
+    "sse": ("sse2", Target(lanes=4, registers=16)),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A CPU to compile for, as LLVM names it."""
+
+    cpu: str
+    features: str
+    level: str
+
+    @property
+    def target(self) -> Target:
+        return LEVELS[self.level][1]
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A network as machine code. `engine` owns the memory that the entries point into."""
+
+    schedule: Schedule
+    entries: Mapping[str, Entry]
+    engine: object
+    from_cache: bool
+
+
+def host() -> Machine:
+    """This machine's CPU with all it can do."""
+    return machine(_features())
+
+
+def machine(features: dict[str, bool]) -> Machine:
+    """This machine's CPU restricted to these features; the widest vectors they allow are used."""
+    for level, (feature, _) in LEVELS.items():
+        if features.get(feature):
+            flags = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
+            return Machine(llvm.get_host_cpu_name(), flags, level)
+    raise TilewrightError(
+        f"the fused rung knows no vectors of this CPU ({llvm.get_host_cpu_name()})"
+    )
+
+
+def restricted(level: str) -> Machine:
+    """This CPU pretending to have nothing beyond a level: `avx2`, `sse`."""
+    beyond = {
+        "avx2": ("avx512",),
+        "avx": ("avx512", "avx2", "fma"),
+        "sse": ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop"),
+    }[level]
+    return machine({n: on and not n.startswith(beyond) for n, on in _features().items()})
+
+
+@cache
+def _features() -> dict[str, bool]:
+    _initialise()
+    return dict(llvm.get_host_cpu_features())
+
+
+@cache
+def _initialise() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def compile_network(network: Network, on: Machine, folder: Path | None) -> Compiled:
+    """Machine code for a network, from `folder` if it is there, else kept there.
+
+    A folder that cannot be written is no error: the code is then built each time.
+    """
+    _initialise()
+    plan = schedule(network, on.target)
+    path = None if folder is None else folder / f"{_key(network, on)}.object"
+    content = None if path is None else _read(path)
+    found = content is not None
+    if content is None:
+        content = _target_machine(on).emit_object(_module(network, plan))
+        if path is not None:
+            _keep(path, content)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(on))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+    engine.finalize_object()
+    entries = {
+        suffix: SIGNATURE(engine.get_function_address(f"network_{suffix}"))
+        for suffix in PIXEL_TYPES
+    }
+    return Compiled(plan, entries, engine, found)
+
+
+def assembly(network: Network, on: Machine) -> str:
+    """The machine code as text."""
+    _initialise()
+    return str(_target_machine(on).emit_assembly(_module(network, schedule(network, on.target))))
+
+
+def _module(network: Network, plan: Schedule) -> llvm.ModuleRef:
+    # ARM's cycle counter is closed to programs, its steady one is not; x86 has only the former.
+    arm = llvm.get_default_triple().startswith(("aarch64", "arm"))
+    clock = "llvm.readsteadycounter" if arm else "llvm.readcyclecounter"
+    return llvm.parse_assembly(generate(network, plan, clock))
+
+
+def _target_machine(on: Machine) -> llvm.TargetMachine:
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=on.cpu, features=on.features, opt=OPTIMISATION)
+
+
+def _key(network: Network, on: Machine) -> str:
+    layers = to_json(network)
+    parts = (layers, on.cpu, on.features, str(llvm.llvm_version_info), __version__, _source())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+@cache
+def _source() -> str:
+    """The generator itself: a change to it is another object."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    checksum, body = content[:32], content[32:]
+    return body if hashlib.sha256(body).digest() == checksum else None
+
+
+def _keep(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(hashlib.sha256(content).digest() + content)
+    except (OSError, TilewrightError):
+        pass  # nothing is lost but the time of the next build

@@ -1,0 +1,219 @@
+"""A small writer of LLVM code: functions, loops, vectors, tanh and exp.
+
+Text is written directly, because building it from objects takes several times as long as compiling
+it. A value is its name (`%12`) or a constant; every method returns the name of its result.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+Value = str
+
+
+class Function:
+    """A function under construction. `lanes` is the width of its vectors."""
+
+    def __init__(self, name: str, arguments: Sequence[str], lanes: int, attributes: str) -> None:
+        self.lanes = lanes
+        self.vector = f"<{lanes} x float>"
+        self.whole = f"<{lanes} x i32>"
+        self.count = 0
+        self.block = "entry"
+        self.lines = [f"define {name}({', '.join(arguments)}) {attributes} {{", "entry:"]
+
+    def text(self) -> str:
+        return "\n".join([*self.lines, "  ret void", "}", ""])
+
+    def op(self, code: str) -> Value:
+        self.count += 1
+        self.lines.append(f"  %v{self.count} = {code}")
+        return f"%v{self.count}"
+
+    def do(self, code: str) -> None:
+        self.lines.append(f"  {code}")
+
+    # Whole numbers and addresses
+
+    def add(self, a: Value, b: Value | int) -> Value:
+        return self.op(f"add i64 {a}, {b}") if b != 0 else a
+
+    def mul(self, a: Value, b: Value | int) -> Value:
+        return self.op(f"mul i64 {a}, {b}") if b != 1 else a
+
+    def smaller(self, a: Value, b: Value) -> Value:
+        less = self.op(f"icmp slt i64 {a}, {b}")
+        return self.op(f"select i1 {less}, i64 {a}, i64 {b}")
+
+    def at(self, pointer: Value, index: Value | int, type_: str = "float") -> Value:
+        """The address `index` elements on."""
+        if index == 0:
+            return pointer
+        return self.op(f"getelementptr {type_}, ptr {pointer}, i64 {index}")
+
+    def vector_at(self, pointer: Value, index: Value | int) -> Value:
+        return self.at(pointer, index, self.vector)
+
+    # Memory
+
+    def load(self, pointer: Value, index: int = 0) -> Value:
+        """The vector `index` vectors behind an aligned address."""
+        return self.op(
+            f"load {self.vector}, ptr {self.vector_at(pointer, index)}, align {self.align}"
+        )
+
+    def store(self, value: Value, pointer: Value, index: int = 0) -> None:
+        place = self.vector_at(pointer, index)
+        self.do(f"store {self.vector} {value}, ptr {place}, align {self.align}")
+
+    def spread(self, pointer: Value, index: int = 0) -> Value:
+        """One float in every lane."""
+        return self.splat_of(self.op(f"load float, ptr {self.at(pointer, index)}"))
+
+    def splat_of(self, scalar: Value) -> Value:
+        first = self.op(f"insertelement {self.vector} poison, float {scalar}, i32 0")
+        zeros = "zeroinitializer"
+        return self.op(
+            f"shufflevector {self.vector} {first}, {self.vector} poison, {self.whole} {zeros}"
+        )
+
+    @property
+    def align(self) -> int:
+        return 4 * self.lanes
+
+    # Arithmetic
+
+    def constant(self, value: float) -> Value:
+        """The same float in every lane."""
+        return "<" + ", ".join([f"float {float_text(value)}"] * self.lanes) + ">"
+
+    def whole_constant(self, value: int) -> Value:
+        return "<" + ", ".join([f"i32 {value}"] * self.lanes) + ">"
+
+    def binary(self, name: str, a: Value, b: Value) -> Value:
+        return self.op(f"{name} {self.vector} {a}, {b}")
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, fused where the CPU can. llvm.fma would call a library where it cannot."""
+        return self.binary("fadd contract", self.binary("fmul contract", a, b), c)
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        greater = self.op(f"fcmp ogt {self.vector} {a}, {b}")
+        return self.select(greater, a, b)
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        less = self.op(f"fcmp olt {self.vector} {a}, {b}")
+        return self.select(less, a, b)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        flags = f"<{self.lanes} x i1>"
+        return self.op(f"select {flags} {condition}, {self.vector} {a}, {self.vector} {b}")
+
+    def relu(self, x: Value) -> Value:
+        return self.maximum(x, self.constant(0))
+
+    def exp(self, x: Value) -> Value:
+        """e to the x: 2^n times a polynomial on half a binade (Cephes' coefficients)."""
+        x = self.minimum(self.maximum(x, self.constant(-87.3)), self.constant(88.3))
+        # Adding and taking away 1.5 * 2^23 rounds to the nearest whole number.
+        magic = self.constant(12582912.0)
+        scaled = self.binary("fmul", x, self.constant(1.44269504088896341))
+        n = self.binary("fsub", self.binary("fadd", scaled, magic), magic)
+        r = self.fma(n, self.constant(-0.693359375), x)
+        r = self.fma(n, self.constant(2.12194440e-4), r)
+        p = self.constant(1.9875691500e-4)
+        for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
+            p = self.fma(p, r, self.constant(c))
+        y = self.fma(self.binary("fmul", p, r), r, self.binary("fadd", r, self.constant(1)))
+        bits = self.op(f"fptosi {self.vector} {n} to {self.whole}")
+        raised = self.op(f"add {self.whole} {bits}, {self.whole_constant(127)}")
+        exponent = self.op(f"shl {self.whole} {raised}, {self.whole_constant(23)}")
+        return self.binary("fmul", y, self.op(f"bitcast {self.whole} {exponent} to {self.vector}"))
+
+    def tanh(self, x: Value) -> Value:
+        """A polynomial near zero (Cephes'), 1 - 2 / (exp(2|x|) + 1) with x's sign elsewhere."""
+        bits = self.op(f"bitcast {self.vector} {x} to {self.whole}")
+        mask, sign = self.whole_constant(0x7FFFFFFF), self.whole_constant(-0x80000000)
+        size_bits = self.op(f"and {self.whole} {bits}, {mask}")
+        size = self.op(f"bitcast {self.whole} {size_bits} to {self.vector}")
+        square = self.binary("fmul", x, x)
+        p = self.constant(-5.70498872745e-3)
+        for c in (2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1):
+            p = self.fma(p, square, self.constant(c))
+        near = self.fma(self.binary("fmul", p, square), x, x)
+        e = self.exp(self.binary("fadd", size, size))
+        down = self.binary("fadd", e, self.constant(1))
+        fraction = self.binary("fdiv", self.constant(2), down)
+        far = self.binary("fsub", self.constant(1), fraction)
+        far_bits = self.op(f"bitcast {self.vector} {far} to {self.whole}")
+        signs = self.op(f"and {self.whole} {bits}, {sign}")
+        signed = self.op(f"or {self.whole} {far_bits}, {signs}")
+        far = self.op(f"bitcast {self.whole} {signed} to {self.vector}")
+        small = self.op(f"fcmp olt {self.vector} {size}, {self.constant(0.625)}")
+        return self.select(small, near, far)
+
+    # Control
+
+    @contextmanager
+    def loop(self, first: Value | int, last: Value | int, step: int = 1) -> Iterator[Value]:
+        """The body runs with the index from `first` up to, not including, `last`."""
+        with self.carried_loop(first, last, [], step) as (index, _, _):
+            yield index
+
+    @contextmanager
+    def carried_loop(
+        self, first: Value | int, last: Value | int, start: Sequence[Value], step: int = 1
+    ) -> Iterator[tuple[Value, list[Value], list[Value]]]:
+        """A loop that carries vectors: the body takes the second list and replaces its items.
+
+        After the loop, the third list holds their last values.
+        """
+        self.count += 1
+        name = f"l{self.count}"
+        before = self.block
+        self.do(f"br label %{name}.test")
+        self.lines.append(f"{name}.test:")
+        place = len(self.lines)
+        index = f"%{name}.i"
+        carried = [f"%{name}.c{k}" for k in range(len(start))]
+        self.lines += ["" for _ in range(1 + len(start))]
+        go = self.op(f"icmp slt i64 {index}, {last}")
+        self.do(f"br i1 {go}, label %{name}.body, label %{name}.end")
+        self.lines.append(f"{name}.body:")
+        self.block = f"{name}.body"
+        current = list(carried)
+        yield index, current, carried
+        after = self.op(f"add nsw i64 {index}, {step}")
+        self.do(f"br label %{name}.test")
+        self.lines[place] = (
+            f"  {index} = phi i64 [ {first}, %{before} ], [ {after}, %{self.block} ]"
+        )
+        for k, (old, new) in enumerate(zip(start, current, strict=True)):
+            self.lines[place + 1 + k] = (
+                f"  {carried[k]} = phi {self.vector} [ {old}, %{before} ], [ {new}, %{self.block} ]"
+            )
+        self.lines.append(f"{name}.end:")
+        self.block = f"{name}.end"
+
+    def accumulate(
+        self,
+        count: int,
+        sums: list[Value],
+        body: Callable[[Value, list[Value]], None],
+    ) -> list[Value]:
+        """`sums` after `count` rounds of `body`, which replaces them; no loop for a single one."""
+        if count == 1:
+            body("0", sums)
+            return sums
+        with self.carried_loop(0, count, sums) as (index, current, carried):
+            body(index, current)
+        return carried
+
+
+def float_text(value: float) -> str:
+    """A float32 the way LLVM reads it without rounding."""
+    (single,) = struct.unpack("<f", struct.pack("<f", value))
+    (bits,) = struct.unpack("<Q", struct.pack("<d", single))
+    return f"0x{bits:016X}"

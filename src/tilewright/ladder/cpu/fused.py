@@ -1,0 +1,41 @@
+"""`fused`: the whole network as one machine-code function, made for this network and this CPU.
+
+All shapes are constants, activations stay in cache from pixels to probabilities, and activation
+and pooling happen in registers at the end of each convolution (`tilewright.fuse.cpu`). Lanes are
+images, so that no layer's shape leaves a vector half empty. It should win everywhere but on a few
+images: below the width of a vector, lanes compute nothing.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
+from tilewright.model.layers import Pixels
+from tilewright.model.network import Network, Parameters
+from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.cpu import CpuRuntime
+
+
+def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+    from tilewright.fuse.cpu.run import FusedNetwork
+
+    pixels = stages[0].layer
+    assert isinstance(pixels, Pixels)  # the rung takes networks whole
+    network = Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
+    fused = FusedNetwork(network.with_parameters(parameters))
+    kernel = runtime.build("fused", fused.run, parts=fused.parts)
+    layers = tuple(stage.name for stage in stages)
+
+    def launch(x: Buffer, out: Buffer) -> None:
+        runtime.launch(kernel, x, out, layers=layers)
+
+    return launch
+
+
+RUNG = Rung(
+    name="fused",
+    idea="the whole network as one function for this CPU: activations stay in registers and cache",
+    devices=("cpu",),
+    prepare=prepare,
+    open_runtime=lambda device: CpuRuntime(),
+    cut=whole_network,
+)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright
+from tests.strategies import networks
+from tilewright import reference
+from tilewright.errors import TilewrightError
+from tilewright.fuse.cpu import build
+from tilewright.fuse.cpu.run import FusedNetwork
+from tilewright.model.layers import (
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    Softmax,
+    Tanh,
+)
+from tilewright.model.network import Network
+from tilewright.verify import compare, random_parameters
+
+X86_LEVELS = [
+    pytest.param(level, marks=pytest.mark.skipif(absent, reason=f"this CPU has no {level}"))
+    for level in ("avx2", "avx", "sse")
+    for absent in [f"+{'sse2' if level == 'sse' else level}" not in build.host().features]
+]
+
+
+def filled(network, seed=0):
+    return network.with_parameters(random_parameters(network, np.random.default_rng(seed)))
+
+
+@pytest.mark.parametrize("level", X86_LEVELS)
+@settings(max_examples=25)
+@given(
+    network=networks(), images=st.integers(1, 70), seed=st.integers(0, 999), pixels=st.booleans()
+)
+def test_any_network_on_every_level_of_vectors(level, network, images, seed, pixels):
+    generator = np.random.default_rng(seed)
+    network = filled(network, seed)
+    size = (images, *network.input.shape)
+    if pixels:
+        given_images = generator.integers(0, 256, size, np.uint8)
+    else:
+        given_images = generator.normal(size=size).astype(np.float32)
+    truth = reference.chain(network.stages, network.parameters, given_images)[-1]
+    result = FusedNetwork(network, build.restricted(level))(given_images)
+    _, problem = compare(result, truth)
+    assert problem is None, problem
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [
+        ((2, 20, 19), (Convolution(3, 13, padding=6), Flatten())),  # rows of the kernel in a loop
+        ((1, 9, 9), (Convolution(2, 9, padding=4), MaxPool(3))),
+        ((3, 5, 5), (Convolution(2, 3, padding=4), Flatten())),  # windows wholly outside
+        ((4, 16, 16), (Convolution(70, 3), Convolution(5, 3, stride=2), Flatten())),
+        ((20, 20, 20), (FullyConnected(130), Tanh(), FullyConnected(7), Softmax())),
+        ((9, 40, 40), (MaxPool((7, 1), stride=(2, 3)), Flatten())),
+        ((1, 1, 1), (Tanh(), Flatten(), Softmax())),
+    ],
+)
+@pytest.mark.parametrize("images", [1, 7, 33, 100])
+def test_odd_networks(shape, layers, images):
+    network = filled(Network("odd", Pixels(shape), layers))
+    pixels = np.random.default_rng(1).integers(0, 256, (images, *shape), np.uint8)
+    truth = reference.chain(network.stages, network.parameters, pixels)[-1]
+    _, problem = compare(FusedNetwork(network)(pixels), truth)
+    assert problem is None, problem
+
+
+@pytest.mark.parametrize("level", X86_LEVELS)
+def test_tanh_and_exp_are_within_their_ulp_everywhere(level):
+    """Every thousandth float32 from the smallest to beyond where tanh is 1."""
+    values = np.arange(0, 0x42200000, 1001, dtype=np.uint32).view(np.float32)
+    values = np.concatenate([values, -values])
+    network = Network("t", Pixels((1, 1, len(values))), (Tanh(),))
+    result = FusedNetwork(network, build.restricted(level))(values.reshape(1, 1, 1, -1)).ravel()
+    exact = np.tanh(values.astype(np.float64))
+    spacing = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+    assert (np.abs(result - exact) <= 3 * spacing + 2.0**-126).all()
+
+
+def test_many_threads_may_call_at_once():
+    network = tilewright.load("cifar10")
+    fused = tilewright.compile(network)
+    generator = np.random.default_rng(0)
+    batches = [generator.integers(0, 256, (n, 3, 32, 32), np.uint8) for n in (5, 64, 33, 100)] * 3
+    expected = [fused(batch) for batch in batches]
+    results: dict[int, np.ndarray] = {}
+
+    def call(index):
+        results[index] = fused(batches[index])
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(len(batches))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, value in enumerate(expected):
+        np.testing.assert_array_equal(results[index], value)
+
+
+def test_what_it_is_given_is_checked():
+    fused = tilewright.compile(tilewright.load("cifar10"))
+    with pytest.raises(TilewrightError, match="images are 3x31x32, but 'cifar10' takes 3x32x32"):
+        fused(np.zeros((1, 3, 31, 32), np.uint8))
+    with pytest.raises(TilewrightError, match="no weights"):
+        tilewright.compile(tilewright.load("ece408-2017"))
+    assert fused(np.zeros((0, 3, 32, 32), np.uint8)).shape == (0, 10)
+    double = np.zeros((2, 3, 32, 32), np.float64)
+    np.testing.assert_array_equal(fused(double), fused(double.astype(np.float32)))
+
+
+def test_the_time_of_every_part_is_counted():
+    fused = tilewright.compile(tilewright.load("cifar10"))
+    images = np.zeros((64, 3, 32, 32), np.uint8)
+    ticks = fused.run(images, np.empty((64, 10), np.float32))
+    assert len(ticks) == len(fused.parts) == 6
+    assert (ticks > 0).all()
+    assert ticks[2] == ticks.max()  # conv2 has half of the arithmetic
