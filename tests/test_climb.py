@@ -9,6 +9,14 @@ from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
 from tilewright.measure import interleave
+from tilewright.verify import Verdict
+
+
+@pytest.fixture
+def trusting(monkeypatch):
+    """Every rung is taken for right: verification has tests of its own, and takes its time."""
+    verdict = Verdict(seed=1, layers=1, outputs=1, worst=0.0, fault=None)
+    monkeypatch.setattr(climb, "verify", lambda rung, device, network: verdict)
 
 
 @pytest.fixture
@@ -19,7 +27,7 @@ def quick(monkeypatch):
     )
 
 
-def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick):
+def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
     subject = climb.prepare("cifar10", None, None, images=3)
     assert subject.dataset.source == "random pixels"
     seen = []

@@ -3,11 +3,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write, check_writable
+from tilewright.files import atomic_write, check_file, check_writable
 
 
 def test_the_name_appears_only_when_all_is_written(tmp_path):
@@ -51,3 +52,41 @@ def test_places_that_cannot_be_written(tmp_path):
         atomic_write(tmp_path / "no" / "out.json"),
     ):
         pass
+
+
+def test_what_is_not_a_plain_file_is_written_into_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        content = reader.submit(pipe.read_bytes)
+        check_writable(pipe)
+        with atomic_write(pipe) as file:
+            file.write(b"through")
+        assert content.result(timeout=10) == b"through"
+    assert pipe.is_fifo()
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    with atomic_write(tmp_path / "link.json") as file:
+        file.write(b"new")
+    assert (tmp_path / "real.json").read_text() == "new"
+    assert (tmp_path / "link.json").is_symlink()
+
+
+def test_names_too_long_for_the_system_are_refused_first(tmp_path):
+    with pytest.raises(TilewrightError, match="File name too long"):
+        check_writable(tmp_path / ("x" * 250))
+    with pytest.raises(TilewrightError, match="too long"):
+        check_file(tmp_path / ("x" * 5000))
+
+
+def test_only_plain_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path, words in (
+        (tmp_path / "pipe", "not a plain file"), (tmp_path, "is a folder"),
+        (tmp_path / "none", "No such file"),
+    ):  # fmt: skip
+        with pytest.raises(TilewrightError, match=words):
+            check_file(path)

@@ -39,16 +39,14 @@ def test_labels_must_be_classes_of_the_network(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_overflow_names_the_layer(tmp_path):
+@pytest.mark.parametrize(("rung", "layer"), [("im2col", "conv2"), ("fused", "softmax")])
+def test_overflow_names_the_layer(tmp_path, rung, layer):
     network = tilewright.load("cifar10")
     huge = {name: np.full_like(value, 1e30) for name, value in network.parameters.items()}
-    weights.save(network.with_parameters(huge), tmp_path / "huge.safetensors")
-    with pytest.raises(TilewrightError, match="image 0: conv2 gives values that are not finite"):
-        run(
-            Request(
-                net="cifar10", weights=tmp_path / "huge.safetensors", data=images(tmp_path), batch=2
-            )
-        )  # fmt: skip
+    file = tmp_path / "huge.safetensors"
+    weights.save(network.with_parameters(huge), file)
+    with pytest.raises(TilewrightError, match=f"image 0: {layer} gives values that are not finite"):
+        run(Request(net="cifar10", weights=file, data=images(tmp_path), batch=2, rung=rung))
 
 
 def images(folder):

@@ -7,7 +7,15 @@ import pytest
 
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
-from tilewright.model.layers import Convolution, FullyConnected, MaxPool, Pixels, ReLU, Softmax
+from tilewright.model.layers import (
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+)
 from tilewright.model.load import load
 from tilewright.model.network import Network
 
@@ -83,6 +91,25 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
         training(tmp_path, recipe=replace(RECIPE, epochs=9)).resume()
 
 
+def test_a_checkpoint_of_other_images_is_refused(tmp_path):
+    training(tmp_path).run_epoch()
+    other = Training(
+        NETWORK, pictures(98), pictures(32), RECIPE, 1, "cpu", tmp_path / "w.safetensors"
+    )
+    with pytest.raises(TilewrightError, match="other settings or data"):
+        other.resume()
+
+
+def test_a_checkpoint_that_lacks_something_is_damaged(tmp_path):
+    job = training(tmp_path)
+    job.run_epoch()
+    state = torch.load(job.checkpoint, weights_only=True)
+    del state["parameters"]["fc.weight"]
+    torch.save(state, job.checkpoint)
+    with pytest.raises(TilewrightError, match="damaged checkpoint"):
+        training(tmp_path).resume()
+
+
 @pytest.mark.parametrize("keep", [0, 10, 1000])
 def test_a_damaged_checkpoint_is_named(tmp_path, keep):
     job = training(tmp_path)
@@ -100,5 +127,10 @@ def test_divergence_is_an_error(tmp_path):
 
 
 def test_what_cannot_be_trained(tmp_path):
-    with pytest.raises(TilewrightError, match="does not end in softmax"):
-        training(tmp_path, network=Network("n", NETWORK.input, NETWORK.layers[:-1]))
+    for layers, words in (
+        (NETWORK.layers[:-1], "does not end in softmax"),
+        ((Flatten(), Softmax()), "no parameters to train"),
+        ((FullyConnected(1), Softmax()), "label 1 of image 1 is out of range"),
+    ):
+        with pytest.raises(TilewrightError, match=words):
+            training(tmp_path, network=Network("n", NETWORK.input, layers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.data.catalogue import SAMPLE, open_data
-from tilewright.data.dataset import Dataset
+from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.ladder import rungs
@@ -55,7 +56,10 @@ def prepare(net: str, weights: str | None, data: str | None, images: int) -> Sub
     if data is None and shape[0] == 1:
         data = SAMPLE
     if data is not None:
-        return Subject(network, open_data(data, shape).first(images), note)
+        dataset = open_data(data, shape, images)
+        if dataset.labels is not None:
+            checked_labels(dataset.labels, math.prod(network.output_shape), dataset.source)
+        return Subject(network, dataset, note)
     pixels = np.random.default_rng(RANDOM_SEED).integers(0, 256, (images, *shape), np.uint8)
     return Subject(network, Dataset("random", pixels, None, "random pixels"), note)
 
@@ -109,7 +113,10 @@ def climb(
         if verdict is not None and verdict.passed:
             progress(f"building {name}", 0, 1)
             contest.enter(rung, network, device, batch)
-    contest.run(repeats, progress)
+    reasons = [
+        f"{name}: {r.missing or (r.verdict and r.verdict.fault)}" for name, r in rows.items()
+    ]
+    contest.run(repeats, reasons, progress)
     return Ladder(contest.device, [contest.results(row, network) for row in rows.values()])
 
 
@@ -168,9 +175,9 @@ class _Contest:
 
         return turn
 
-    def run(self, repeats: int, progress: Progress) -> None:
+    def run(self, repeats: int, reasons: list[str], progress: Progress) -> None:
         if not self.subjects:
-            raise TilewrightError("no rung can be timed: none both runs here and computes right")
+            raise TilewrightError(f"no rung can be timed: {'; '.join(reasons) or 'there is none'}")
         done, total = 0, len(self.subjects) * (repeats + 1)
 
         def step(subject: tuple[str, str]) -> None:

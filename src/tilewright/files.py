@@ -26,40 +26,68 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def check_file(path: Path) -> None:
+    """Refuse anything but a plain file: a device or a pipe could be read for ever."""
+    try:
+        if path.is_file():
+            return
+        problem = "it is a folder" if path.is_dir() else "it is not a plain file"
+        problem = problem if path.exists() else "No such file or directory"
+    except OSError as error:
+        problem = reason(error)
+    raise TilewrightError(f"cannot read {path}: {problem}")
+
+
 def check_writable(path: Path) -> None:
     """Refuse an output path before the work starts rather than after it."""
-    if path.is_dir():
-        raise TilewrightError(f"cannot write {path}: it is a folder")
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent):
-            pass
+        if path.is_dir():
+            raise TilewrightError(f"cannot write {path}: it is a folder")
+        if not _special(path):
+            with _temporary(path.resolve()):
+                pass
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file beside `path` that takes its name only when all went well."""
+    """Open a temporary file beside `path` that takes its name only when all went well.
+
+    A link is followed. What is not a plain file (a device, a pipe) is written straight into.
+    """
     try:
-        handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed below, where it is renamed
-            dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
-        )
-    except OSError as error:
-        raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
-    temporary = Path(handle.name)
-    try:
-        with handle:
+        if _special(path):
+            with path.open("wb") as straight:
+                yield straight
+            return
+        target = path.resolve()
+        with _temporary(target) as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        # A temporary file is private to its owner; the result gets the usual permissions.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
+            # A temporary file is private to its owner; the result gets the usual permissions.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary = Path(handle.name)
+            temporary.chmod(0o666 & ~umask)
+            temporary.replace(target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+
+
+@contextmanager
+def _temporary(target: Path) -> Iterator[IO[bytes]]:
+    """A file beside the target that is gone afterwards, unless it was renamed."""
+    handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed below
+        dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False
+    )
+    try:
+        yield handle
+    finally:
+        handle.close()
+        Path(handle.name).unlink(missing_ok=True)
+
+
+def _special(path: Path) -> bool:
+    return path.exists() and not path.is_file()

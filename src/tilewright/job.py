@@ -71,8 +71,8 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
         network = load_parameters(network, request.net, request.weights)
     with trace.phase("load data"):
         shape = network.input.shape
-        source = request.data or catalogue.default_for(shape)
-        dataset = catalogue.open_data(source, shape).first(request.images)
+        source = request.data if request.data is not None else catalogue.default_for(shape)
+        dataset = catalogue.open_data(source, shape, request.images)
         if dataset.labels is not None:
             classes = int(np.prod(network.output_shape))
             checked_labels(dataset.labels, classes, dataset.source)

@@ -8,6 +8,7 @@ that an uninterrupted one gives. The test images only measure; they never choose
 from __future__ import annotations
 
 import datetime
+import hashlib
 import io
 import math
 from collections.abc import Callable
@@ -20,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from tilewright.data.dataset import Dataset
+from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write, reason
+from tilewright.files import atomic_write
 from tilewright.ladder.vendor.torch import layer_function
 from tilewright.model.formats import weights
 from tilewright.model.formats.description import to_json
@@ -80,7 +81,10 @@ class Training:
             raise TilewrightError(
                 f"network {network.name!r} does not end in softmax: its scores cannot be trained"
             )
+        if not network.parameter_shapes:
+            raise TilewrightError(f"network {network.name!r} has no parameters to train")
         self.network, self.recipe, self.seed, self.output = network, recipe, seed, output
+        self.data = _fingerprint(training)
         self.checkpoint = output.with_name(f"{output.name}.checkpoint")
         self.device = torch.device(device)
         torch.backends.cudnn.deterministic = True
@@ -101,21 +105,20 @@ class Training:
         try:
             state = torch.load(self.checkpoint, map_location=self.device, weights_only=True)
             same = state["settings"] == self._settings()
-        except OSError as error:
-            raise TilewrightError(f"cannot read {self.checkpoint}: {reason(error)}") from error
         except Exception as error:  # a damaged pickle raises nearly anything
-            raise TilewrightError(
-                f"{self.checkpoint}: damaged checkpoint; delete it to start over"
-            ) from error
+            raise self._damaged() from error
         if not same:
             raise TilewrightError(
-                f"{self.checkpoint} belongs to a training with other settings: "
+                f"{self.checkpoint} belongs to a training with other settings or data: "
                 "delete it, or choose another --output"
             )
-        for name, value in state["parameters"].items():
-            self.parameters[name].data.copy_(value)
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.history = [Epoch(**epoch) for epoch in state["history"]]
+        try:
+            for name, parameter in self.parameters.items():
+                parameter.data.copy_(state["parameters"][name])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.history = [Epoch(**epoch) for epoch in state["history"]]
+        except Exception as error:
+            raise self._damaged() from error
         return True
 
     def run_epoch(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Epoch:
@@ -143,8 +146,8 @@ class Training:
         epoch = Epoch(number, float(loss_sum) / count, float(correct) / count, self.test_accuracy())
         if not math.isfinite(epoch.loss):
             raise TilewrightError(f"epoch {number}: the loss is {epoch.loss}: training diverged")
+        self._save_checkpoint([*self.history, epoch])
         self.history.append(epoch)
-        self._save_checkpoint()
         return epoch
 
     def test_accuracy(self) -> float:
@@ -179,6 +182,7 @@ class Training:
     def _tensors(self, dataset: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
         if dataset.labels is None:
             raise TilewrightError(f"{dataset.source}: training needs labels")
+        checked_labels(dataset.labels, math.prod(self.network.output_shape), dataset.source)
         images: NDArray[Any] = np.ascontiguousarray(dataset.images)
         return (
             torch.from_numpy(images).to(self.device),
@@ -229,14 +233,18 @@ class Training:
             group["lr"] = self.recipe.learning_rate * rise * fall
 
     def _settings(self) -> dict[str, Any]:
-        return {"network": to_json(self.network), "seed": self.seed, **asdict(self.recipe)}
+        described = {"network": to_json(self.network), "seed": self.seed, "data": self.data}
+        return {**described, **asdict(self.recipe)}
 
-    def _save_checkpoint(self) -> None:
+    def _damaged(self) -> TilewrightError:
+        return TilewrightError(f"{self.checkpoint}: damaged checkpoint; delete it to start over")
+
+    def _save_checkpoint(self, history: list[Epoch]) -> None:
         state = {
             "settings": self._settings(),
             "parameters": {name: value.detach() for name, value in self.parameters.items()},
             "optimizer": self.optimizer.state_dict(),
-            "history": [asdict(epoch) for epoch in self.history],
+            "history": [asdict(epoch) for epoch in history],
         }
         content = io.BytesIO()
         torch.save(state, content)
@@ -247,3 +255,10 @@ class Training:
         if self.device.type == "cuda":
             return str(torch.cuda.get_device_name(self.device))
         return "the CPU"
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    """Which images these are, so that a training does not go on with others."""
+    content = hashlib.sha256(dataset.images.data)
+    content.update(b"" if dataset.labels is None else dataset.labels.tobytes())
+    return content.hexdigest()

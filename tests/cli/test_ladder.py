@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.test_climb import quick  # noqa: F401
+from tests.test_climb import quick, trusting  # noqa: F401
 from tilewright.cli import main
 from tilewright.ladder import rungs
 
-pytestmark = pytest.mark.usefixtures("quick")
+pytestmark = pytest.mark.usefixtures("quick", "trusting")
 
 
 @pytest.mark.parametrize("net", ["cifar10", "ece408-2017"])

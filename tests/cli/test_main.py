@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from tilewright import cli
@@ -46,7 +48,7 @@ def test_no_verb_shows_the_help(capsys):
     ("arguments", "words"),
     [
         (["rum"], "unknown verb 'rum'; did you mean 'run'?"),
-        (["run", "--images", "0"], "'0' is not a whole number of at least 1"),
+        (["run", "--images", "0"], "'0' is not a whole number from 1 to"),
         (["run", "--images", "ten"], "'ten' is not a whole number"),
         (["run", "--images", "1001"], "--images 1001: fashion-mnist-sample (shipped)"),
         (["run", "--batch", "-3"], "'-3' is not"),
@@ -69,6 +71,20 @@ def test_no_verb_shows_the_help(capsys):
         (["data", "check", "nothing"], "unknown data set 'nothing'"),
         (["train", "cifar10", "--device", "cuda"], "cannot train on cuda"),
         (["train", "cifar10"], "tilewright data fetch cifar10"),
+        (["train", "cifar10", "--device", "meta"], "unknown device 'meta'"),
+        (["train", "cifar10", "--seed", "9" * 30], "is not a whole number from 1"),
+        (["train", "cifar10", "--output", "weights"], "must end in .safetensors"),
+        (["run", "--device", "cpu:x"], "unknown device 'cpu:x'"),
+        (["run", "--device", "cuda:x"], "unknown device 'cuda:x'"),
+        (["run", "--predictions", "-"], "--predictions - is not possible"),
+        (["run", "--json", "a.out", "--predictions", "a.out"], "a.out is the file of --json"),
+        (["run", "--net", "x.json", "--json", "x.json"], "x.json is the file of --net"),
+        (["run", "--data", ""], "no images found"),
+        (["run", "--net", "x" * 5000], "File name too long"),
+        (["run", "--weights", "/dev/zero"], "neither a .safetensors file nor a folder"),
+        (["ladder", "--images", "1" + "0" * 18], "is not a whole number from 1"),
+        (["ladder", "--device", "cuda"], "no rung can be timed: torch: PyTorch"),
+        (["data", "check", "gone.npz"], "data 'gone.npz' does not exist"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(arguments, words, capsys):
@@ -78,6 +94,51 @@ def test_errors_are_one_line_and_exit_code_2(arguments, words, capsys):
     assert streams.err.startswith("tilewright: ")
     assert streams.err.count("\n") == 1
     assert words in streams.err
+
+
+@pytest.mark.parametrize("verb", ["show", "run", "ladder"])
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        ({"type": "convolution", "filters": 10**12, "kernel": 1}, "filters must be"),
+        ({"type": "convolution", "filters": 1, "kernel": 1, "padding": 10**30}, "padding must be"),
+        ({"type": "fully_connected", "outputs": 10**300}, "outputs must be"),
+        ({"type": "fully_connected", "outputs": 10**6}, "layer 1 (fc): more than"),
+    ],
+)
+def test_monstrous_networks_are_refused(verb, layer, words, tmp_path, capsys):
+    net = {"name": "big", "input": {"shape": [1, 1000, 1000]}, "layers": [layer]}
+    path = tmp_path / "big.json"
+    path.write_text(json.dumps(net))
+    assert main([verb, *(["--net"] if verb != "show" else []), str(path)]) == 2
+    streams = capsys.readouterr()
+    assert words in streams.err
+    assert streams.err.count("\n") == 1
+
+
+def test_names_are_shown_as_they_are_whatever_is_in_them(tmp_path, capsys):
+    place = tmp_path / "[red]m["
+    place.mkdir(parents=True)
+    layers = [{"type": "flatten"}, {"type": "softmax"}]
+    net = {"name": "[/] :smile:", "input": {"shape": [1, 2, 2]}, "layers": layers}
+    (place / "[bold]n.json").write_text(json.dumps(net))
+    np.savez(place / "].npz", images=np.zeros((3, 1, 2, 2), np.uint8))
+    given = ["--net", str(place / "[bold]n.json"), "--data", str(place / "].npz")]
+    assert main(["run", *given]) == 0
+    text = capsys.readouterr().out
+    assert "[/] :smile: over 3 images" in text
+    assert "[red]m[/].npz" in text.replace("\n", "")
+    assert main(["show", str(place / "[bold]n.json")]) == 0
+    assert "[/] :smile:" in capsys.readouterr().out
+
+
+def test_a_terminal_that_knows_only_ascii_gets_escapes():
+    done = subprocess.run(
+        [*COMMAND, "run", "--images", "1"], capture_output=True, check=False,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"\\xb5s" in done.stdout
 
 
 def test_a_bug_is_one_line_too_unless_a_traceback_is_asked_for(monkeypatch, capsys):

@@ -45,6 +45,12 @@ def test_grey_images_and_no_labels(tmp_path):
         ({"images": np.full((1, 1, 2, 2), 1e300)}, "not finite"),
         ({"images": PIXELS, "labels": np.array([1])}, "2 images need 2 whole numbers"),
         ({"images": PIXELS, "labels": np.array([0.5, 1])}, "whole numbers"),
+        ({"images": PIXELS, "labels": np.array([0, -1])}, "label -1 of image 1"),
+        (
+            {"images": PIXELS, "labels": np.array([2**63, 1], np.uint64)},
+            "label 9223372036854775808",
+        ),
+        ({"images": np.zeros((1,) * 9, np.uint8)}, "'images' has shape"),
     ],
 )
 def test_wrong_content_is_named(tmp_path, content, words):

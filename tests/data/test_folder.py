@@ -27,6 +27,24 @@ def test_subfolders_are_classes_in_order(tmp_path):
     assert dataset.images.flags.c_contiguous
 
 
+def test_classes_must_not_shift(tmp_path):
+    save(tmp_path / "a" / "1.png", (0, 0, 255))
+    save(tmp_path / "c" / "1.png", (0, 0, 255))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(TilewrightError, match="b holds no pictures"):
+        folder.read(tmp_path, (3, 4, 6))
+    (tmp_path / "b").rmdir()
+    save(tmp_path / "loose.png", (0, 0, 255))
+    with pytest.raises(TilewrightError, match="there are pictures beside"):
+        folder.read(tmp_path, (3, 4, 6))
+
+
+def test_pictures_of_more_than_8_bits_are_refused(tmp_path):
+    Image.fromarray(np.arange(16, dtype=np.uint16).reshape(4, 4) * 4096).save(tmp_path / "a.png")
+    with pytest.raises(TilewrightError, match=r"a\.png: more than 8 bits"):
+        folder.read(tmp_path, (1, 4, 4))
+
+
 def test_pictures_without_classes_have_no_labels(tmp_path):
     save(tmp_path / "a.png", 255, size=(9, 9), mode="L")
     dataset = folder.read(tmp_path, (1, 4, 6))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -12,6 +14,7 @@ from typing import NoReturn
 from tilewright import __version__
 from tilewright.errors import TilewrightError, unknown
 
+LONGEST_ERROR = 500
 VERBS = {
     "run": "run a network over images and show where the time went",
     "ladder": "verify and time every rung, side by side",
@@ -31,7 +34,9 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 2 for an error, or 130 for Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    show_traceback = "--traceback" in given
+    _prepare_streams()
+    # What libraries have to say to programmers is not for users; errors are shown below.
+    warnings.simplefilter("ignore")
     try:
         code = _dispatch(given)
         sys.stdout.flush()
@@ -43,20 +48,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has left; give Python somewhere to flush to at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except TilewrightError as error:
-        if show_traceback:
-            raise
-        print(f"tilewright: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except MemoryError:
-        print("tilewright: out of memory: use a smaller --batch or fewer --images", file=sys.stderr)
-        return 2
     except Exception as error:
-        if show_traceback:
+        if "--traceback" in given:
             raise
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"tilewright: internal error, {text} (--traceback shows where)", file=sys.stderr)
+        print(f"tilewright: {_one_line(error)}", file=sys.stderr)
         return 2
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, TilewrightError):
+        text = str(error)
+    elif isinstance(error, MemoryError):
+        text = "out of memory: use a smaller --batch, fewer --images or a smaller network"
+    elif isinstance(error, OSError):
+        text = f"{error.strerror or error}: {error.filename or 'input or output'}"
+    else:
+        text = f"internal error, {type(error).__name__}: {error} (--traceback shows where)"
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_ERROR else f"{line[:LONGEST_ERROR]}..."
+
+
+def _prepare_streams() -> None:
+    """Characters a terminal cannot show are escaped, and a closed stream is nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - open to the end
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(given: list[str]) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tilewright.errors import TilewrightError, unknown
 
 ACTIONS = ("list", "fetch", "check")
+MOST_CLASSES = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,15 +51,13 @@ def _list() -> int:
 
 
 def _fetch(name: str) -> int:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     from tilewright.data import catalogue, fetch
+    from tilewright.views import console
 
     if name not in fetch.DOWNLOADS:
         raise unknown("data set to fetch", name, fetch.DOWNLOADS)
     folder = catalogue.home() / name
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns) as bar:
+    with console.progress_bar(download=True) as bar:
         tasks = {d.name: bar.add_task(d.name, total=None) for d in fetch.DOWNLOADS[name]}
 
         def progress(file: str, done: int, total: int) -> None:
@@ -75,18 +74,27 @@ def _check(what: str) -> int:
     from tilewright.data import catalogue
     from tilewright.model.layers import dimensions
 
+    path = Path(what)
     if what in catalogue.ENTRIES:
         dataset = catalogue.open_named(what)
-    elif Path(what).exists():
-        dataset = catalogue.open_stored(Path(what))
+    elif path.exists():
+        dataset = catalogue.open_stored(path)
+    elif len(path.parts) > 1 or path.suffix:
+        raise TilewrightError(f"data {what!r} does not exist")
     else:
         raise unknown("data set", what, catalogue.ENTRIES)
     kind = "uint8 pixels" if dataset.images.dtype == np.uint8 else "float32 values"
-    print(f"{what}: {len(dataset):,} images of {dimensions(dataset.shape)}, {kind}")
-    print(f"read from {dataset.source}")
+    lines = [
+        f"{what}: {len(dataset):,} images of {dimensions(dataset.shape)}, {kind}",
+        f"read from {dataset.source}",
+    ]
     if dataset.labels is None:
-        print("no labels")
+        lines.append("no labels")
     else:
-        counts = np.bincount(dataset.labels)
-        print(f"{len(counts)} classes; images in each: {' '.join(map(str, counts))}")
+        labels, counts = np.unique(dataset.labels, return_counts=True)
+        lines.append(f"{len(labels)} classes, labels {labels[0]} to {labels[-1]}")
+        shown = " ".join(map(str, counts[:MOST_CLASSES]))
+        more = " ..." if len(counts) > MOST_CLASSES else ""
+        lines.append(f"images in each: {shown}{more}")
+    print("\n".join(lines))
     return 0

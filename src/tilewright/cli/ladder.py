@@ -70,11 +70,11 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         screen = console.output()
         screen.print(
-            f"[bold]{network.name}[/] on {arguments.device} ({ladder.device}): "
+            f"{network.name} on {arguments.device} ({ladder.device}): "
             f"{units.count(len(dataset))} images, "
             f"{arguments.repeats} repeats in turns after a warm-up"
         )
-        screen.print(f"[dim]{dataset.source}; {subject.weights_note}[/]\n")
+        screen.print(f"{dataset.source}; {subject.weights_note}\n")
         for part in view.report(rows, network, len(dataset), dataset.labels):
             screen.print(part)
         if arguments.json is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+LARGEST = 10**9
+
 
 def add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -27,13 +29,13 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """A whole number from 1 to a billion."""
     try:
         value = int(text)
     except ValueError:
         value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    if not 1 <= value <= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number from 1 to {LARGEST}")
     return value
 
 

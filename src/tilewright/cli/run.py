@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tilewright.cli import options
+from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, check_writable
 
 
@@ -40,9 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
-    for path in (json_file, arguments.predictions):
-        if path is not None:
-            check_writable(path)
+    _check_outputs(arguments, json_file)
     request = Request(
         net=arguments.net,
         weights=arguments.weights,
@@ -69,3 +68,22 @@ def main(arguments: argparse.Namespace) -> int:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
     return 0
+
+
+def _check_outputs(arguments: argparse.Namespace, json_file: Path | None) -> None:
+    """Each output can be written, and is neither another output nor an input."""
+    if str(arguments.predictions) == "-":
+        raise TilewrightError("--predictions - is not possible: name a file")
+    taken = {
+        Path(path).resolve(): option
+        for option in ("net", "weights", "data")
+        if (path := getattr(arguments, option))
+    }
+    for option, path in (("json", json_file), ("predictions", arguments.predictions)):
+        if path is None:
+            continue
+        check_writable(path)
+        if path.is_file() or not path.exists():
+            other = taken.setdefault(path.resolve(), option)
+            if other != option:
+                raise TilewrightError(f"--{option} {path} is the file of --{other}")

@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--epochs", type=options.positive, metavar="N", help="passes over the training images"
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="(default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=options.positive, default=1, metavar="N", help="(default: %(default)s)"
+    )
     options.add_device(parser)
 
 
@@ -37,35 +39,43 @@ def main(arguments: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         raise TilewrightError("training needs PyTorch: pip install 'tilewright[train]'")
     from tilewright.data.catalogue import open_parts
+    from tilewright.ladder import rungs
     from tilewright.ladder.vendor import torch as vendor
     from tilewright.model.load import describe
     from tilewright.train import DEFAULT_RECIPE, RECIPES, Training
     from tilewright.views import console, units
 
+    rungs(arguments.device)  # refuses what is not a device
     if reason := vendor.missing(arguments.device):
         raise TilewrightError(f"cannot train on {arguments.device}: {reason}")
     network = describe(arguments.net)
     output = arguments.output or Path(f"{network.name}.safetensors")
+    if output.suffix != ".safetensors":
+        raise TilewrightError(f"--output {output}: the name must end in .safetensors")
+    check_writable(output.with_name(f"{output.name}.checkpoint"))
     check_writable(output)
     recipe = RECIPES.get(network.name, DEFAULT_RECIPE)
     if arguments.epochs is not None:
         recipe = replace(recipe, epochs=arguments.epochs)
     training, test = open_parts(arguments.data, network.input.shape)
+    job = Training(network, training, test, recipe, arguments.seed, arguments.device, output)
+    resumed = job.resume()
     screen = console.output()
-    screen.print(f"[bold]{network.name}[/]: {recipe}, seed {arguments.seed}")
+    screen.print(f"{network.name}: {recipe}, seed {arguments.seed}")
     screen.print(f"training: {len(training):,} images of {training.source}", soft_wrap=True)
     screen.print(f"test: {len(test):,} images of {test.source}", soft_wrap=True)
-    job = Training(network, training, test, recipe, arguments.seed, arguments.device, output)
-    if job.resume():
+    if resumed:
         screen.print(f"going on after epoch {len(job.history)} ({job.checkpoint})", soft_wrap=True)
     try:
         with console.progress_bar() as bar:
+            # Where a bar is shown, lines must go through it.
+            say = screen.print if bar.disable else bar.console.print
             while len(job.history) < recipe.epochs:
                 number = len(job.history) + 1
                 task = bar.add_task(f"epoch {number} of {recipe.epochs}, batches", total=None)
                 epoch = job.run_epoch(partial(_advance, bar, task))
                 bar.remove_task(task)
-                bar.console.print(
+                say(
                     f"epoch {epoch.number:3}: loss {epoch.loss:.4f}, "
                     f"training {units.share(epoch.training_accuracy)}, "
                     f"test {units.share(epoch.test_accuracy)}"

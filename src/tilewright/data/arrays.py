@@ -6,6 +6,7 @@ enter the network as they are.
 
 from __future__ import annotations
 
+import lzma
 import math
 import zipfile
 import zlib
@@ -18,12 +19,17 @@ from numpy.typing import NDArray
 
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
-from tilewright.files import reason
+from tilewright.files import check_file, reason
 
 CHUNK = 1 << 20
+# What the zip reader raises for archives that are damaged, encrypted or of another kind.
+DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError,
+          RuntimeError, UnicodeDecodeError)  # fmt: skip
+LARGEST_LABEL = 2**31 - 1
 
 
 def read(path: Path) -> Dataset:
+    check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
@@ -31,7 +37,7 @@ def read(path: Path) -> Dataset:
                 raise TilewrightError(f"{path}: no array named 'images'")
             images = _array(archive, "images", path)
             labels = _array(archive, "labels", path) if "labels.npy" in names else None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except DAMAGE as error:
         raise TilewrightError(f"{path}: damaged .npz file: {error}") from error
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
@@ -45,11 +51,13 @@ def _array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
             version = npy.read_magic(file)
             read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
             shape, fortran, dtype = read_header[version](file)
-        except (ValueError, KeyError, OverflowError) as error:
+        except Exception as error:  # the header is a Python literal: damage raises nearly anything
             raise TilewrightError(f"{path}: array {name!r} has a damaged header") from error
         if dtype.kind not in "iuf" or fortran or not shape:
             order = " in Fortran order" if fortran else ""
             raise TilewrightError(f"{path}: cannot use {name!r} of type {dtype}{order}")
+        if len(shape) > 4 or any(type(size) is not int for size in shape):
+            raise TilewrightError(f"{path}: {name!r} has shape {shape!r:.60}")
         if any(size <= 0 for size in shape):
             raise TilewrightError(f"{path}: {name!r} has shape {shape}: it holds nothing")
         expected = math.prod(shape) * dtype.itemsize
@@ -88,4 +96,7 @@ def _labels(labels: NDArray[Any] | None, images: int, path: Path) -> NDArray[np.
             f"{path}: 'labels' is {labels.dtype} of shape {labels.shape}; "
             f"{images} images need {images} whole numbers"
         )
+    wrong = np.flatnonzero((labels < 0) | (labels > LARGEST_LABEL))
+    if wrong.size:
+        raise TilewrightError(f"{path}: label {labels[wrong[0]]} of image {wrong[0]} is no class")
     return labels.astype(np.int64)

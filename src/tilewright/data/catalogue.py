@@ -112,8 +112,8 @@ def default_for(shape: Shape) -> str:
     )
 
 
-def open_data(source: str | Path, shape: Shape) -> Dataset:
-    """The images of a named data set, folder or file, as a network of input `shape` takes them.
+def open_data(source: str | Path, shape: Shape, images: int | None = None) -> Dataset:
+    """The first `images` of a named data set, folder or file, as a network of `shape` takes them.
 
     Fashion-MNIST and pictures are resized to the network's height and width; CIFAR-10 and arrays
     must fit as they are.
@@ -127,6 +127,7 @@ def open_data(source: str | Path, shape: Shape) -> Dataset:
         raise TilewrightError(f"data {str(path)!r} does not exist")
     else:
         raise unknown("data set", str(source), ENTRIES)
+    dataset = dataset.first(images)
     if dataset.shape[0] == shape[0] and dataset.name == "fashion-mnist":
         dataset = dataset.resized(shape[1], shape[2])
     if dataset.shape != shape:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
-from tilewright.files import reason
+from tilewright.files import check_file, reason
 
 RECORD = 1 + 3 * 32 * 32
 CLASSES = 10
@@ -37,6 +37,7 @@ def read(batches: list[Path]) -> Dataset:
 
 
 def _records(path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    check_file(path)
     try:
         content = np.fromfile(path, np.uint8)
     except OSError as error:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
-from tilewright.files import reason
+from tilewright.files import check_file, reason
 
 CLASSES = 10
 TEST = "t10k"
@@ -70,6 +70,7 @@ def read(path: Path) -> Dataset:
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """An IDX file of unsigned bytes with that many dimensions."""
+    check_file(path)
     try:
         with path.open("rb") as raw:
             if raw.read(2) == b"\x1f\x8b":

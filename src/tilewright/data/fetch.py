@@ -81,7 +81,9 @@ def _retrieve(download: Download, folder: Path, progress: Progress) -> Path:
             f"cannot fetch {download.url}: {detail}; run the command again to continue"
         ) from error
     except OSError as error:
-        raise TilewrightError(f"cannot write {folder / download.name}: {reason(error)}") from error
+        raise TilewrightError(
+            f"cannot fetch {download.url} to {folder / download.name}: {reason(error)}"
+        ) from error
     except ValueError as error:  # pooch's word for a wrong checksum; it kept nothing
         raise TilewrightError(
             f"{download.url}: what arrived does not have the checksum {download.checksum}"

@@ -10,13 +10,17 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
+from tilewright.files import check_file
 from tilewright.model.layers import Shape
 
-ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"}
+ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
 MODES = {1: "L", 3: "RGB"}
+# Pillow would clip these to 0..255 without a word.
+DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 
 
 def is_folder(folder: Path) -> bool:
@@ -25,11 +29,8 @@ def is_folder(folder: Path) -> bool:
 
 def first_shape(folder: Path) -> Shape:
     """The shape of the first picture, in colour."""
-    from PIL import Image
-
     path = (_pictures(folder) or _pictures(_classes(folder)[0]))[0]
-    with Image.open(path) as picture:
-        return 3, picture.height, picture.width
+    return 3, *_open(path, "RGB", None).shape[:2]
 
 
 def read(folder: Path, shape: Shape) -> Dataset:
@@ -38,6 +39,11 @@ def read(folder: Path, shape: Shape) -> Dataset:
         raise TilewrightError(f"{folder}: pictures have 1 or 3 channels, the network {shape[0]}")
     classes = _classes(folder)
     if classes:
+        # A class without pictures would shift the numbers of all behind it.
+        empty = [sub for sub in classes if not _pictures(sub)]
+        if empty or _pictures(folder):
+            what = f"{empty[0].name} holds no pictures" if empty else "there are pictures beside"
+            raise TilewrightError(f"{folder}: subfolders are classes, but {what}")
         found = [(path, label) for label, c in enumerate(classes) for path in _pictures(c)]
     else:
         found = [(path, -1) for path in _pictures(folder)]
@@ -48,28 +54,41 @@ def read(folder: Path, shape: Shape) -> Dataset:
 
 
 def _classes(folder: Path) -> list[Path]:
-    """The subfolders that hold pictures."""
-    return [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and _pictures(sub)]
+    """All subfolders, if any of them holds pictures."""
+    found = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name[0] != "."]
+    return found if any(_pictures(sub) for sub in found) else []
 
 
 def _pictures(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
 
 
-def _read(path: Path, shape: Shape) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def _read(path: Path, shape: Shape) -> NDArray[np.uint8]:
+    channels, height, width = shape
+    pixels = _open(path, MODES[channels], (width, height))
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _open(path: Path, mode: str, size: tuple[int, int] | None) -> NDArray[np.uint8]:
+    """The pixels of a picture, (y, x, colour); without a `size`, as large as it is."""
     from PIL import Image
 
-    channels, height, width = shape
+    check_file(path)
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             # Pillow only warns of a picture that claims a monstrous size; here that is an error.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as picture:
-                converted = picture.convert(MODES[channels])
-                if converted.size != (width, height):
-                    converted = converted.resize((width, height), Image.Resampling.BILINEAR)
-                pixels = np.asarray(converted)
-    except (OSError, SyntaxError, ValueError, Warning, Image.DecompressionBombError) as error:
-        # Pillow raises SyntaxError and ValueError, too, for files that are damaged.
+                if picture.mode in DEEP:
+                    raise TilewrightError(
+                        f"{path}: more than 8 bits a pixel ({picture.mode}): convert it first"
+                    )
+                converted = picture.convert(mode)
+                if size is not None and converted.size != size:
+                    converted = converted.resize(size, Image.Resampling.BILINEAR)
+                return np.asarray(converted)
+    except TilewrightError:
+        raise
+    except Exception as error:  # damage makes Pillow raise nearly anything
         raise TilewrightError(f"{path}: not a readable picture: {error}") from error
-    return pixels.reshape(height, width, channels).transpose(2, 0, 1)

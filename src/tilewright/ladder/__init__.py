@@ -21,9 +21,11 @@ DEVICES = ("cpu", "cuda")
 
 def rungs(device: str) -> list[Rung]:
     """The rungs made for a device, in the ladder's order, whether or not they can run here."""
-    kind = device.partition(":")[0]
+    kind, colon, index = device.partition(":")
     if kind not in DEVICES:
         raise unknown("device", device, DEVICES)
+    if colon and (kind == "cpu" or not index.isdigit() or len(index) > 3):
+        raise TilewrightError(f"unknown device {device!r}; name cpu, cuda, or a GPU as in cuda:0")
     modules = [import_module(f"tilewright.ladder.{name}") for name in ORDER]
     return [module.RUNG for module in modules if kind in module.RUNG.devices]
 

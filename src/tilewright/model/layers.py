@@ -17,6 +17,7 @@ from typing import ClassVar
 from tilewright.errors import TilewrightError
 
 Shape = tuple[int, ...]
+LARGEST = 1_000_000  # of any single size; what is larger is a mistake
 Size = int | tuple[int, int]
 
 
@@ -64,8 +65,9 @@ class Pixels(Layer):
             raise TilewrightError(f"input shape {self.shape} is not channels, height, width")
         for size in self.shape:
             _whole("input size", size, minimum=1)
-        if not (math.isfinite(self.scale) and math.isfinite(self.shift)):
-            raise TilewrightError(f"input scale {self.scale} and shift {self.shift} must be finite")
+        for name, value in (("scale", self.scale), ("shift", self.shift)):
+            if not abs(value) <= 1e30:  # true for NaN, too
+                raise TilewrightError(f"input {name} must be between -1e30 and 1e30")
 
     def output_shape(self, shape: Shape) -> Shape:
         return self.shape
@@ -221,8 +223,11 @@ class Softmax(Layer):
 
 
 def _whole(what: str, value: object, *, minimum: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise TilewrightError(f"{what} must be a whole number of at least {minimum}, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= LARGEST:
+        shown = f"{value!r:.40}" if not isinstance(value, int) or abs(value) < 10**40 else "that"
+        raise TilewrightError(
+            f"{what} must be a whole number from {minimum} to {LARGEST}, not {shown}"
+        )
     return value
 
 

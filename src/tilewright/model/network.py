@@ -15,6 +15,8 @@ from tilewright.errors import TilewrightError
 from tilewright.model.layers import Layer, Pixels, Shape, dimensions
 
 Parameters = Mapping[str, NDArray[np.float32]]
+# Of parameters or outputs of one layer; this is about small networks.
+LARGEST_TENSOR = 2**30
 NONE: Parameters = MappingProxyType({})
 
 
@@ -112,6 +114,8 @@ def _stages(network: str, pixels: Pixels, layers: Sequence[Layer]) -> tuple[Stag
     total = Counter(layer.kind for layer in layers)
     seen: Counter[str] = Counter()
     shape = pixels.shape
+    if math.prod(shape) > LARGEST_TENSOR:
+        raise TilewrightError(f"network {network!r}: more than {LARGEST_TENSOR:,} pixels an image")
     stages = [Stage(0, "input", pixels, shape, shape)]
     for index, layer in enumerate(layers, start=1):
         if isinstance(layer, Pixels):
@@ -124,7 +128,12 @@ def _stages(network: str, pixels: Pixels, layers: Sequence[Layer]) -> tuple[Stag
             raise TilewrightError(
                 f"network {network!r}, layer {index} ({name}): {error}"
             ) from error
-        stages.append(Stage(index, name, layer, shape, after))
+        stage = Stage(index, name, layer, shape, after)
+        if max(stage.parameter_count, math.prod(after)) > LARGEST_TENSOR:
+            raise TilewrightError(
+                f"network {network!r}, layer {index} ({name}): more than {LARGEST_TENSOR:,} values"
+            )
+        stages.append(stage)
         shape = after
     return tuple(stages)
 

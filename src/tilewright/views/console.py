@@ -8,7 +8,16 @@ from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 
 WIDTH = 100
@@ -22,7 +31,8 @@ class Screen(Console):
 
 def output() -> Console:
     """Standard output: as wide as the terminal up to 100 columns, 100 in a file or pipe."""
-    console = Screen(file=sys.stdout, highlight=False, soft_wrap=False)
+    # Names and paths are shown as they are: no markup.
+    console = Screen(file=sys.stdout, highlight=False, markup=False, emoji=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 
@@ -42,12 +52,12 @@ def table(title: str, *columns: str) -> Table:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
+def progress_bar(download: bool = False) -> Iterator[Progress]:
     """A bar on standard error that disappears when done; nothing where nobody looks."""
-    console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TimeRemainingColumn())  # fmt: skip
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    counts: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), TimeRemainingColumn())
+    if download:
+        counts = (DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), *counts)
+    console, hidden = Console(file=sys.stderr), not sys.stderr.isatty()
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         yield bar

@@ -120,7 +120,7 @@ def _notes(rows: list[Row]) -> Iterator[RenderableType]:
     )
     for row in rows:
         if row.verdict is not None and row.verdict.fault is not None:
-            yield f"[red]{row.rung.name} computes something wrong:[/] {row.verdict.fault}"
+            yield f"{row.rung.name} computes something wrong: {row.verdict.fault}"
             yield f"  (seed {row.verdict.seed}); it was not timed"
     for row in rows:
         if row.missing:
@@ -132,4 +132,4 @@ def _notes(rows: list[Row]) -> Iterator[RenderableType]:
         yield f"{TOGETHER} op times include the activation and pooling fused into a convolution"
     noisy = [row.rung.name for row in rows if row.network and row.network.verdict == "noisy"]
     if noisy:
-        yield f"[yellow]noisy:[/] {', '.join(noisy)}; quieten the machine or raise --repeats"
+        yield f"noisy: {', '.join(noisy)}; quieten the machine or raise --repeats"

@@ -45,7 +45,8 @@ def layer_table(network: Network) -> Iterator[RenderableType]:
 
 
 def _provenance(network: Network) -> str:
-    return "; ".join(f"{k.replace('_', ' ')} {v}" for k, v in network.notes.items()) or "given"
+    notes = [f"{key.replace('_', ' ')} {value}" for key, value in network.notes.items()]
+    return " ".join("; ".join(notes).split()) or "given"
 
 
 def _megaflop(flops: int) -> str:

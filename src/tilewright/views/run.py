@@ -107,11 +107,11 @@ def predictions_csv(result: Result) -> str:
 def report(result: Result) -> Iterator[RenderableType]:
     """Everything a person wants to know of a run, from top to bottom."""
     yield (
-        f"[bold]{result.network.name}[/] over {units.count(len(result.dataset))} images, "
-        f"{_batches(result)}, rung [bold]{result.rung.name}[/] on {result.plan.device} "
+        f"{result.network.name} over {units.count(len(result.dataset))} images, "
+        f"{_batches(result)}, rung {result.rung.name} on {result.plan.device} "
         f"({result.device})"
     )
-    yield f"[dim]{result.dataset.source}[/]\n"
+    yield f"{result.dataset.source}\n"
     yield _phases(result)
     yield ""
     yield _layers(result)

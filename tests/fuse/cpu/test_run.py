@@ -19,6 +19,7 @@ from tilewright.model.layers import (
     FullyConnected,
     MaxPool,
     Pixels,
+    ReLU,
     Softmax,
     Tanh,
 )
@@ -80,9 +81,9 @@ def test_odd_networks(shape, layers, images):
 def test_tanh_and_exp_are_within_their_ulp_everywhere(level):
     """Every thousandth float32 from the smallest to beyond where tanh is 1."""
     values = np.arange(0, 0x42200000, 1001, dtype=np.uint32).view(np.float32)
-    values = np.concatenate([values, -values])
-    network = Network("t", Pixels((1, 1, len(values))), (Tanh(),))
-    result = FusedNetwork(network, build.restricted(level))(values.reshape(1, 1, 1, -1)).ravel()
+    values = np.concatenate([values, -values])[:2_200_000].reshape(1, 1, 2200, 1000)
+    network = Network("t", Pixels((1, 2200, 1000)), (Tanh(),))
+    result = FusedNetwork(network, build.restricted(level))(values)
     exact = np.tanh(values.astype(np.float64))
     spacing = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
     assert (np.abs(result - exact) <= 3 * spacing + 2.0**-126).all()
@@ -117,6 +118,16 @@ def test_what_it_is_given_is_checked():
     assert fused(np.zeros((0, 3, 32, 32), np.uint8)).shape == (0, 10)
     double = np.zeros((2, 3, 32, 32), np.float64)
     np.testing.assert_array_equal(fused(double), fused(double.astype(np.float32)))
+
+
+def test_nan_comes_out_as_nan():
+    for layer in (Tanh(), ReLU(), MaxPool(2), MaxPool(3, stride=1), Convolution(1, 1)):
+        network = filled(Network("n", Pixels((1, 4, 4)), (layer,)))
+        images = np.zeros((2, 1, 4, 4), np.float32)
+        images[1, 0, 1, 1] = np.nan
+        result = FusedNetwork(network)(images)
+        assert np.isfinite(result[0]).all()
+        assert np.isnan(result[1]).any(), layer
 
 
 def test_the_time_of_every_part_is_counted():

@@ -26,7 +26,7 @@ def test_round_trip(network):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"name": 3}, "name must be text"),
+        ({"name": 3}, "name must be up to 60 printable characters"),
         ({"layers": {}}, "layers must be a list"),
         ({"layers": []}, "no layers"),
         ({"layers": [{"type": "convolutoin"}]}, "did you mean 'convolution'"),

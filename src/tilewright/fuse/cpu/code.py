@@ -100,23 +100,29 @@ class Function:
         return self.binary("fadd contract", self.binary("fmul contract", a, b), c)
 
     def maximum(self, a: Value, b: Value) -> Value:
-        greater = self.op(f"fcmp ogt {self.vector} {a}, {b}")
-        return self.select(greater, a, b)
+        """The larger one, NaN if either is."""
+        name = f"@llvm.maximum.v{self.lanes}f32"
+        return self.op(f"call {self.vector} {name}({self.vector} {a}, {self.vector} {b})")
 
-    def minimum(self, a: Value, b: Value) -> Value:
-        less = self.op(f"fcmp olt {self.vector} {a}, {b}")
-        return self.select(less, a, b)
+    def at_least(self, x: Value, bound: float) -> Value:
+        """x or the bound; NaN stays NaN, at the price of one instruction."""
+        less = self.op(f"fcmp olt {self.vector} {x}, {self.constant(bound)}")
+        return self.select(less, self.constant(bound), x)
+
+    def at_most(self, x: Value, bound: float) -> Value:
+        greater = self.op(f"fcmp ogt {self.vector} {x}, {self.constant(bound)}")
+        return self.select(greater, self.constant(bound), x)
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         flags = f"<{self.lanes} x i1>"
         return self.op(f"select {flags} {condition}, {self.vector} {a}, {self.vector} {b}")
 
     def relu(self, x: Value) -> Value:
-        return self.maximum(x, self.constant(0))
+        return self.at_least(x, 0)
 
     def exp(self, x: Value) -> Value:
         """e to the x: 2^n times a polynomial on half a binade (Cephes' coefficients)."""
-        x = self.minimum(self.maximum(x, self.constant(-87.3)), self.constant(88.3))
+        x = self.at_most(self.at_least(x, -87.3), 88.3)
         # Adding and taking away 1.5 * 2^23 rounds to the nearest whole number.
         magic = self.constant(12582912.0)
         scaled = self.binary("fmul", x, self.constant(1.44269504088896341))

@@ -90,7 +90,11 @@ def generate(network: Network, plan: Schedule, clock: str) -> str:
     """The whole module; `clock` is the LLVM intrinsic that reads the CPU's counter."""
     lanes = plan.target.lanes
     attributes = f'nounwind "prefer-vector-width"="{32 * lanes}"'
-    parts = [f"declare i64 @{clock}()\n"]
+    vector = f"<{lanes} x float>"
+    parts = [
+        f"declare i64 @{clock}()",
+        f"declare {vector} @llvm.maximum.v{lanes}f32({vector}, {vector})\n",
+    ]
     for index, group in enumerate(plan.groups):
         make = {ConvolutionGroup: _convolution, DenseGroup: _dense, PlainGroup: _plain}[type(group)]
         function = Function(f"internal void @{symbol(group)}", POINTERS, lanes,

@@ -176,7 +176,7 @@ def schedule(network: Network, target: Target) -> Schedule:
         rest = rest[len(group.stages) :]
         groups.append(group)
     large = [i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1]
-    shapes = [network.input.shape, *(group.stages[-1].output_shape for group in groups)]
+    shapes = [network.input.shape, *map(_written_shape, groups)]
     pictures = [dense_picture(shape) for shape in shapes]
     for i in range(1, len(groups)):
         # Only convolutions and poolings write and read row by row.
@@ -184,6 +184,12 @@ def schedule(network: Network, target: Target) -> Schedule:
             pictures[i] = staggered_picture(shapes[i])
     gathered = large[0] if large else len(groups)
     return Schedule(target, tuple(groups), gathered, tuple(pictures))
+
+
+def _written_shape(group: Group) -> Shape:
+    """The shape a group writes: a picture, also where its activation comes after a Flatten."""
+    shapes = [stage.output_shape for stage in group.stages]
+    return next((shape for shape in reversed(shapes) if len(shape) == 3), shapes[-1])
 
 
 def _by_rows(group: Group) -> bool:

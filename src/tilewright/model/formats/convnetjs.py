@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.files import reason
+from tilewright.files import check_file, reason
 from tilewright.model.layers import Convolution, FullyConnected, Shape, dimensions
 from tilewright.model.network import Network, Stage
 
@@ -88,6 +88,7 @@ def _numbers(
     path: Path, stage: Stage, shape: tuple[int, ...], weights: int, biases: int
 ) -> tuple[Array, Array]:
     """The file's weights and biases, once its shape line and its length are as they must be."""
+    check_file(path)
     try:
         first, _, rest = path.read_text(encoding="ascii", errors="replace").partition("\n")
     except OSError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TilewrightError, unknown
-from tilewright.files import reason
+from tilewright.files import check_file, reason
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -31,6 +31,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 
+LARGEST_BYTES = 10_000_000
 TYPES: dict[str, type[Layer]] = {
     "convolution": Convolution,
     "relu": ReLU,
@@ -54,7 +55,7 @@ def to_json(network: Network) -> str:
 def from_json(text: str, source: str) -> Network:
     """Read a description; `source` is what an error names."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise TilewrightError(f"{source}: not JSON: {error}") from error
     try:
@@ -64,6 +65,9 @@ def from_json(text: str, source: str) -> Network:
 
 
 def read(path: Path) -> Network:
+    check_file(path)
+    if path.stat().st_size > LARGEST_BYTES:
+        raise TilewrightError(f"{path}: too large for the description of a network")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -73,10 +77,19 @@ def read(path: Path) -> Network:
     return from_json(text, str(path))
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key comes twice."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a key comes twice in an object")
+    return content
+
+
 def _network(document: Any) -> Network:
     fields = _object("the description", document, required={"name", "input", "layers"})
-    if not isinstance(fields["name"], str) or not fields["name"]:
-        raise TilewrightError(f"name must be text, not {fields['name']!r}")
+    name = fields["name"]
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 60:
+        raise TilewrightError(f"name must be up to 60 printable characters, not {name!r:.60}")
     if not isinstance(fields["layers"], list):
         raise TilewrightError("layers must be a list")
     pixels = _object("input", fields["input"], required={"shape"}, optional={"scale", "shift"})

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write, reason
+from tilewright.files import atomic_write, check_file, reason
 from tilewright.model.formats.description import from_json, to_json
 from tilewright.model.network import Network
 
@@ -51,6 +51,7 @@ def save(network: Network, path: str | Path, dtype: DTypeLike = np.float32) -> N
 def read(path: Path) -> WeightFile:
     from safetensors import SafetensorError, safe_open
 
+    check_file(path)
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = dict(sorted((file.metadata() or {}).items()))
