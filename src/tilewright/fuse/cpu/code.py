@@ -58,11 +58,16 @@ class Function:
 
     # Memory
 
-    def load(self, pointer: Value, index: int = 0) -> Value:
-        """The vector `index` vectors behind an aligned address."""
-        return self.op(
-            f"load {self.vector}, ptr {self.vector_at(pointer, index)}, align {self.align}"
-        )
+    def load(self, pointer: Value, index: int = 0, again: bool = False) -> Value:
+        """The vector `index` vectors behind an aligned address.
+
+        With `again` it is really loaded here, even if some register may still hold it. Left to
+        itself, LLVM keeps every activation that a later tap will use, runs out of registers and
+        spills: a load is cheaper than that.
+        """
+        place = self.vector_at(pointer, index)
+        volatile = "volatile " if again else ""
+        return self.op(f"load {volatile}{self.vector}, ptr {place}, align {self.align}")
 
     def store(self, value: Value, pointer: Value, index: int = 0) -> None:
         place = self.vector_at(pointer, index)

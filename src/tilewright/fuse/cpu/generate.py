@@ -164,7 +164,7 @@ def _tile(
         values = [f.spread(taps, (ky * kernel_x + kx) * width + c) for c in range(width)]
         for place, dy, dx in valid:
             offset = (dy * stride_y + dy_tap[dy]) * line + dx * stride_x + kx
-            activation = f.load(plane, offset)
+            activation = f.load(plane, offset, again=True)
             for c in range(width):
                 index = place * width + c
                 sums[index] = f.fma(activation, values[c], sums[index])
