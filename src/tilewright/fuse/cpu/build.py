@@ -29,6 +29,7 @@ Entry = Callable[..., None]
 SIGNATURE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64)
 # 2 is what compilers do by default; 3 took longer and ran no faster.
 OPTIMISATION = 2
+MOST_KEPT = 500
 LEVELS = {
     "avx512": ("avx512f", Target(lanes=16, registers=32)),
     "avx2": ("avx2", Target(lanes=8, registers=16)),
@@ -163,10 +164,19 @@ def _read(path: Path) -> bytes | None:
     return body if hashlib.sha256(body).digest() == checksum else None
 
 
+def kept_objects(folder: Path) -> list[Path]:
+    """The compiled networks in a folder, the newest first."""
+    found = [(path.stat().st_mtime, path) for path in folder.glob("*.object")]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
 def _keep(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             file.write(hashlib.sha256(content).digest() + content)
+        # Verifying compiles hundreds of small networks; the folder must not grow for ever.
+        for old in kept_objects(path.parent)[MOST_KEPT:]:
+            old.unlink(missing_ok=True)
     except (OSError, TilewrightError):
         pass  # nothing is lost but the time of the next build

@@ -1,0 +1,40 @@
+"""Show what Tilewright keeps on disk, or clear the compiled kernels."""
+
+from __future__ import annotations
+
+import argparse
+
+from tilewright.errors import unknown
+
+ACTIONS = ("show", "clear")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action", nargs="?", default="show", metavar="show|clear",
+        help="show sizes (the default), or delete the compiled kernels; data sets stay",
+    )  # fmt: skip
+
+
+def main(arguments: argparse.Namespace) -> int:
+    from tilewright.data import catalogue
+    from tilewright.fuse.cpu.build import kept_objects
+    from tilewright.fuse.cpu.run import compiled_folder
+    from tilewright.views import units
+
+    if arguments.action not in ACTIONS:
+        raise unknown("action", arguments.action, ACTIONS)
+    objects = kept_objects(compiled_folder())
+    if arguments.action == "clear":
+        for path in objects:
+            path.unlink(missing_ok=True)
+        print(f"deleted {len(objects)} compiled kernels from {compiled_folder()}")
+        return 0
+    data = [path for path in catalogue.home().rglob("*") if path.is_file()]
+    for what, folder, files in (
+        ("compiled kernels", compiled_folder(), objects),
+        ("fetched data", catalogue.home(), data),
+    ):
+        total = sum(path.stat().st_size for path in files)
+        print(f"{what}: {len(files)} files, {units.size(total)} in {folder}")
+    return 0

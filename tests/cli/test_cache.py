@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import tilewright
+from tilewright.cli import main
+from tilewright.fuse.cpu import build
+from tilewright.fuse.cpu.run import compiled_folder
+from tilewright.model.layers import FullyConnected, Pixels
+from tilewright.model.network import Network
+
+
+def test_show_and_clear(capsys):
+    assert main(["cache"]) == 0
+    assert "compiled kernels: 0 files, 0 B" in capsys.readouterr().out
+    tilewright.compile(tilewright.load("cifar10"))
+    assert main(["cache"]) == 0
+    assert "compiled kernels: 1 files" in capsys.readouterr().out
+    assert main(["cache", "clear"]) == 0
+    assert "deleted 1 compiled kernels" in capsys.readouterr().out
+    assert not list(compiled_folder().iterdir())
+    assert main(["cache", "burn"]) == 2
+
+
+def test_only_so_many_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "MOST_KEPT", 2)
+    for outputs in (1, 2, 3):
+        network = Network("n", Pixels((1, 1, 1)), (FullyConnected(outputs),))
+        build.compile_network(network, build.host(), tmp_path)
+    assert len(build.kept_objects(tmp_path)) == 2
+    assert build.compile_network(network, build.host(), tmp_path).from_cache
