@@ -15,7 +15,7 @@ from tilewright.verify import Verdict
 @pytest.fixture
 def trusting(monkeypatch):
     """Every rung is taken for right: verification has tests of its own, and takes its time."""
-    verdict = Verdict(seed=1, layers=1, outputs=1, worst=0.0, fault=None)
+    verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
     monkeypatch.setattr(climb, "verify", lambda rung, device, network: verdict)
 
 

@@ -26,7 +26,8 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.plan import uniform
-from tilewright.verify import compare, random_parameters
+from tilewright.trials import random_parameters
+from tilewright.verify import compare
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -220,9 +220,10 @@ def float16_sums(stage, parameters, right):
         bias = parameters.get(f"{stage.name}.bias")
         layer = stage.layer
         (pad_y, pad_x), (step_y, step_x) = layer.padding, layer.stride
-        padded = np.pad(x, ((0, 0), (0, 0), (pad_y, pad_y), (pad_x, pad_x))).astype(np.float16)
+        padded = np.pad(x, ((0, 0), (0, 0), (pad_y, pad_y), (pad_x, pad_x)))
         total = np.zeros(out.shape, np.float16)
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
+            padded = padded.astype(np.float16)
             for c in range(weight.shape[1]):
                 for ky in range(weight.shape[2]):
                     for kx in range(weight.shape[3]):

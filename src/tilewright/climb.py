@@ -22,7 +22,8 @@ from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.trace import Event, Trace
-from tilewright.verify import Verdict, random_parameters, verify
+from tilewright.trials import random_parameters
+from tilewright.verify import Verdict, verify
 
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]

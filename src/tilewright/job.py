@@ -15,11 +15,11 @@ from tilewright.data import catalogue
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import choose
+from tilewright.ladder import DEFAULT_BATCH, choose
 from tilewright.ladder.rung import Rung
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
-from tilewright.plan import DEFAULT_BATCH, Plan, uniform
+from tilewright.plan import Plan, uniform
 from tilewright.trace import Trace
 
 WARM_UP_IMAGES = 10
@@ -63,7 +63,7 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     """Do the job. `progress` is told the images done and how many there are."""
     trace = Trace()
     with trace.phase("open device"):
-        rung = choose(request.device, request.rung)
+        rung = choose(request.device, request.rung, request.batch)
     with trace.phase("create network"):
         network = describe(request.net)
     plan = uniform(network, rung, request.device, request.batch)

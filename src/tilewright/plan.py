@@ -8,9 +8,6 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder.rung import Rung
 from tilewright.model.network import Network
 
-# Small enough that a batch's activations stay near the caches, large enough to share out.
-DEFAULT_BATCH = 100
-
 
 @dataclass(frozen=True)
 class Step:

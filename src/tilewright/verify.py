@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,38 +31,18 @@ from numpy.typing import NDArray
 from tilewright import reference
 from tilewright.execute import Program
 from tilewright.ladder.rung import Rung
-from tilewright.model.layers import (
-    AveragePool,
-    Convolution,
-    Flatten,
-    FullyConnected,
-    Layer,
-    MaxPool,
-    Pixels,
-    ReLU,
-    Shape,
-    Softmax,
-    Tanh,
-    dimensions,
-)
+from tilewright.model.layers import Shape, dimensions
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
-from tilewright.reference import Precision
 from tilewright.runtime import Buffer, Runtime
+from tilewright.trials import BATCH, NETWORK_AT_HAND, Inputs, trials
 
 # A full batch, a tail that is not, and a full batch of other images in the same memory.
-BATCH = 3
 CALLS = ((0, 1, 2), (2,), (1, 2, 0))
 # How often the whole network is run, to meet an error that comes only now and then.
 ROUNDS = 5
 MARGIN = 1024
 INPUT_POISON, OUTPUT_POISON = 0x7FC0A5A5, 0x7FC05A5A  # NaN both, but not the same one
-LARGE = 4095  # needs 12 bits, one more than fp16 and TF32 hold
-FAN = 6  # weights of ±1 that each output of a whole-number network has
-EXACT = 2**24  # whole numbers up to here are exact in float32
-
-Inputs = NDArray[Any]
-Generator = np.random.Generator
 
 
 @dataclass(frozen=True)
@@ -82,7 +62,7 @@ class Verdict:
     """What verification found. `worst` is the largest error seen as a share of its bound."""
 
     seed: int
-    layers: int
+    trials: int
     outputs: int
     worst: float
     fault: Fault | None
@@ -105,233 +85,19 @@ def verify(
     """
     seed = secrets.randbits(32) if seed is None else seed
     generator = np.random.default_rng(seed)
-    layers = outputs = 0
+    tried = outputs = 0
     worst = 0.0
-    for inputs, net, images in _trials(network, rung.precision, generator):
+    for inputs, net, images in trials(network, rung.precision, generator):
         progress()
-        layers += 1
+        tried += 1
         # Only the network itself, which comes last, is worth waiting for a rare error.
         rounds = ROUNDS if net.name == NETWORK_AT_HAND else 1
         compared, share, fault = _run(rung, device, inputs, net, images, rounds)
         outputs += compared
         worst = max(worst, share)
         if fault is not None:
-            return Verdict(seed, layers, outputs, worst, fault)
-    return Verdict(seed, layers, outputs, worst, None)
-
-
-Trial = tuple[str, Network, Inputs]
-NETWORK_AT_HAND = "the network"
-
-
-def _trials(network: Network | None, precision: Precision, generator: Generator) -> Iterator[Trial]:
-    """Everything to try, from single layers to the whole network."""
-    pixels = Pixels((3, 5, 7), *generator.uniform(0.01, 2, 2))
-    every_value = generator.permutation(np.arange(BATCH * 105) % 256).astype(np.uint8)
-    yield "all pixel values", Network("pixels", pixels, (ReLU(),)), every_value.reshape(3, 3, 5, 7)
-    for shape, layer in _odd_layers(generator):
-        yield from _layer_trials(shape, layer, precision, generator)
-    for shape, layers in ODD_SEQUENCES:
-        yield from _network_trials(Network("layers", Pixels(shape), layers), precision, generator)
-    if network is None:
-        return
-    for stage in network.stages:
-        if stage.kind not in ("input", "flatten"):
-            yield from _layer_trials(stage.input_shape, stage.layer, precision, generator)
-    # Without its softmax, whole numbers stay whole numbers to the end.
-    scores = network.layers[:-1] if network.stages[-1].kind == "softmax" else network.layers
-    if scores:
-        yield from _network_trials(Network("scores", network.input, scores), precision, generator)
-    given = network.parameters or random_parameters(network, generator)
-    whole = Network(NETWORK_AT_HAND, network.input, network.layers).with_parameters(given)
-    images = generator.integers(0, 256, (BATCH, *network.input.shape), np.uint8)
-    yield "random pixels", whole, images
-
-
-ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
-    ((2, 9, 8), (Convolution(5, 3, padding=1), ReLU(), MaxPool(2))),
-    ((3, 11, 7), (Convolution(4, (3, 2)), Tanh(), MaxPool(2))),
-    ((2, 8, 9), (Convolution(3, 3, stride=2, bias=False), ReLU(), AveragePool(2))),
-    ((1, 6, 7), (Convolution(3, 3), MaxPool(2), ReLU())),
-    ((5, 4, 4), (Convolution(33, 1), Tanh())),
-    ((2, 7, 7), (Convolution(4, 3, bias=False), Flatten(), FullyConnected(5))),
-    (
-        (1, 13, 12),
-        (
-            *(Convolution(6, 5, padding=2), ReLU(), MaxPool(2)),
-            *(Convolution(7, 3, padding=1), ReLU(), MaxPool(3, stride=2)),
-            *(Flatten(), FullyConnected(10), Softmax()),
-        ),
-    ),
-    ((4, 5, 5), (FullyConnected(150), Tanh(), FullyConnected(5), Softmax())),
-    ((6, 3, 3), (Flatten(), FullyConnected(33, bias=False), ReLU(), FullyConnected(10))),
-)
-
-
-def _odd_layers(generator: Generator) -> list[tuple[Shape, Layer]]:
-    """Layers at the edges of what is allowed, and some drawn anew each time."""
-    fixed: list[tuple[Shape, Layer]] = [
-        ((1, 1, 1), Convolution(1, 1)),
-        ((3, 5, 7), Convolution(2, (5, 7))),
-        ((17, 9, 6), Convolution(13, 3, padding=1, bias=False)),
-        ((2, 11, 8), Convolution(5, 3, stride=2)),
-        ((1, 10, 13), Convolution(3, 2, stride=3, bias=False)),
-        ((4, 7, 12), Convolution(3, (1, 5), stride=(2, 1), padding=(0, 2))),
-        ((2, 3, 3), Convolution(7, 5, padding=2)),
-        ((5, 6, 6), Convolution(33, 1)),
-        ((65, 5, 4), Convolution(130, 3, padding=1)),
-        ((1, 3, 131), Convolution(2, (1, 9))),
-        ((1, 131, 3), Convolution(2, (9, 1))),
-        ((3, 9, 9), Convolution(4, 1, stride=2, padding=1)),
-        ((2, 13, 13), Convolution(3, 5, stride=4, padding=5)),
-        ((3, 7, 9), MaxPool(2)),
-        ((2, 9, 8), MaxPool(3, stride=2)),
-        ((1, 8, 11), MaxPool((1, 2), stride=3)),
-        ((5, 4, 6), MaxPool((4, 6))),
-        ((33, 9, 9), MaxPool(7, stride=3)),
-        ((3, 7, 9), AveragePool(2)),
-        ((2, 9, 8), AveragePool(3, stride=2)),
-        ((4, 5, 5), AveragePool(5)),
-        ((2, 7, 8), AveragePool((2, 3), stride=(3, 1))),
-        ((1, 1, 1), FullyConnected(1)),
-        ((3, 5, 7), FullyConnected(11)),
-        ((37, 1, 1), FullyConnected(3, bias=False)),
-        ((64, 1, 1), FullyConnected(256, bias=False)),
-        ((5000, 1, 1), FullyConnected(2)),
-        ((3, 5, 7), ReLU()),
-        ((3, 5, 7), Tanh()),
-        ((1,), Softmax()),
-        ((32,), Softmax()),
-        ((37,), Softmax()),
-        ((1025,), Softmax()),
-    ]
-
-    def draw(low: int, high: int) -> int:
-        return int(generator.integers(low, high + 1))
-
-    for _ in range(8):
-        kernel, padding = (draw(1, 6), draw(1, 6)), (draw(0, 3), draw(0, 3))
-        sizes = [max(1, k - 2 * p) + draw(0, 9) for k, p in zip(kernel, padding, strict=True)]
-        stride, bias = (draw(1, 3), draw(1, 3)), bool(draw(0, 1))
-        drawn = Convolution(draw(1, 19), kernel, stride=stride, padding=padding, bias=bias)
-        fixed.append(((draw(1, 9), *sizes), drawn))
-    for pool in (MaxPool, AveragePool):
-        size = (draw(1, 5), draw(1, 5))
-        drawn_pool = pool(size, stride=(draw(1, 4), draw(1, 4)))
-        fixed.append(((draw(1, 40), size[0] + draw(0, 9), size[1] + draw(0, 9)), drawn_pool))
-    fixed.append(((draw(1, 400), 1, 1), FullyConnected(draw(1, 70))))
-    return fixed
-
-
-def _layer_trials(
-    shape: Shape, layer: Layer, precision: Precision, generator: Generator
-) -> Iterator[Trial]:
-    """A layer alone, as a network of its own, with each kind of inputs in turn."""
-    picture = (*shape, 1, 1)[:3]
-    layers: tuple[Layer, ...] = (layer,) if len(shape) == 3 else (Flatten(), layer)
-    network = Network("layer", Pixels(picture), layers)
-    size = (BATCH, *picture)
-    if network.parameter_shapes:
-        yield from _sum_trials(network, precision, generator)
-        return
-    scale = 10.0 ** generator.uniform(-4, 2, size)
-    yield "real numbers", network, _float32(generator.normal(size=size) * scale)
-    yield "negative numbers", network, _float32(-generator.uniform(0.1, 90, size))
-    yield "large numbers", network, _float32(generator.uniform(200, 5000, size))
-    yield "equal numbers", network, np.full(size, generator.normal(), np.float32)
-    special = [0.0, -0.0, 1.0, -1.0, 2.0**-126, -(2.0**-126), 1e-20, -1e-20, 1e4, -1e4]
-    if not isinstance(layer, (AveragePool, Softmax)):  # whose sums would leave float32
-        special += [3e38, -3e38, 7e4, -7e4]
-    yield "special values", network, _float32(generator.choice(special, size))
-    if isinstance(layer, MaxPool):
-        yield (
-            "very negative numbers",
-            network,
-            _float32(-(10.0 ** generator.uniform(-30, 38, size))),
-        )
-
-
-def _sum_trials(network: Network, precision: Precision, generator: Generator) -> Iterator[Trial]:
-    """A layer of weighted sums. All but the last two kinds of inputs have a bound of zero."""
-    shapes = network.parameter_shapes
-    size = (BATCH, *network.input.shape)
-    terms = max(math.prod(shape[1:]) for shape in shapes.values())
-    # The largest whole numbers that operands, and sums of them, hold exactly.
-    operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
-    exact = min(EXACT, int(1 / precision.accumulator_unit))
-    large = min(LARGE, operand - 1, exact // 2)
-    kept = min(1.0, exact / large / terms / 2)
-
-    def signs(shape: Shape) -> NDArray[Any]:
-        return generator.choice([-1, 1], shape) * (generator.random(shape) < kept)
-
-    def numbers(shape: Shape, limit: int = large) -> NDArray[Any]:
-        return generator.integers(-limit, limit + 1, shape)
-
-    def with_weights(draw: Callable[[Shape], NDArray[Any]], bias: bool = True) -> Network:
-        return network.with_parameters(
-            {
-                name: _float32(draw(shape) if len(shape) > 1 or bias else np.zeros(shape))
-                for name, shape in shapes.items()
-            }
-        )
-
-    def single(shape: Shape, value: int = 1) -> NDArray[Any]:
-        """One value in each row of what belongs together, the rest zero."""
-        rows = np.zeros((shape[0], math.prod(shape[1:])))
-        rows[np.arange(len(rows)), generator.integers(rows.shape[1], size=len(rows))] = value
-        return rows.reshape(shape)
-
-    yield "whole numbers, large inputs", with_weights(signs), _float32(numbers(size))
-    yield "whole numbers, large weights", with_weights(numbers), _float32(signs(size))
-    most = min(operand, exact) - 1
-    yield "impulse weights", with_weights(single, bias=False), _float32(numbers(size, most))
-    impulses = with_weights(lambda shape: numbers(shape, most), bias=False)
-    yield "impulse inputs", impulses, _float32(single(size))
-    if (side := math.isqrt(exact // (terms + 1))) > 1:
-        filling = with_weights(lambda shape: generator.integers(1, min(side, operand), shape))
-        values = generator.integers(1, min(side, operand), size)
-        yield "positive whole numbers", filling, _float32(values)
-    real = network.with_parameters(random_parameters(network, generator))
-    yield "real numbers", real, _float32(generator.normal(size=size))
-    even = generator.normal(size=size)
-    even[0], even[1] = generator.normal(), 0
-    yield "equal numbers, and zeros", real, _float32(even)
-
-
-def _network_trials(
-    network: Network, precision: Precision, generator: Generator
-) -> Iterator[Trial]:
-    """Several layers: whole numbers that stay exact through sums, ReLU and maxima; real numbers."""
-    weighted = sum(1 for stage in network.stages if stage.parameter_shapes)
-    exact = min(EXACT, int(1 / precision.accumulator_unit))
-    operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
-    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** weighted)))
-
-    def few(shape: Shape) -> NDArray[Any]:
-        """A handful of ±1 for each output, so that numbers do not grow out of bounds."""
-        if len(shape) == 1:
-            return generator.integers(-9, 10, shape)
-        rows = np.zeros((shape[0], math.prod(shape[1:])))
-        for row in rows:
-            places = generator.choice(row.size, min(FAN, row.size), replace=False)
-            row[places] = generator.choice([-1, 1], len(places))
-        return rows.reshape(shape)
-
-    size = (BATCH, *network.input.shape)
-    whole = {name: _float32(few(shape)) for name, shape in network.parameter_shapes.items()}
-    images = _float32(generator.integers(-limit, limit + 1, size))
-    yield "whole numbers", network.with_parameters(whole), images
-    real = network.with_parameters(random_parameters(network, generator))
-    yield "real numbers", real, _float32(generator.normal(size=size))
-
-
-def random_parameters(network: Network, generator: Generator) -> dict[str, NDArray[np.float32]]:
-    """Normal weights, scaled so that activations neither die out nor blow up."""
-    return {
-        name: _float32(generator.normal(size=shape) / math.sqrt(max(1, math.prod(shape[1:]))))
-        for name, shape in network.parameter_shapes.items()
-    }
+            return Verdict(seed, tried, outputs, worst, fault)
+    return Verdict(seed, tried, outputs, worst, None)
 
 
 def _run(
@@ -454,7 +220,3 @@ def _describe(stages: list[Stage], network: Network) -> str:
     if first is last:
         return f"{first.name} ({first.layer.summary or first.kind} on {shape})"
     return f"{first.name} to {last.name} of {network.name!r} on {shape}"
-
-
-def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
-    return values.astype(np.float32)

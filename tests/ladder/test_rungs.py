@@ -15,7 +15,8 @@ from tilewright.job import Request, run
 from tilewright.ladder import ORDER, choose, rungs
 from tilewright.ladder.vendor import onnxruntime, torch
 from tilewright.plan import uniform
-from tilewright.verify import compare, random_parameters
+from tilewright.trials import random_parameters
+from tilewright.verify import compare
 
 RUNGS = [
     pytest.param(rung, id=rung.name, marks=pytest.mark.skipif(bool(reason), reason=str(reason)))
@@ -78,6 +79,8 @@ def test_the_ladder_is_in_order_and_explains_itself():
 
 def test_the_default_is_our_own_highest_rung():
     assert choose("cpu", None).name == "fused"
+    assert choose("cpu", None, batch=1).name == "im2col"
+    assert choose("cpu", "fused", batch=1).name == "fused"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ VERBS = {
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
     "data": "list, fetch and check data sets",
     "train": "train a network's weights (needs PyTorch)",
+    "explain": "what a rung does with a network: tiles, arithmetic, share of peak",
     "cache": "show or clear what is kept on disk: compiled kernels, fetched data",
 }
 

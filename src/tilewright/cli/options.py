@@ -40,7 +40,7 @@ def positive(text: str) -> int:
 
 
 def add_batch(parser: argparse.ArgumentParser) -> None:
-    from tilewright.plan import DEFAULT_BATCH
+    from tilewright.ladder import DEFAULT_BATCH
 
     parser.add_argument(
         "--batch", type=positive, default=DEFAULT_BATCH, metavar="N",

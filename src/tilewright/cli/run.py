@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_batch(parser)
     options.add_device(parser)
     parser.add_argument(
-        "--rung", metavar="NAME", help="how to compute (default: our fastest on the device)"
+        "--rung",
+        metavar="NAME",
+        help="how to compute (default: our fastest on the device at that batch)",
     )
     parser.add_argument(
         "--json",

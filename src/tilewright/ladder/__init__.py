@@ -17,6 +17,8 @@ ORDER = (
     "vendor.torch",
 )
 DEVICES = ("cpu", "cuda")
+# Small enough that a batch's activations stay near the caches, large enough to share out.
+DEFAULT_BATCH = 100
 
 
 def rungs(device: str) -> list[Rung]:
@@ -30,11 +32,15 @@ def rungs(device: str) -> list[Rung]:
     return [module.RUNG for module in modules if kind in module.RUNG.devices]
 
 
-def choose(device: str, name: str | None) -> Rung:
-    """The rung of that name, or the highest of our own that can run on the device."""
+def choose(device: str, name: str | None, batch: int = DEFAULT_BATCH) -> Rung:
+    """The rung of that name, or the highest of our own that runs on the device at that batch."""
     known = rungs(device)
     if name is None:
-        own = [rung for rung in known if not rung.vendor and rung.missing(device) is None]
+        own = [
+            rung
+            for rung in known
+            if not rung.vendor and rung.missing(device) is None and rung.smallest_batch <= batch
+        ]
         if not own:
             raise TilewrightError(f"no rung of our own runs on {device}: name one with --rung")
         return own[-1]

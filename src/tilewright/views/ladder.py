@@ -74,7 +74,7 @@ def to_json(rows: list[Row], network: Network, images: int) -> list[dict[str, An
             else {
                 "passed": row.verdict.passed,
                 "seed": row.verdict.seed,
-                "layers": row.verdict.layers,
+                "trials": row.verdict.trials,
                 "outputs": row.verdict.outputs,
                 "fault": str(row.verdict.fault) if row.verdict.fault else None,
             },

@@ -24,7 +24,8 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.verify import compare, random_parameters
+from tilewright.trials import random_parameters
+from tilewright.verify import compare
 
 X86_LEVELS = [
     pytest.param(level, marks=pytest.mark.skipif(absent, reason=f"this CPU has no {level}"))

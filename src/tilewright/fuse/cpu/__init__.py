@@ -1,4 +1,5 @@
 """The whole network as one machine-code function for this CPU.
 
-`schedule` decides (plain data), `generate` writes LLVM code, `build` compiles and keeps it.
+`schedule` decides (plain data), `generate` and `groups` write it out with `code`, `build` compiles
+and keeps it, `run` makes it a callable, `explain` and `peak` say how good it is.
 """

@@ -124,6 +124,17 @@ def compile_network(network: Network, on: Machine, folder: Path | None) -> Compi
     return Compiled(plan, entries, engine, found)
 
 
+def function_address(
+    code: str, name: str, on: Machine
+) -> tuple[Callable[[int, int], None], object]:
+    """A single function of an address and a number, and the engine that owns its memory."""
+    _initialise()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(code), _target_machine(on))
+    engine.finalize_object()
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    return signature(engine.get_function_address(name)), engine
+
+
 def assembly(network: Network, on: Machine) -> str:
     """The machine code as text."""
     _initialise()

@@ -38,7 +38,7 @@ class FusedNetwork:
         self.network = network
         self.compiled = compile_network(network, on or host(), compiled_folder())
         self.weights = _aligned(pack(self.compiled.schedule, network.parameters))
-        self.scratch_size = layout(network, self.compiled.schedule).size
+        self.scratch_size = layout(self.compiled.schedule).size
         # Memory of calls that are over, for those to come: taken and given back without a lock.
         self.free: list[NDArray[np.float32]] = []
 

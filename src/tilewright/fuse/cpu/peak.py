@@ -1,0 +1,52 @@
+"""What this CPU can do at best: multiply-adds on registers alone, on all cores at once."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from tilewright.environment import cpu_cores
+from tilewright.fuse.cpu.build import Machine, function_address, host
+from tilewright.fuse.cpu.code import Function
+from tilewright.threads import share
+
+# Enough independent sums to keep every unit busy, few enough for the registers.
+SUMS = 12
+ROUNDS = 2_000_000
+
+
+class Peak:
+    """A short loop of nothing but multiply-adds; `best` is the most FLOP a second it has seen."""
+
+    def __init__(self, on: Machine | None = None) -> None:
+        machine = on or host()
+        self.lanes, self.cores, self.best = machine.target.lanes, cpu_cores(), 0.0
+        self.run, self.engine = function_address(_code(self.lanes), "peak", machine)
+        self.buffers = [np.zeros(64, np.float32) for _ in range(self.cores)]
+
+    def measure(self) -> float:
+        """Run the loop once, some 20 ms, and return the best so far."""
+        start = time.perf_counter()
+        share(self._work, self.cores, self.cores)
+        seconds = time.perf_counter() - start
+        flop = 2.0 * self.lanes * SUMS * ROUNDS * self.cores
+        self.best = max(self.best, flop / seconds)
+        return self.best
+
+    def _work(self, first: int, last: int) -> None:
+        for core in range(first, last):
+            place = self.buffers[core].ctypes.data
+            self.run(place + -place % 64, ROUNDS)
+
+
+def _code(lanes: int) -> str:
+    f = Function("void @peak", ("ptr %out", "i64 %rounds"), lanes, "nounwind")
+    factor = f.load("%out")
+    with f.carried_loop(0, "%rounds", [f.constant(0)] * SUMS) as (_, current, sums):
+        current[:] = [f.fma(factor, factor, value) for value in current]
+    total = sums[0]
+    for value in sums[1:]:
+        total = f.binary("fadd", total, value)
+    f.store(total, "%out")
+    return f.text()

@@ -1,0 +1,43 @@
+"""The fused kernel's schedule and speed as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from tilewright.fuse.cpu.explain import Explanation
+from tilewright.model.network import Network
+from tilewright.views import units
+from tilewright.views.console import table
+
+
+def report(network: Network, explanation: Explanation) -> Iterator[RenderableType]:
+    yield (
+        f"{network.name} as one function for this CPU ({explanation.level}: vectors of "
+        f"{explanation.lanes} images), measured peak {explanation.peak / 1e9:.0f} GFLOP/s\n"
+    )
+    rows = table(
+        "", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA", ">MFLOP\nnominal",
+        ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", ">of\ntime",
+    )  # fmt: skip
+    total = sum(group.seconds for group in explanation.groups)
+    for group in explanation.groups:
+        first, last = group.layers[0], group.layers[-1]
+        busy = group.executed_flops > 0
+        rows.add_row(
+            first if first == last else f"{first}..{last}",
+            group.tile,
+            str(group.accumulators or "-"),
+            f"{group.loads_per_fma:.2f}" if group.accumulators else "-",
+            f"{group.nominal_flops / 1e6:.2f}" if busy else "-",
+            f"{group.executed_flops / 1e6:.2f}" if busy else "-",
+            f"{group.rate / 1e9:.0f}" if busy else "-",
+            f"{100 * group.rate / explanation.peak:.0f} %" if busy else "-",
+            units.share(group.seconds / total),
+        )
+    yield rows
+    yield (
+        "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak\n"
+        "are of these. Times include the activation and pooling of a group."
+    )
