@@ -72,6 +72,15 @@ def test_layers_computed_as_one_piece_have_one_row():
     assert "not computed separately" in printed(result([Event("kernel", "k", 2, 11, names)]))
 
 
+def test_layers_fused_into_another_say_which():
+    events = [Event("kernel", "k", 2, 5, ("conv1", "relu1", "pool1"))]
+    rows = {row["name"]: row for row in view.to_json(result(events))["layers"]}
+    assert list(rows)[:5] == ["input", "conv1", "relu1", "pool1", "conv2"]
+    assert (rows["conv1"]["seconds"], rows["conv1"]["within"]) == (3, None)
+    assert (rows["pool1"]["seconds"], rows["pool1"]["within"]) == (0, "conv1")
+    assert "in conv1" in printed(result(events))
+
+
 def test_the_report_says_it_all_within_100_columns():
     text = printed(result(KERNELS))
     for words in (

@@ -17,20 +17,23 @@ from tilewright.views.console import table
 
 @dataclass(frozen=True)
 class LayerTime:
-    """The time of one layer, or of several that were computed as one piece.
+    """The time of one layer, with that of the layers fused into it.
 
-    Such a piece has the kind of its layer with weights, or is a `network` if it has several.
+    Those have rows of their own that say `within` which layer their time is. Several layers with
+    weights that were computed as one piece are one row, of kind `network`.
     """
 
     name: str
     kind: str
     seconds: float
     flops: int
+    within: str | None = None
 
 
 def layer_times(result: Result) -> list[LayerTime]:
     """Kernel time by layer, in the network's order, over the whole forward phase."""
     stages = {stage.name: stage for stage in result.network.stages}
+    images = len(result.dataset)
     seconds: dict[tuple[str, ...], float] = {}
     for event in result.trace.of("kernel"):
         seconds[event.layers] = seconds.get(event.layers, 0.0) + event.seconds
@@ -41,12 +44,17 @@ def layer_times(result: Result) -> list[LayerTime]:
     order = list(stages)
     rows = []
     for layers in sorted(seconds, key=lambda names: order.index(names[0])):
-        single = len(layers) == 1
-        name = layers[0] if single else f"{layers[0]}..{layers[-1]}"
-        weighted = [stages[layer].kind for layer in layers if stages[layer].parameter_shapes]
-        kind = (weighted or [stages[layers[0]].kind])[0] if len(weighted) < 2 else "network"
-        flops = sum(stages[layer].flops for layer in layers) * len(result.dataset)
-        rows.append(LayerTime(name, kind, seconds[layers], flops))
+        flops = sum(stages[layer].flops for layer in layers) * images
+        weighted = [layer for layer in layers if stages[layer].parameter_shapes]
+        if len(weighted) > 1:
+            name = f"{layers[0]}..{layers[-1]}"
+            rows.append(LayerTime(name, "network", seconds[layers], flops))
+            continue
+        main = (weighted or list(layers))[0]
+        rows.append(LayerTime(main, stages[main].kind, seconds[layers], flops))
+        for other in layers:
+            if other != main:
+                rows.append(LayerTime(other, stages[other].kind, 0.0, 0, within=main))
     return rows
 
 
@@ -75,7 +83,14 @@ def to_json(result: Result) -> dict[str, Any]:
         "correct": result.correct,
         "phases": phases,
         "layers": [
-            {"name": x.name, "kind": x.kind, "seconds": x.seconds, "flop": x.flops} for x in layers
+            {
+                "name": x.name,
+                "kind": x.kind,
+                "seconds": x.seconds,
+                "flop": x.flops,
+                "within": x.within,
+            }
+            for x in layers
         ],
         "copy_seconds": copies,
         "remainder_seconds": forward - computed - copies,
@@ -146,8 +161,8 @@ def _layers(result: Result) -> RenderableType:
         rows.add_row(
             layer.name,
             layer.kind,
-            units.seconds(layer.seconds) if layer.seconds else "-",
-            units.share(layer.seconds / forward),
+            f"in {layer.within}" if layer.within else _time(layer.seconds),
+            units.share(layer.seconds / forward) if layer.seconds else "-",
             rate,
         )  # fmt: skip
     computed = sum(layer.seconds for layer in layers)
@@ -161,6 +176,10 @@ def _layers(result: Result) -> RenderableType:
     overall = result.network.flops * len(result.dataset) / forward / 1e9
     rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), f"{overall:.1f}")
     return rows
+
+
+def _time(seconds: float) -> str:
+    return units.seconds(seconds) if seconds else "-"
 
 
 def _summary(result: Result) -> Iterator[RenderableType]:
