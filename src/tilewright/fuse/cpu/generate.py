@@ -7,8 +7,8 @@ pixels:
 
 computes the images `first` to `last`. Activations lie in `scratch` as [channel][y][x][lane]; the
 weights in the order they are used (`pack`). All shapes are constants. The CPU's clock is read
-between the groups and what each took is added to `ticks`: for the input, then each group. On a
-block of images that costs some 200 cycles of a million.
+between the groups and what each took is added to `ticks`: for the input, then each group. That is
+one reading for all the work of a group on a block of images.
 """
 
 from __future__ import annotations

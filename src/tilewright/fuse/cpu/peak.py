@@ -26,7 +26,7 @@ class Peak:
         self.buffers = [np.zeros(64, np.float32) for _ in range(self.cores)]
 
     def measure(self) -> float:
-        """Run the loop once, some 20 ms, and return the best so far."""
+        """Run the loop once, a few milliseconds, and return the best so far."""
         start = time.perf_counter()
         share(self._work, self.cores, self.cores)
         seconds = time.perf_counter() - start
