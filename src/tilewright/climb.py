@@ -114,9 +114,10 @@ def climb(
         if verdict is not None and verdict.passed:
             progress(f"building {name}", 0, 1)
             contest.enter(rung, network, device, batch)
-    reasons = [
-        f"{name}: {r.missing or (r.verdict and r.verdict.fault)}" for name, r in rows.items()
-    ]
+    reasons: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        reason = str(row.missing or (row.verdict and row.verdict.fault))
+        reasons.setdefault(reason, []).append(name)
     contest.run(repeats, reasons, progress)
     return Ladder(contest.device, [contest.results(row, network) for row in rows.values()])
 
@@ -176,9 +177,10 @@ class _Contest:
 
         return turn
 
-    def run(self, repeats: int, reasons: list[str], progress: Progress) -> None:
+    def run(self, repeats: int, reasons: dict[str, list[str]], progress: Progress) -> None:
         if not self.subjects:
-            raise TilewrightError(f"no rung can be timed: {'; '.join(reasons) or 'there is none'}")
+            words = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+            raise TilewrightError(f"no rung can be timed: {words or 'there is none'}")
         done, total = 0, len(self.subjects) * (repeats + 1)
 
         def step(subject: tuple[str, str]) -> None:

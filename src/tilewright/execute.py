@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,21 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.ladder import choose
 from tilewright.ladder.rung import Launch, Rung
+from tilewright.memory import FLOWS
+from tilewright.model.layers import Shape
 from tilewright.model.network import Network
 from tilewright.plan import Plan
 from tilewright.runtime import Buffer, Runtime
 from tilewright.trace import Trace
+
+
+@dataclass(frozen=True)
+class ReadyStep:
+    """A step of the plan, built. `launch` is None where there is nothing to compute."""
+
+    launch: Launch | None
+    shape: Shape
+    only_input: bool
 
 
 class Program:
@@ -30,9 +42,9 @@ class Program:
         known = rungs or {step.rung: choose(plan.device, step.rung) for step in plan.steps}
         self.network = network
         self.plan = plan
-        self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device)
+        self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
         by_name = {stage.name: stage for stage in network.stages}
-        self.steps: list[tuple[Launch | None, tuple[int, ...], bool]] = []
+        self.steps: list[ReadyStep] = []
         for step in plan.steps:
             stages = tuple(by_name[name] for name in step.layers)
             # Flattening alone is a matter of reading the same memory with another shape.
@@ -43,7 +55,7 @@ class Program:
                 else known[step.rung].prepare(self.runtime, stages, network.parameters)
             )
             only_input = [stage.kind for stage in stages] == ["input"]
-            self.steps.append((launch, stages[-1].output_shape, only_input))
+            self.steps.append(ReadyStep(launch, stages[-1].output_shape, only_input))
         self.outputs: list[Buffer] = []
         self.capacity = 0
 
@@ -51,8 +63,8 @@ class Program:
         """Allocate the output of every step for the largest batch of a run over `images`."""
         self.capacity = min(self.plan.batch, images)
         self.outputs = [
-            self.runtime.allocate((self.capacity, *shape)) if launch else None
-            for launch, shape, _ in self.steps
+            self.runtime.allocate((self.capacity, *step.shape)) if step.launch else None
+            for step in self.steps
         ]
 
     def __call__(
@@ -61,31 +73,36 @@ class Program:
         trace: Trace | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> NDArray[np.float32]:
-        """The network's output for every image; what happened goes into `trace`."""
-        self.runtime.trace = trace or Trace()
+        """The network's output for every image; what happened goes into `trace`, if given."""
+        self.runtime.trace = trace
         if self.capacity < min(self.plan.batch, len(images)):
             self.create_outputs(len(images))
         results = np.empty((len(images), *self.network.output_shape), np.float32)
-        for first in range(0, len(images), self.plan.batch):
-            batch = images[first : first + self.plan.batch]
-            *_, last = self.activations(self.runtime.upload(batch), batch.dtype == np.uint8)
-            results[first : first + len(batch)] = self.runtime.download(last)
-            progress(first + len(batch))
+        FLOWS[self.plan.memory](self, images, results, progress)
         self.runtime.synchronise()
         return results
 
-    def activations(self, x: Buffer, pixels: bool) -> Iterator[Buffer]:
+    def into(self, x: Buffer, out: Buffer) -> None:
+        """Compute a batch that is on the device into a buffer that is there, too."""
+        *_, last = self.activations(x, out)
+        if last is x or all(step.launch is None for step in self.steps):
+            out[:] = last  # nothing but flattening
+
+    def activations(self, x: Buffer, out: Buffer = None) -> Iterator[Buffer]:
         """The output buffer of every step for a batch, in turn; valid until the next call.
 
-        `pixels` says that the batch holds bytes; values that are float32 already enter the
-        network as they are.
+        Values that are float32 already enter the network as they are. The last step computes
+        into `out`, if that is given.
         """
         images = len(x)
-        for (launch, shape, only_input), output in zip(self.steps, self.outputs, strict=True):
-            if launch is None:
-                x = x.reshape(images, *shape)
-            elif pixels or not only_input:
-                out = output[:images]
-                launch(x, out)
-                x = out
+        pixels = "uint8" in str(x.dtype)  # NumPy, CuPy and PyTorch agree on the name only
+        last = max((i for i, step in enumerate(self.steps) if step.launch), default=-1)
+        for index, (step, output) in enumerate(zip(self.steps, self.outputs, strict=True)):
+            if step.launch is None:
+                x = x.reshape(images, *step.shape)
+            elif pixels or not step.only_input:
+                given = out is not None and index == last
+                target = out.reshape(images, *step.shape) if given else output[:images]
+                step.launch(x, target)
+                x = target
             yield x

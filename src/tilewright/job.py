@@ -36,6 +36,7 @@ class Request:
     batch: int = DEFAULT_BATCH
     device: str = "cpu"
     rung: str | None = None
+    memory: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
         rung = choose(request.device, request.rung, request.batch)
     with trace.phase("create network"):
         network = describe(request.net)
-    plan = uniform(network, rung, request.device, request.batch)
+    plan = uniform(network, rung, request.device, request.batch, request.memory)
     with trace.phase("load parameters"):
         network = load_parameters(network, request.net, request.weights)
     with trace.phase("load data"):
@@ -102,7 +103,7 @@ def _check_finite(outputs: NDArray[np.float32], program: Program, dataset: Datas
     if not wrong.size:
         return
     image = dataset.images[wrong[0] : wrong[0] + 1]
-    buffers = program.activations(program.runtime.upload(image), image.dtype == np.uint8)
+    buffers = program.activations(program.runtime.upload(image))
     for step, buffer in zip(program.plan.steps, buffers, strict=True):
         if not np.isfinite(program.runtime.download(buffer)).all():
             raise TilewrightError(

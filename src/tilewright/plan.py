@@ -19,17 +19,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a network is computed: on which device, how many images at a time, in which steps."""
+    """How a network is computed: on which device, how its data travels, in which steps."""
 
     network: str
     device: str
+    memory: str
     batch: int
     steps: tuple[Step, ...]
 
 
-def uniform(network: Network, rung: Rung, device: str, batch: int) -> Plan:
-    """Every layer by the same rung, cut into steps as the rung likes it."""
+def uniform(
+    network: Network, rung: Rung, device: str, batch: int, memory: str | None = None
+) -> Plan:
+    """Every layer by the same rung, cut into steps as it likes; its own memory plan if none."""
+    if memory is not None and memory not in rung.memories:
+        own = "its own" if rung.memories == ("host",) else " or ".join(rung.memories)
+        raise TilewrightError(
+            f"rung {rung.name!r} cannot run with --memory {memory}: it works in {own} memory"
+        )
     if batch < 1:
         raise TilewrightError(f"--batch {batch}: a batch has at least 1 image")
     steps = tuple(Step(tuple(s.name for s in part), rung.name) for part in rung.cut(network))
-    return Plan(network.name, device, batch, steps)
+    return Plan(network.name, device, memory or rung.memories[0], batch, steps)

@@ -116,10 +116,10 @@ def _run(
     # Values that are float32 already skip the input step, and a Flatten has no output of its own.
     pixels = images.dtype == np.uint8
     outputs = [
-        _Guarded(runtime, (BATCH, *shape), np.dtype(np.float32), OUTPUT_POISON)
-        if launch and (pixels or not only_input)
+        _Guarded(runtime, (BATCH, *step.shape), np.dtype(np.float32), OUTPUT_POISON)
+        if step.launch and (pixels or not step.only_input)
         else None
-        for launch, shape, only_input in program.steps
+        for step in program.steps
     ]
     used = [output for output in outputs if output is not None]
     program.outputs = [output and output.inside(BATCH) for output in outputs]
@@ -131,7 +131,7 @@ def _run(
         for guarded in used:
             guarded.fill(None)
         before: Any = batch
-        buffers = program.activations(given.inside(len(call)), pixels)
+        buffers = program.activations(given.inside(len(call)))
         for index, (step, buffer) in enumerate(zip(plan.steps, buffers, strict=True)):
             stages = [by_name[name] for name in step.layers]
             runtime.synchronise()

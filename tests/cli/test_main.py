@@ -83,7 +83,7 @@ def test_no_verb_shows_the_help(capsys):
         (["run", "--net", "x" * 5000], "File name too long"),
         (["run", "--weights", "/dev/zero"], "neither a .safetensors file nor a folder"),
         (["ladder", "--images", "1" + "0" * 18], "is not a whole number from 1"),
-        (["ladder", "--device", "cuda"], "no rung can be timed: torch: PyTorch"),
+        (["ladder", "--device", "cuda"], "no rung can be timed: direct, direct-reduce, padded"),
         (["data", "check", "gone.npz"], "data 'gone.npz' does not exist"),
     ],
 )

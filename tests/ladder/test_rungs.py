@@ -14,52 +14,100 @@ from tilewright.execute import Program
 from tilewright.job import Request, run
 from tilewright.ladder import ORDER, choose, rungs
 from tilewright.ladder.vendor import onnxruntime, torch
+from tilewright.model.layers import (
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+)
+from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
 
+DEVICES = ("cpu", "opencl")
 RUNGS = [
-    pytest.param(rung, id=rung.name, marks=pytest.mark.skipif(bool(reason), reason=str(reason)))
-    for rung in rungs("cpu")
-    for reason in [rung.missing("cpu")]
+    pytest.param(
+        rung, device, id=f"{device}-{rung.name}",
+        marks=pytest.mark.skipif(bool(reason), reason=str(reason)),
+    )
+    for device in DEVICES
+    for rung in rungs(device)
+    for reason in [rung.missing(device)]
+]  # fmt: skip
+MEMORIES = [
+    pytest.param(rung, memory, id=f"{rung.name}-{memory}")
+    for rung in rungs("opencl")
+    for memory in rung.memories
 ]
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_the_thesis_accuracy(rung, thesis_weights, thesis_images):
+@pytest.mark.parametrize(("rung", "device"), RUNGS)
+def test_the_thesis_accuracy(rung, device, thesis_weights, thesis_images):
     result = run(
         Request(
             net="cifar10", weights=thesis_weights, data=str(thesis_images), images=1200,
-            rung=rung.name,
+            device=device, rung=rung.name,
         )
     )  # fmt: skip
     assert result.accuracy == 0.7825
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-@settings(max_examples=40)
-@given(
-    network=networks(), images=st.integers(1, 5), batch=st.integers(1, 4), seed=st.integers(0, 999)
-)
-def test_any_network_in_any_batches(rung, network, images, batch, seed):
-    """Whole networks, whatever their layers: each image's output is within its carried bound."""
+def check_any_network(rung, device, network, images, batch, seed, memory=None):
+    """Each image's output is within its carried bound, twice."""
     generator = np.random.default_rng(seed)
     network = network.with_parameters(random_parameters(network, generator))
     pixels = generator.integers(0, 256, (images, *network.input.shape), np.uint8)
-    program = Program(network, uniform(network, rung, "cpu", batch))
+    program = Program(network, uniform(network, rung, device, batch, memory))
     truth = reference.chain(network.stages, network.parameters, pixels, rung.precision)[-1]
     for _ in range(2):
         _, problem = compare(program(pixels), truth)
         assert problem is None, problem
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_float_images_enter_as_they_are(rung):
+SIZES = {
+    "network": networks(),
+    "images": st.integers(1, 5),
+    "batch": st.integers(1, 4),
+    "seed": st.integers(0, 999),
+}
+
+
+@pytest.mark.parametrize(("rung", "device"), [p for p in RUNGS if p.values[1] == "cpu"])
+@settings(max_examples=40)
+@given(**SIZES)
+def test_any_network_in_any_batches(rung, device, network, images, batch, seed):
+    check_any_network(rung, device, network, images, batch, seed)
+
+
+@pytest.mark.parametrize(("rung", "device"), [p for p in RUNGS if p.values[1] == "opencl"])
+@settings(max_examples=6)  # each network has its own kernels, which take seconds to compile
+@given(**SIZES)
+def test_any_network_in_any_batches_on_a_gpu(rung, device, network, images, batch, seed):
+    check_any_network(rung, device, network, images, batch, seed)
+
+
+@pytest.mark.parametrize(("rung", "memory"), MEMORIES)
+def test_every_memory_plan_computes_the_same(rung, memory):
+    """Batches that are no multiple of anything, with a tail, from pixels and from floats."""
+    network = Network(
+        "plans",
+        Pixels((3, 9, 7)),
+        (Convolution(5, 3, padding=1), ReLU(), MaxPool(2), Flatten(), FullyConnected(4), Softmax()),
+    )
+    check_any_network(rung, "opencl", network, 11, 3, 1, memory)
+
+
+@pytest.mark.parametrize(("rung", "device"), RUNGS)
+def test_float_images_enter_as_they_are(rung, device):
     network = choose_network()
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (3, *network.input.shape), np.uint8)
     values = (pixels * network.input.scale + network.input.shift).astype(np.float32)
-    program = Program(network, uniform(network, rung, "cpu", 2))
+    program = Program(network, uniform(network, rung, device, 2))
     np.testing.assert_allclose(program(values), program(pixels), atol=1e-6)
 
 
@@ -70,11 +118,14 @@ def choose_network():
 
 
 def test_the_ladder_is_in_order_and_explains_itself():
-    names = [rung.name for rung in rungs("cpu")]
-    assert names == [module.partition(".")[2] for module in ORDER]
-    assert len(set(names)) == len(names)
-    for rung in rungs("cpu"):
-        assert 20 < len(rung.idea) < 100
+    files = [module.partition(".")[2].replace("_", "-") for module in ORDER]
+    assert len(set(files)) == len(files)
+    for device in ("cpu", "opencl", "cuda"):
+        names = [rung.name for rung in rungs(device)]
+        assert names == [name for name in files if name in names]
+        for rung in rungs(device):
+            assert 20 < len(rung.idea) < 100
+    assert {rung.name for device in DEVICES for rung in rungs(device)} == set(files)
 
 
 def test_the_default_is_our_own_highest_rung():
@@ -89,6 +140,8 @@ def test_the_default_is_our_own_highest_rung():
         ("cpu", "im2cool", "did you mean 'im2col'"),
         ("cpi", "im2col", "unknown device 'cpi'; did you mean 'cpu'?"),
         ("cuda", None, "no rung of our own runs on cuda"),
+        ("opencl:99", "direct", "OpenCL devices, numbered from 0"),
+        ("opencl:x", "direct", "unknown device 'opencl:x'"),
     ],
 )
 def test_wrong_names(device, name, words):

@@ -13,10 +13,21 @@ ORDER = (
     "cpu.threads",
     "cpu.im2col",
     "cpu.fused",
+    "gpu.direct",
+    "gpu.direct_reduce",
+    "gpu.padded",
+    "gpu.padded_reduce",
+    "gpu.shared",
+    "gpu.constant",
+    "gpu.unroll_gemm",
+    "gpu.fused_gemm",
+    "gpu.channel_atomics",
+    "gpu.per_layer",
+    "gpu.tuned",
     "vendor.onnxruntime",
     "vendor.torch",
 )
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu", "opencl", "cuda")
 # Small enough that a batch's activations stay near the caches, large enough to share out.
 DEFAULT_BATCH = 100
 
@@ -27,7 +38,9 @@ def rungs(device: str) -> list[Rung]:
     if kind not in DEVICES:
         raise unknown("device", device, DEVICES)
     if colon and (kind == "cpu" or not index.isdigit() or len(index) > 3):
-        raise TilewrightError(f"unknown device {device!r}; name cpu, cuda, or a GPU as in cuda:0")
+        raise TilewrightError(
+            f"unknown device {device!r}; name cpu, opencl or cuda, or one of several as in cuda:1"
+        )
     modules = [import_module(f"tilewright.ladder.{name}") for name in ORDER]
     return [module.RUNG for module in modules if kind in module.RUNG.devices]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.reference import FLOAT32, Precision
 from tilewright.runtime import Buffer, Runtime
+
+if TYPE_CHECKING:
+    from tilewright.ladder.gpu.design import ConvolutionDesign
 
 Stages = tuple[Stage, ...]
 
@@ -17,9 +20,12 @@ Launch = Callable[[Buffer, Buffer], None]
 
 
 class Prepare(Protocol):
-    """Get ready to compute consecutive stages: whatever is slow happens here, once."""
+    """Get ready to compute consecutive stages: whatever is slow happens here, once.
 
-    def __call__(self, runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch: ...
+    `runtime` is what the rung's own `open_runtime` gave.
+    """
+
+    def __call__(self, runtime: Any, stages: Stages, parameters: Parameters) -> Launch: ...
 
 
 def layer_by_layer(network: Network) -> list[Stages]:
@@ -48,16 +54,20 @@ class Rung:
     `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
     `vendor` rungs are other people's kernels: yardsticks, run only when named. Below its
     `smallest_batch` a rung works, but the one below it is faster. `precision` is what the rung
-    claims of its arithmetic, and what the verifier holds it to.
+    claims of its arithmetic, and what the verifier holds it to. `memories` are the memory plans
+    it can run under (`tilewright.memory`), the default first; `convolution` says what kernels a GPU
+    rung computes a convolution with.
     """
 
     name: str
     idea: str
     devices: tuple[str, ...]
     prepare: Prepare
-    open_runtime: Callable[[str], Runtime]
+    open_runtime: Callable[[str, str], Runtime]  # of a device, under a memory plan
     cut: Callable[[Network], Sequence[Stages]] = layer_by_layer
     missing: Callable[[str], str | None] = never_missing
     vendor: bool = False
     smallest_batch: int = 1
     precision: Precision = FLOAT32
+    memories: tuple[str, ...] = ("host",)
+    convolution: ConvolutionDesign | None = None

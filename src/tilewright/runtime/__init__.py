@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tilewright.model.layers import Shape
+from tilewright.runtime.dialect import Block, Grid, Limits, Source
 from tilewright.trace import Trace
 
 # A device's own array type: a NumPy array on the CPU, a framework's tensor elsewhere.
 Buffer = Any
+# A point in a device's work that can be waited for.
+Mark = Any
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,21 @@ class Kernel:
     parts: tuple[tuple[str, ...], ...] = ()
 
 
+@dataclass(frozen=True)
+class GpuKernel:
+    """A compiled kernel. `constant` is its constant memory, a buffer to write to, if it has any."""
+
+    name: str
+    block: Block
+    handle: Any
+    constant: Buffer | None = None
+
+
 class Runtime(Protocol):
     """A device. Work may be asynchronous: only after `synchronise` is the trace complete."""
 
     name: str
-    trace: Trace
+    trace: Trace | None  # None: nothing is recorded
 
     def describe(self) -> str:
         """The device in words: model and what matters of its size."""
@@ -44,8 +56,15 @@ class Runtime(Protocol):
     def upload(self, array: NDArray[Any]) -> Buffer:
         """Host to device; recorded as a copy where anything is copied."""
 
-    def download(self, buffer: Buffer) -> NDArray[np.float32]:
+    def download(self, buffer: Buffer) -> NDArray[Any]:
         """Device to host; waits for the work that fills the buffer."""
+
+    def synchronise(self) -> None:
+        """Wait until everything launched is done and recorded."""
+
+
+class FunctionRuntime(Runtime, Protocol):
+    """A device whose kernels are functions that Python can call."""
 
     def build(
         self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
@@ -55,5 +74,44 @@ class Runtime(Protocol):
     def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
         """Run a kernel and record it with the layers it computes."""
 
-    def synchronise(self) -> None:
-        """Wait until everything launched is done and recorded."""
+
+class GpuRuntime(Runtime, Protocol):
+    """A device with memory of its own that compiles kernels: CUDA, or OpenCL of any maker.
+
+    Opened as `managed`, all its buffers lie in one address space shared with the host: nothing is
+    copied, and pages move when they are touched. Buffers can be sliced along their first axis,
+    reshaped, and assigned to each other as a whole (`a[:] = b`).
+    """
+
+    limits: Limits
+
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Host to device, into memory that is there; the array may be changed afterwards."""
+
+    def compile(self, source: Source) -> GpuKernel:
+        """A kernel for this device; DoesNotFit if it needs more than the device has."""
+
+    def enqueue(
+        self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
+    ) -> None:
+        """Launch a kernel over a grid of blocks. Arguments are buffers and whole numbers."""
+
+    # What overlapping copies need: two more lanes of work, and marks between lanes.
+
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
+        """Host memory that the device can copy from and to by itself."""
+
+    def send(self, buffer: Buffer, array: NDArray[Any], after: Mark | None) -> Mark:
+        """Copy pinned memory in, on a lane of its own, once the mark is reached."""
+
+    def fetch(self, array: NDArray[Any], buffer: Buffer, after: Mark | None) -> Mark:
+        """Copy out to pinned memory, on a lane of its own, once the mark is reached."""
+
+    def mark(self) -> Mark:
+        """Reached when all kernels launched so far are done."""
+
+    def hold(self, mark: Mark) -> None:
+        """Kernels launched from here on wait for the mark."""
+
+    def wait(self, mark: Mark) -> None:
+        """The host waits for the mark."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Parameters
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 
 
-def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.fuse.cpu.run import FusedNetwork
 
     pixels = stages[0].layer
@@ -36,7 +36,7 @@ RUNG = Rung(
     idea="the whole network as one function for this CPU: activations stay in registers and cache",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device: CpuRuntime(),
+    open_runtime=lambda device, memory: CpuRuntime(),
     cut=whole_network,
     # cifar10 on 2 cores with AVX2 (2026-11-15): 1,570 images/s one by one against im2col's 1,700,
     # 3,160 against 1,900 by twos.

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 
 Array = NDArray[np.float32]
 
 
-def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     (stage,) = stages
     kernel = runtime.build(f"im2col_{stage.kind}", _function(stage, parameters))
     layers = (stage.name,)
@@ -141,5 +141,5 @@ RUNG = Rung(
     idea="unroll each image into a matrix: the convolution is one BLAS product at library speed",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device: CpuRuntime(),
+    open_runtime=lambda device, memory: CpuRuntime(),
 )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 
 
-def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.ladder.cpu import loops
 
     function, settings, jobs = loops.kernel_for(stages, parameters)
@@ -32,5 +32,5 @@ RUNG = Rung(
     idea="nested loops on one core: the definition of the layers, and the yardstick",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device: CpuRuntime(),
+    open_runtime=lambda device, memory: CpuRuntime(),
 )

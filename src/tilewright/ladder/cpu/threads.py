@@ -14,12 +14,12 @@ from typing import Any
 from tilewright.environment import cpu_cores
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 from tilewright.threads import share
 
 
-def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.ladder.cpu import loops
 
     function, settings, jobs = loops.kernel_for(stages, parameters)
@@ -46,5 +46,5 @@ RUNG = Rung(
     idea="the same loops over all cores: output planes are independent, so each core takes some",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device: CpuRuntime(),
+    open_runtime=lambda device, memory: CpuRuntime(),
 )

@@ -19,7 +19,7 @@ from tilewright.ladder.rung import Launch, Rung, Stages, input_then_network
 from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
 from tilewright.reference import FLOAT32
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 
 # ONNX's own versions, old enough for every ONNX Runtime of the last years.
@@ -36,7 +36,7 @@ def missing(device: str) -> str | None:
     return f"{' and '.join(lacking)} not installed: pip install 'tilewright[onnxruntime]'"
 
 
-def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     layers = tuple(stage.name for stage in stages)
     if isinstance(stages[0].layer, Pixels):
         normalise = runtime.build("normalise", im2col.normalise(stages[0].layer))
@@ -115,7 +115,7 @@ RUNG = Rung(
     idea="ONNX Runtime's own kernels (MLAS), the whole network at once",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device: CpuRuntime(),
+    open_runtime=lambda device, memory: CpuRuntime(),
     cut=input_then_network,
     missing=missing,
     vendor=True,

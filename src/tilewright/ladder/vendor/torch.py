@@ -13,7 +13,7 @@ from typing import Any
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, FunctionRuntime, Runtime
 
 
 def missing(device: str) -> str | None:
@@ -30,13 +30,13 @@ def missing(device: str) -> str | None:
     return None
 
 
-def open_runtime(device: str) -> Runtime:
+def open_runtime(device: str, memory: str) -> Runtime:
     from tilewright.runtime.torch import TorchRuntime
 
     return TorchRuntime(device)
 
 
-def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     kernels = []
     for stage in stages:
         tensors = [runtime.upload(parameters[name].copy()) for name in stage.parameter_shapes]
@@ -83,4 +83,5 @@ RUNG = Rung(
     cut=whole_network,  # PyTorch makes the tensors between the layers itself
     missing=missing,
     vendor=True,
+    memories=("resident",),  # on the CPU nothing has to travel
 )

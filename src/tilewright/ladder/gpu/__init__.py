@@ -1,0 +1,1 @@
+"""GPU rungs: one file an idea, with its kernel beside it. They run on CUDA and OpenCL alike."""

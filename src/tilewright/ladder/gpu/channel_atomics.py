@@ -1,0 +1,63 @@
+"""`channel-atomics`: input channels split over blocks, which add their shares atomically.
+
+The course's fifth optimization, and expected to be slower: it stays, with its figures. A first
+kernel writes the bias into every output; then blocks of up to 16x16 positions of one filter and
+one input channel each add their sum to the output with an atomic addition. That gives `channels`
+times as many blocks, which a single small image could use; in exchange each output is written
+once a channel instead of once, and additions to the same place wait for each other. The order of
+additions changes from run to run, and the last bits with it. OpenCL C 1.2 has no atomic addition
+of floats: a compare-and-swap loop takes its place there.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.gpu.design import (
+    BLOCK_THREADS,
+    Design,
+    Geometry,
+    Loop,
+    Traffic,
+    Work,
+    plane_block,
+    plane_tiles,
+    source,
+    tiles,
+)
+from tilewright.ladder.gpu.prepare import gpu_rung
+from tilewright.runtime.dialect import Limits
+
+
+def design(geometry: Geometry, limits: Limits) -> Design:
+    fill = Work(
+        source("channel_atomics_bias", "fill.cl", (BLOCK_THREADS, 1, 1), geometry.constants),
+        ("bias", "out"),
+        blocks=tiles(geometry.outputs, BLOCK_THREADS),
+        loops=(Loop("output", geometry.outputs, "block and thread"),),
+        traffic=Traffic(global_loads=geometry.outputs, stores=geometry.outputs),
+    )
+    block = plane_block(geometry)
+    tiles_y, tiles_x = plane_tiles(geometry, block)
+    constants = {**geometry.constants, "TILES_Y": tiles_y, "TILES_X": tiles_x}
+    products = geometry.outputs * geometry.taps
+    add = Work(
+        source("channel_atomics_conv", "atomics.cl", block, constants),
+        ("x", "weight", "out"),
+        blocks=tiles_y * tiles_x * geometry.channels * geometry.filters,
+        loops=(
+            Loop("filter", geometry.filters, "block"),
+            Loop("y", geometry.out_y, "block and thread"),
+            Loop("x", geometry.out_x, "block and thread"),
+            Loop("channel", geometry.channels, "block, reduced atomically"),
+            Loop("kernel y", geometry.taps_y, "sequential"),
+            Loop("kernel x", geometry.taps_x, "sequential"),
+        ),
+        traffic=Traffic(global_loads=2 * products, stores=geometry.outputs * geometry.channels),
+    )
+    return Design((fill, add))
+
+
+RUNG = gpu_rung(
+    "channel-atomics",
+    "input channels split over blocks, atomic sums: more blocks, but outputs are contended",
+    design,
+)

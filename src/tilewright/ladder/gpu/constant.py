@@ -1,0 +1,51 @@
+"""`constant`: the weights in constant memory.
+
+The course's second optimization: `direct`, but threads of a block, which all read the same weight
+at the same time, get it from the constant cache in one broadcast. That takes half of `direct`'s
+loads off the load units. Constant memory holds 64 KiB: filters that do not fit together are
+computed in several launches, each with its share of the weights; one filter beyond 64 KiB is
+refused. It should win wherever `direct` waits for loads, most with small weights that stay in the
+constant cache (2 KiB a multiprocessor at its first level).
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.gpu.design import Array, Design, Geometry
+from tilewright.ladder.gpu.direct import plane_work
+from tilewright.ladder.gpu.prepare import constant_argument, gpu_rung
+from tilewright.runtime.dialect import DoesNotFit, Limits
+
+
+def design(geometry: Geometry, limits: Limits) -> Design:
+    fitting = limits.constant_bytes // (4 * geometry.taps)
+    if not fitting:
+        raise DoesNotFit(
+            f"constant_conv needs {4 * geometry.taps:,} bytes of constant memory for one filter; "
+            f"the device has {limits.constant_bytes:,}"
+        )
+    groups = [
+        (first, min(fitting, geometry.filters - first))
+        for first in range(0, geometry.filters, fitting)
+    ]
+    works = tuple(
+        plane_work(
+            "constant_conv", geometry, first_filter=first, filters=filters,
+            constant_floats=filters * geometry.taps,
+        )
+        for first, filters in groups
+    )  # fmt: skip
+
+    def pack(weight: Array, bias: Array) -> dict[str, Array]:
+        packed = {"weight": weight, "bias": bias}
+        for index, (first, filters) in enumerate(groups):
+            packed[constant_argument(index)] = weight[first : first + filters].ravel()
+        return packed
+
+    return Design(works, pack=pack)
+
+
+RUNG = gpu_rung(
+    "constant",
+    "weights in constant memory: a block's threads get each one in one broadcast",
+    design,
+)

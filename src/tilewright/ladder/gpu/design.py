@@ -1,0 +1,170 @@
+"""A layer's kernels as plain data: what is launched, on which blocks, with which buffers.
+
+A design needs no device, so that it can be compiled for GPUs that are not here, explained and
+tested. `ladder.gpu.prepare` makes it run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.model.layers import Convolution
+from tilewright.model.network import Stage
+from tilewright.runtime.dialect import Block, Grid, Limits, Source
+
+Array = NDArray[np.float32]
+# Weight and bias of a layer into the arrays its kernels take, by argument.
+Pack = Callable[[Array, Array], dict[str, Array]]
+BLOCK_THREADS = 256  # where nothing else decides: full multiprocessors at up to 32 registers
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Where one loop of the computation went."""
+
+    name: str
+    extent: int
+    place: str  # "block", "thread", "sequential", "registers", "reduced", ...
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Values (of 4 bytes) that threads load and store for one image; caches may serve loads.
+
+    A load of four neighbours at once counts as one quarter of an instruction for each.
+    """
+
+    global_loads: float = 0
+    shared_loads: float = 0
+    constant_loads: float = 0
+    stores: float = 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """One kernel, launched once for a batch: `blocks` for every group of images.
+
+    `arguments` names what it is given: `x` and `out`, parameters, scratch buffers, `images`.
+    """
+
+    source: Source
+    arguments: tuple[str, ...]
+    blocks: int
+    images_per_block: int = 1
+    loops: tuple[Loop, ...] = ()
+    traffic: Traffic = Traffic()
+
+    def grid(self, images: int) -> Grid:
+        return self.blocks, 1, -(-images // self.images_per_block)
+
+
+def as_they_are(weight: Array, bias: Array) -> dict[str, Array]:
+    return {"weight": weight, "bias": bias}
+
+
+@dataclass(frozen=True)
+class Design:
+    """The kernels of a layer, in order. `scratch` has the values an image needs in between."""
+
+    works: tuple[Work, ...]
+    scratch: Mapping[str, int] = field(default_factory=dict)
+    pack: Pack = as_they_are
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The numbers of one convolution, under the names that its kernels know them by."""
+
+    channels: int
+    height: int
+    width: int
+    filters: int
+    taps_y: int
+    taps_x: int
+    stride_y: int
+    stride_x: int
+    pad_y: int
+    pad_x: int
+    out_y: int
+    out_x: int
+
+    @classmethod
+    def of(cls, stage: Stage) -> Geometry:
+        layer = stage.layer
+        assert isinstance(layer, Convolution)
+        _, height, width = stage.input_shape
+        _, out_y, out_x = stage.output_shape
+        sizes = (layer.filters, *layer.kernel, *layer.stride, *layer.padding, out_y, out_x)
+        return cls(stage.input_shape[0], height, width, *sizes)
+
+    @property
+    def taps(self) -> int:
+        """Products in one output's sum."""
+        return self.channels * self.taps_y * self.taps_x
+
+    @property
+    def positions(self) -> int:
+        return self.out_y * self.out_x
+
+    @property
+    def outputs(self) -> int:
+        return self.filters * self.positions
+
+    @property
+    def constants(self) -> dict[str, int | float]:
+        return {name.upper(): value for name, value in vars(self).items()}
+
+
+# How a rung computes a convolution on a device of such limits.
+ConvolutionDesign = Callable[[Geometry, Limits], Design]
+
+
+def source(
+    name: str,
+    file: str,
+    block: Block,
+    constants: Mapping[str, int | float],
+    shared_floats: int = 0,
+    constant_floats: int = 0,
+) -> Source:
+    """The kernel in a file of this folder, made for these constants."""
+    return Source(
+        name, _text(file), block, tuple(constants.items()), shared_floats, constant_floats
+    )
+
+
+@cache
+def _text(file: str) -> str:
+    return (files("tilewright.ladder.gpu") / file).read_text()
+
+
+def tiles(size: int, tile: int) -> int:
+    """How many tiles cover a size."""
+    return -(-size // tile)
+
+
+def power_of_two(at_most: int) -> int:
+    """The largest power of two that is no larger."""
+    return 1 << (at_most.bit_length() - 1)
+
+
+def fitting_tile(out: int, largest: int) -> int:
+    """A power of two that covers a size, if it is no larger than the largest."""
+    return min(largest, power_of_two(2 * out - 1))
+
+
+def plane_block(geometry: Geometry, largest: int = 16) -> Block:
+    """A tile of one output plane; small planes get small tiles."""
+    x, y = fitting_tile(geometry.out_x, largest), fitting_tile(geometry.out_y, largest)
+    return x, y, 1
+
+
+def plane_tiles(geometry: Geometry, block: Block) -> tuple[int, int]:
+    """Tiles of a plane along y and x."""
+    return tiles(geometry.out_y, block[1]), tiles(geometry.out_x, block[0])

@@ -1,0 +1,69 @@
+"""`direct`: a thread an output, with the bounds test inside.
+
+The thesis's "if" version and the course's baseline. Blocks are tiles of up to 16x16 positions of
+one output plane; a thread walks over channels and taps and asks at each one whether it lies
+inside the image. No shared memory; some 30 registers. Every product loads its two operands:
+neighbours in a block share them through the caches only, so the load units are the limit, at two
+loads for each multiply-add where a multiprocessor wants at most a quarter. Without padding there
+is no test. It wins where there is too little work for anything cleverer.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.gpu.design import (
+    Design,
+    Geometry,
+    Loop,
+    Traffic,
+    Work,
+    plane_block,
+    plane_tiles,
+    source,
+)
+from tilewright.ladder.gpu.prepare import gpu_rung
+from tilewright.runtime.dialect import Limits
+
+
+def design(geometry: Geometry, limits: Limits) -> Design:
+    return Design((plane_work("direct_conv", geometry),))
+
+
+def plane_work(
+    name: str,
+    geometry: Geometry,
+    argument: str = "x",
+    first_filter: int = 0,
+    filters: int | None = None,
+    constant_floats: int = 0,
+) -> Work:
+    """The kernel of `direct.cl` on an argument, for some filters or all."""
+    block = plane_block(geometry)
+    tiles_y, tiles_x = plane_tiles(geometry, block)
+    count = geometry.filters if filters is None else filters
+    constants = {
+        **geometry.constants, "TILES_Y": tiles_y, "TILES_X": tiles_x, "FIRST_FILTER": first_filter,
+    }  # fmt: skip
+    products = count * geometry.positions * geometry.taps
+    return Work(
+        source(name, "direct.cl", block, constants, constant_floats=constant_floats),
+        (argument, "weight", "bias", "out"),
+        blocks=tiles_y * tiles_x * count,
+        loops=(
+            Loop("filter", count, "block"),
+            Loop("y", geometry.out_y, "block and thread"),
+            Loop("x", geometry.out_x, "block and thread"),
+            Loop("channel", geometry.channels, "sequential"),
+            Loop("kernel y", geometry.taps_y, "sequential"),
+            Loop("kernel x", geometry.taps_x, "sequential"),
+        ),
+        traffic=Traffic(
+            global_loads=products if constant_floats else 2 * products,
+            constant_loads=products if constant_floats else 0,
+            stores=count * geometry.positions,
+        ),
+    )
+
+
+RUNG = gpu_rung(
+    "direct", "a thread an output, bounds test inside: thousands of sums at the same time", design
+)

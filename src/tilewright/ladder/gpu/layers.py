@@ -1,0 +1,116 @@
+"""The layers that are not convolutions, on a GPU: the same kernels on every rung.
+
+One thread an output, but for fully connected layers, a product in register tiles over the batch,
+and softmax, a thread an image.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.ladder.gpu.design import (
+    BLOCK_THREADS,
+    Design,
+    Loop,
+    Traffic,
+    Work,
+    source,
+    tiles,
+)
+from tilewright.model.layers import AveragePool, Pixels, Pooling
+from tilewright.model.network import Stage
+from tilewright.runtime.dialect import Limits
+
+FC_IMAGES, FC_DEPTH, FC_EACH = 64, 16, 4
+SOFTMAX_IMAGES = 64
+
+
+def other_layer(stage: Stage, limits: Limits) -> Design:
+    layer = stage.layer
+    if isinstance(layer, Pixels):
+        return _flat(stage, "normalise", {"SCALE": layer.scale, "SHIFT": layer.shift})
+    if isinstance(layer, Pooling):
+        return _pooling(stage, layer)
+    if stage.kind == "fc":
+        return _fully_connected(stage)
+    if stage.kind == "softmax":
+        return _softmax(stage)
+    return _flat(stage, stage.kind, {})
+
+
+def _flat(stage: Stage, kind: str, constants: dict[str, int | float]) -> Design:
+    """Every output depends on the input at its own place."""
+    size = math.prod(stage.output_shape)
+    kernel = source(
+        f"layer_{kind}", f"{kind}.cl", (BLOCK_THREADS, 1, 1), {"SIZE": size, **constants}
+    )
+    loops = (Loop("value", size, "block and thread"),)
+    traffic = Traffic(global_loads=size / 4 if kind == "normalise" else size, stores=size)
+    return Design((Work(kernel, ("x", "out"), tiles(size, BLOCK_THREADS), 1, loops, traffic),))
+
+
+def _pooling(stage: Stage, layer: Pooling) -> Design:
+    channels, height, width = stage.input_shape
+    _, out_y, out_x = stage.output_shape
+    size = channels * out_y * out_x
+    constants: dict[str, int | float] = {
+        "CHANNELS": channels, "HEIGHT": height, "WIDTH": width, "OUT_Y": out_y, "OUT_X": out_x,
+        "TAPS_Y": layer.size[0], "TAPS_X": layer.size[1],
+        "STRIDE_Y": layer.stride[0], "STRIDE_X": layer.stride[1],
+        "AVERAGE": int(isinstance(layer, AveragePool)),
+    }  # fmt: skip
+    window = math.prod(layer.size)
+    work = Work(
+        source("layer_pool", "pool.cl", (BLOCK_THREADS, 1, 1), constants),
+        ("x", "out"),
+        blocks=tiles(size, BLOCK_THREADS),
+        loops=(
+            Loop("output", size, "block and thread"),
+            Loop("window", window, "sequential"),
+        ),
+        traffic=Traffic(global_loads=size * window, stores=size),
+    )
+    return Design((work,))
+
+
+def _fully_connected(stage: Stage) -> Design:
+    inputs, outputs = math.prod(stage.input_shape), stage.output_shape[0]
+    across = 16 if outputs <= 16 else 64
+    constants: dict[str, int | float] = {
+        "INPUTS": inputs, "OUTPUTS": outputs, "ACROSS": across, "IMAGES": FC_IMAGES,
+        "DEPTH": FC_DEPTH, "EACH": FC_EACH,
+    }  # fmt: skip
+    depth = tiles(inputs, FC_DEPTH) * FC_DEPTH
+    blocks = tiles(outputs, across)
+    work = Work(
+        source(
+            "layer_fc", "fc.cl", (across // FC_EACH, FC_IMAGES // FC_EACH, 1), constants,
+            shared_floats=FC_DEPTH * (FC_IMAGES + across + 8),
+        ),
+        ("x", "weight", "bias", "out", "images"),
+        blocks=blocks,
+        images_per_block=FC_IMAGES,
+        loops=(
+            Loop("output", outputs, "block, thread and registers"),
+            Loop("input", inputs, "sequential, staged in shared memory"),
+        ),
+        traffic=Traffic(
+            global_loads=blocks * depth * (1 + across / FC_IMAGES),
+            shared_loads=blocks * depth * across / FC_EACH / 2,
+            stores=outputs,
+        ),
+    )  # fmt: skip
+    return Design((work,))
+
+
+def _softmax(stage: Stage) -> Design:
+    (size,) = stage.output_shape
+    work = Work(
+        source("layer_softmax", "softmax.cl", (SOFTMAX_IMAGES, 1, 1), {"SIZE": size}),
+        ("x", "out", "images"),
+        blocks=1,
+        images_per_block=SOFTMAX_IMAGES,
+        loops=(Loop("feature", size, "sequential"),),
+        traffic=Traffic(global_loads=3 * size, stores=2 * size),
+    )
+    return Design((work,))

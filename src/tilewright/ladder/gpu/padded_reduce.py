@@ -1,0 +1,23 @@
+"""`padded-reduce`: the input padded first, and every sum shared by threads that reduce.
+
+The thesis's "pad" version with a parallel reduction: `padded`'s first kernel, then
+`direct-reduce`'s without its bounds test. It should differ from `direct-reduce` by as much as
+`padded` from `direct`, and lose to `padded` where outputs are plenty.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.gpu.design import Design, Geometry
+from tilewright.ladder.gpu.direct_reduce import reduce_work
+from tilewright.ladder.gpu.padded import padded_design
+from tilewright.ladder.gpu.prepare import gpu_rung
+from tilewright.runtime.dialect import Limits
+
+
+def design(geometry: Geometry, limits: Limits) -> Design:
+    return padded_design("padded_reduce", geometry, reduce_work)
+
+
+RUNG = gpu_rung(
+    "padded-reduce", "both: no bounds test, and threads share each sum and reduce", design
+)

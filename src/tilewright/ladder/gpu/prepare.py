@@ -1,0 +1,132 @@
+"""A design made real on a GPU: kernels compiled, parameters sent, buffers between kernels made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.ladder.gpu.design import Array, ConvolutionDesign, Design, Geometry, Work
+from tilewright.ladder.gpu.layers import other_layer
+from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.model.network import Parameters, Stage
+from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
+from tilewright.runtime.dialect import LARGEST_GRID_Z, Limits
+
+DEVICES = ("opencl", "cuda")
+MEMORY_PLANS = ("resident", "streamed", "per-layer", "managed")
+# Buffers between a layer's kernels take at most this share of a device's memory, and this many
+# bytes; larger batches go through in pieces.
+SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
+
+
+def gpu_rung(name: str, idea: str, design: ConvolutionDesign) -> Rung:
+    """A rung that computes convolutions as designed, and the other layers like all GPU rungs."""
+
+    def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
+        (stage,) = stages
+        return GpuLaunch(runtime, stage, layer_design(stage, design, runtime.limits), parameters)
+
+    return Rung(
+        name=name, idea=idea, devices=DEVICES, prepare=prepare, open_runtime=open_runtime,
+        missing=missing, memories=MEMORY_PLANS, convolution=design,
+    )  # fmt: skip
+
+
+def layer_design(stage: Stage, convolution: ConvolutionDesign, limits: Limits) -> Design:
+    """The kernels of any layer on a rung with such convolutions."""
+    if stage.kind == "conv":
+        return convolution(Geometry.of(stage), limits)
+    return other_layer(stage, limits)
+
+
+def open_runtime(device: str, memory: str) -> GpuRuntime:
+    managed = memory == "managed"
+    if device.startswith("cuda"):
+        from tilewright.runtime.cuda import CudaRuntime
+
+        return CudaRuntime(device, managed)
+    from tilewright.runtime.opencl import OpenClRuntime
+
+    return OpenClRuntime(device, managed)
+
+
+def missing(device: str) -> str | None:
+    if device.startswith("cuda"):
+        from tilewright.runtime import cuda
+
+        return cuda.missing(device)
+    from tilewright.runtime import opencl
+
+    return opencl.missing(device)
+
+
+def constant_argument(work: int) -> str:
+    """Under which name a design's parameters have the constant memory of one of its kernels."""
+    return f"constant {work}"
+
+
+@dataclass
+class GpuLaunch:
+    """A layer's kernels on a device. `send_parameters` copies the weights there once more."""
+
+    runtime: GpuRuntime
+    stage: Stage
+    design: Design
+    parameters: Parameters
+    kernels: list[tuple[Work, GpuKernel]] = field(init=False)
+    sent: list[tuple[Buffer, Array]] = field(init=False)
+    buffers: dict[str, Buffer] = field(init=False)
+    capacity: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        runtime = self.runtime
+        self.kernels = [(work, runtime.compile(work.source)) for work in self.design.works]
+        packed = self._packed()
+        self.sent = []
+        self.buffers = {}
+        for index, (_, kernel) in enumerate(self.kernels):
+            if kernel.constant is not None:
+                self.sent.append((kernel.constant, packed.pop(constant_argument(index))))
+        used = {name for work in self.design.works for name in work.arguments}
+        for name, array in packed.items():
+            if name in used:
+                self.buffers[name] = runtime.allocate(array.shape)
+                self.sent.append((self.buffers[name], array))
+        self.send_parameters()
+
+    def send_parameters(self) -> None:
+        for buffer, array in self.sent:
+            self.runtime.write(buffer, array)
+
+    def __call__(self, x: Buffer, out: Buffer) -> None:
+        for first in range(0, len(x), most := self._most()):
+            self._piece(x[first : first + most], out[first : first + most])
+
+    def _piece(self, x: Buffer, out: Buffer) -> None:
+        images = len(x)
+        if images > self.capacity:
+            for name, size in self.design.scratch.items():
+                self.buffers[name] = self.runtime.allocate((images, size))
+            self.capacity = images
+        given: dict[str, Any] = {**self.buffers, "x": x, "out": out, "images": images}
+        for work, kernel in self.kernels:
+            arguments = [given[name] for name in work.arguments]
+            self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,))
+
+    def _most(self) -> int:
+        """Images that go through at once."""
+        size = 4 * sum(self.design.scratch.values())
+        limit = min(SCRATCH_BYTES, SCRATCH_SHARE * self.runtime.limits.memory_bytes)
+        return max(1, min(LARGEST_GRID_Z, int(limit // size))) if size else LARGEST_GRID_Z
+
+    def _packed(self) -> dict[str, Array]:
+        name, shapes = self.stage.name, self.stage.parameter_shapes
+        if not shapes:
+            return {}
+        weight = self.parameters[f"{name}.weight"]
+        bias = self.parameters.get(f"{name}.bias")
+        # A layer without bias has one of zeros: the sum starts there either way.
+        zeros = np.zeros(len(weight), np.float32)
+        return self.design.pack(weight, zeros if bias is None else bias)

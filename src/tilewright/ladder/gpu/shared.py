@@ -1,0 +1,69 @@
+"""`shared`: the input tile and the weights in shared memory.
+
+The course's first optimization. A block computes a tile of up to 16x16 positions of one output
+plane: channel by channel its threads load the pixels under the tile (with the halo the kernel
+needs around it) and the filter's weights of that channel, wait for each other, and sum from
+shared memory. That takes (15·stride + kernel)² + kernel² floats; tiles shrink until it fits. Each
+pixel is loaded once a block instead of once for each tap. But loads from shared memory are still
+two for each multiply-add, the caches of today's GPUs did much of this already, and every channel
+costs two barriers: with few channels and small kernels it gains little, and can lose.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.gpu.design import (
+    Design,
+    Geometry,
+    Loop,
+    Traffic,
+    Work,
+    plane_block,
+    plane_tiles,
+    source,
+)
+from tilewright.ladder.gpu.prepare import gpu_rung
+from tilewright.runtime.dialect import Limits
+
+
+def design(geometry: Geometry, limits: Limits) -> Design:
+    largest = 16
+    while largest > 1 and 4 * _shared_floats(geometry, largest) > limits.shared_bytes:
+        largest //= 2
+    block = plane_block(geometry, largest)
+    tiles_y, tiles_x = plane_tiles(geometry, block)
+    constants = {**geometry.constants, "TILES_Y": tiles_y, "TILES_X": tiles_x}
+    floats = _shared_floats(geometry, largest)
+    blocks = tiles_y * tiles_x * geometry.filters
+    threads = block[0] * block[1]
+    work = Work(
+        source("shared_conv", "shared.cl", block, constants, shared_floats=floats),
+        ("x", "weight", "bias", "out"),
+        blocks=blocks,
+        loops=(
+            Loop("filter", geometry.filters, "block"),
+            Loop("y", geometry.out_y, "block and thread"),
+            Loop("x", geometry.out_x, "block and thread"),
+            Loop("channel", geometry.channels, "sequential, staged in shared memory"),
+            Loop("kernel y", geometry.taps_y, "sequential"),
+            Loop("kernel x", geometry.taps_x, "sequential"),
+        ),
+        traffic=Traffic(
+            global_loads=blocks * geometry.channels * floats,
+            shared_loads=2 * blocks * threads * geometry.taps,
+            stores=geometry.outputs,
+        ),
+    )
+    return Design((work,))
+
+
+def _shared_floats(geometry: Geometry, largest: int) -> int:
+    """A channel's pixels under a tile, and a filter's weights for it."""
+    x, y, _ = plane_block(geometry, largest)
+    height = (y - 1) * geometry.stride_y + geometry.taps_y
+    width = (x - 1) * geometry.stride_x + geometry.taps_x
+    return height * width + geometry.taps_y * geometry.taps_x
+
+
+RUNG = gpu_rung(
+    "shared", "input tile and weights staged in shared memory: each is loaded once a block", design
+)

@@ -1,0 +1,148 @@
+"""Memory plans: how images, activations and results travel between host and device.
+
+- `host`: there is no other memory (the CPU rungs).
+- `managed`: one address space; host and device touch the same pages, which move by themselves.
+- `per-layer`: around every layer its input and parameters are copied in and its output out.
+- `resident`: parameters, images and results stay on the device; two copies for the whole set.
+- `streamed`: images go in and results come out batch by batch through pinned memory, while
+  other batches are computed.
+
+Bytes travel as bytes and are normalised on the device in `resident` and `streamed`; in `managed`
+and `per-layer` the host does that first, as in a program ported loop by loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.ladder.cpu.im2col import normalise
+from tilewright.trace import Event
+
+if TYPE_CHECKING:
+    from tilewright.execute import Program
+
+Images = NDArray[Any]
+Results = NDArray[np.float32]
+Progress = Callable[[int], None]
+# Images of a data set that a device works on while the next are on their way.
+SLOTS = 2
+
+
+def host(program: Program, images: Images, results: Results, progress: Progress) -> None:
+    """Batch by batch, from the caller's memory into the caller's memory."""
+    for batch in _batches(program, images):
+        program.into(images[batch], results[batch])
+        progress(batch.stop)
+
+
+def resident(program: Program, images: Images, results: Results, progress: Progress) -> None:
+    """All images in, all batches, all results out."""
+    runtime = program.runtime
+    given = runtime.upload(np.ascontiguousarray(images))
+    kept = runtime.allocate(results.shape)
+    for batch in _batches(program, images):
+        program.into(given[batch], kept[batch])
+        progress(batch.stop)
+    results[:] = runtime.download(kept)
+
+
+def managed(program: Program, images: Images, results: Results, progress: Progress) -> None:
+    """The host writes pixels where the device reads them, and reads what the device wrote."""
+    runtime: Any = program.runtime
+    most = min(program.plan.batch, len(images))
+    given = runtime.allocate((most, *images.shape[1:]))
+    kept = runtime.allocate((most, *results.shape[1:]))
+    for batch in _batches(program, images):
+        values = _on_host(program, images[batch])
+        runtime.write(given[: len(values)], values)
+        program.into(given[: len(values)], kept[: len(values)])
+        results[batch] = runtime.download(kept[: len(values)])
+        progress(batch.stop)
+
+
+def per_layer(program: Program, images: Images, results: Results, progress: Progress) -> None:
+    """Every layer on its own: its input and parameters in, its output out."""
+    runtime = program.runtime
+    for batch in _batches(program, images):
+        values = _on_host(program, images[batch])
+        for step, output in zip(program.steps, program.outputs, strict=True):
+            if step.launch is None:
+                values = values.reshape(len(values), *step.shape)
+            elif not step.only_input:
+                step.launch.send_parameters()  # type: ignore[attr-defined]  # GPU rungs' have it
+                out = output[: len(values)]
+                step.launch(runtime.upload(np.ascontiguousarray(values)), out)
+                values = runtime.download(out)
+        results[batch] = values.reshape(len(values), *results.shape[1:])
+        progress(batch.stop)
+
+
+def streamed(program: Program, images: Images, results: Results, progress: Progress) -> None:
+    """Two batches in flight: one is computed while the next goes in and the last comes out."""
+    runtime: Any = program.runtime
+    most = min(program.plan.batch, len(images))
+    slots = [_Slot(runtime, (most, *images.shape[1:]), images.dtype, (most, *results.shape[1:]))
+             for _ in range(SLOTS)]  # fmt: skip
+    for index, batch in enumerate(_batches(program, images)):
+        slot = slots[index % SLOTS]
+        slot.collect(runtime, results)
+        size = batch.stop - batch.start
+        slot.pinned_in[:size] = images[batch]
+        sent = runtime.send(slot.given[:size], slot.pinned_in[:size], slot.computed)
+        runtime.hold(sent)
+        program.into(slot.given[:size], slot.kept[:size])
+        slot.computed = runtime.mark()
+        slot.fetched = runtime.fetch(slot.pinned_out[:size], slot.kept[:size], slot.computed)
+        slot.batch = batch
+        progress(batch.stop)
+    for slot in slots:
+        slot.collect(runtime, results)
+
+
+class _Slot:
+    """The buffers of one batch in flight, on both sides, and how far it has come."""
+
+    def __init__(self, runtime: Any, given: Any, dtype: Any, kept: Any) -> None:
+        self.pinned_in, self.pinned_out = runtime.pinned(given, dtype), runtime.pinned(kept, "f4")
+        self.given, self.kept = runtime.allocate(given, dtype), runtime.allocate(kept)
+        self.computed: Any = None
+        self.fetched: Any = None
+        self.batch = slice(0, 0)
+
+    def collect(self, runtime: Any, results: Results) -> None:
+        """Wait until the batch is back, and take its results."""
+        if self.fetched is not None:
+            runtime.wait(self.fetched)
+            results[self.batch] = self.pinned_out[: self.batch.stop - self.batch.start]
+
+
+FLOWS = {
+    "host": host,
+    "managed": managed,
+    "per-layer": per_layer,
+    "resident": resident,
+    "streamed": streamed,
+}
+
+
+def _batches(program: Program, images: Images) -> Iterator[slice]:
+    size = program.plan.batch
+    for first in range(0, len(images), size):
+        yield slice(first, min(first + size, len(images)))
+
+
+def _on_host(program: Program, pixels: Images) -> NDArray[np.float32]:
+    """A batch as the network's values, made by the host; recorded as the input layer."""
+    if pixels.dtype == np.float32:
+        return pixels
+    values = np.empty(pixels.shape, np.float32)
+    trace = program.runtime.trace
+    start = trace.now() if trace else 0.0
+    normalise(program.network.input)(pixels, values)
+    if trace:
+        trace.add(Event("kernel", "host_normalise", start, trace.now(), ("input",)))
+    return values

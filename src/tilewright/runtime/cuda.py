@@ -1,0 +1,232 @@
+"""NVIDIA GPUs, through CuPy: arrays, streams, events; kernels compiled by NVRTC.
+
+Times are CUDA events' around each launch and copy. Kernels run on the default stream; two more
+streams carry copies for the `streamed` memory plan. Memory shared with the host (`managed`) is
+CUDA's unified memory, whose pages move between host and device when they are touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import Shape
+from tilewright.runtime import GpuKernel, Mark, nvrtc
+from tilewright.runtime.dialect import (
+    USUAL_CONSTANT_BYTES,
+    USUAL_SHARED_BYTES,
+    Grid,
+    Limits,
+    Source,
+)
+from tilewright.trace import Event, Kind, Trace
+
+# Launches recorded before their times are read, so that a long run's events do not pile up.
+PENDING = 2000
+
+
+def missing(device: str) -> str | None:
+    """Why this GPU cannot be used, and how to get it; None if it can."""
+    if find_spec("cupy") is None:
+        return f"CuPy not installed: {nvrtc.INSTALL}"
+    count = _count()
+    if isinstance(count, str):
+        return count
+    if number(device) >= count:
+        return f"there are {count} CUDA GPUs, numbered from 0"
+    return nvrtc.missing()
+
+
+def number(device: str) -> int:
+    """The index in `cuda:1`; the first GPU without one."""
+    return int(device.partition(":")[2] or 0)
+
+
+@cache
+def _count() -> int | str:
+    """How many GPUs there are, or why none can be seen."""
+    try:
+        import cupy
+
+        return int(cupy.cuda.runtime.getDeviceCount()) or "no CUDA GPU on this machine"
+    except Exception as error:
+        return f"no CUDA GPU on this machine ({' '.join(str(error).split())})"
+
+
+def limits(index: int) -> Limits:
+    import cupy
+
+    facts = cupy.cuda.runtime.getDeviceProperties(index)
+    return Limits(
+        threads=facts["maxThreadsPerBlock"],
+        shared_bytes=min(facts["sharedMemPerBlock"], USUAL_SHARED_BYTES),
+        constant_bytes=min(facts["totalConstMem"], USUAL_CONSTANT_BYTES),
+        memory_bytes=facts["totalGlobalMem"],
+        processors=facts["multiProcessorCount"],
+    )
+
+
+@lru_cache(maxsize=1000)
+def _function(index: int, name: str, text: str, architecture: str) -> Any:
+    """A kernel without constant memory, which any number of programs may share."""
+    return _module(name, text, architecture).get_function(name)
+
+
+def _module(name: str, text: str, architecture: str) -> Any:
+    from cupy.cuda.function import Module
+
+    module = Module()
+    module.load(nvrtc.compile_cubin(name, text, architecture).cubin)
+    return module
+
+
+class CudaRuntime:
+    def __init__(self, device: str, managed: bool = False) -> None:
+        if reason := missing(device):
+            raise TilewrightError(f"device {device!r}: {reason}")
+        import cupy
+
+        self.cupy = cupy
+        self.name = device
+        self.index = number(device)
+        self.managed = managed
+        self.limits = limits(self.index)
+        self.device = cupy.cuda.Device(self.index)
+        self.device.use()
+        self.architecture = f"sm_{self.device.compute_capability}"
+        self.kernels = cupy.cuda.Stream.null
+        self.sends, self.fetches = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        self.trace: Trace | None = None
+        self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []
+
+    def describe(self) -> str:
+        facts = self.cupy.cuda.runtime.getDeviceProperties(self.index)
+        return f"{facts['name'].decode()}, {self.limits.processors} multiprocessors"
+
+    def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any:
+        kind = np.dtype(dtype)
+        try:
+            if self.managed:
+                size = max(1, math.prod(shape) * kind.itemsize)
+                return self.cupy.ndarray(shape, kind, self.cupy.cuda.malloc_managed(size))
+            return self.cupy.empty(shape, kind)
+        except self.cupy.cuda.memory.OutOfMemoryError as error:
+            raise TilewrightError(
+                f"{self.name} is out of memory: use a smaller --batch, or --memory streamed"
+            ) from error
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        buffer = self.allocate(array.shape, array.dtype)
+        self.write(buffer, array)
+        return buffer
+
+    def write(self, buffer: Any, array: NDArray[Any]) -> None:
+        if self.managed:
+            self.kernels.synchronize()  # whoever reads the old content must be done
+            _host_view(buffer)[:] = array
+        elif array.size:
+            with self._recorded(self.kernels, "copy", "host to device", (), array.nbytes):
+                buffer.set(array, stream=self.kernels)
+            self.kernels.synchronize()  # the array is the caller's to change
+
+    def download(self, buffer: Any) -> NDArray[Any]:
+        if self.managed:
+            self.kernels.synchronize()
+            return _host_view(buffer).copy()
+        with self._recorded(self.kernels, "copy", "device to host", (), buffer.nbytes):
+            return np.asarray(buffer.get(stream=self.kernels))
+
+    def compile(self, source: Source) -> GpuKernel:
+        source.check(self.limits)
+        if not source.constant_floats:
+            handle = _function(self.index, source.name, source.complete, self.architecture)
+            return GpuKernel(source.name, source.block, handle)
+        # Constant memory belongs to a loaded module: each kernel that has some loads its own.
+        module = _module(source.name, source.complete, self.architecture)
+        symbol = module.get_global_var("tw_constant")
+        constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
+        return GpuKernel(source.name, source.block, module.get_function(source.name), constant)
+
+    def enqueue(
+        self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
+    ) -> None:
+        given = tuple(np.int32(a) if isinstance(a, int) else a for a in arguments)
+        with self._recorded(self.kernels, "kernel", kernel.name, layers, 0):
+            kernel.handle(grid, kernel.block, given, stream=self.kernels)
+
+    def synchronise(self) -> None:
+        """Wait for the GPU, then place its events on the host's clock."""
+        for stream in (self.sends, self.fetches, self.kernels):
+            stream.synchronize()
+        if self.trace is None or not self.pending:
+            return
+        last = self.cupy.cuda.Event()
+        last.record(self.kernels)
+        last.synchronize()
+        now = self.trace.now()
+        elapsed = self.cupy.cuda.get_elapsed_time
+        for before, after, kind, name, layers, size in self.pending:
+            start, end = now - 1e-3 * elapsed(before, last), now - 1e-3 * elapsed(after, last)
+            self.trace.add(Event(kind, name, start, end, layers, size))
+        self.pending.clear()
+
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
+        import cupyx
+
+        return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+
+    def send(self, buffer: Any, array: NDArray[Any], after: Mark | None) -> Mark:
+        if after is not None:
+            self.sends.wait_event(after)
+        with self._recorded(self.sends, "copy", "host to device", (), array.nbytes):
+            buffer.data.copy_from_host_async(array.ctypes.data, array.nbytes, self.sends)
+        return self._mark(self.sends)
+
+    def fetch(self, array: NDArray[Any], buffer: Any, after: Mark | None) -> Mark:
+        if after is not None:
+            self.fetches.wait_event(after)
+        with self._recorded(self.fetches, "copy", "device to host", (), array.nbytes):
+            buffer.data.copy_to_host_async(array.ctypes.data, array.nbytes, self.fetches)
+        return self._mark(self.fetches)
+
+    def mark(self) -> Mark:
+        return self._mark(self.kernels)
+
+    def hold(self, mark: Mark) -> None:
+        self.kernels.wait_event(mark)
+
+    def wait(self, mark: Mark) -> None:
+        mark.synchronize()
+
+    def _mark(self, stream: Any) -> Any:
+        event = self.cupy.cuda.Event()
+        event.record(stream)
+        return event
+
+    @contextmanager
+    def _recorded(
+        self, stream: Any, kind: Kind, name: str, layers: tuple[str, ...], size: int
+    ) -> Iterator[None]:
+        if self.trace is None:
+            yield
+            return
+        before = self._mark(stream)
+        yield
+        self.pending.append((before, self._mark(stream), kind, name, layers, size))
+        if len(self.pending) >= PENDING:
+            self.synchronise()
+
+
+def _host_view(buffer: Any) -> NDArray[Any]:
+    """Managed memory as the host sees it."""
+    memory = (ctypes.c_byte * buffer.nbytes).from_address(buffer.data.ptr)
+    return np.frombuffer(memory, buffer.dtype).reshape(buffer.shape)

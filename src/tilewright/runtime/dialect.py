@@ -1,0 +1,93 @@
+"""A kernel in the dialect: its text, and everything a compiler must know, as plain data.
+
+The same text is CUDA C++ and OpenCL C; `prelude.h` covers the differences, docs/dialect.md has the
+rules. Shapes are compile-time constants, so each layer has kernels of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+
+from tilewright.errors import TilewrightError
+
+Block = tuple[int, int, int]
+Grid = tuple[int, int, int]
+
+
+class DoesNotFit(TilewrightError):
+    """A kernel needs more than the device has."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device gives a kernel."""
+
+    threads: int  # of a block
+    shared_bytes: int  # of a block, declared in the source
+    constant_bytes: int
+    memory_bytes: int
+    processors: int  # multiprocessors, compute units
+
+
+# What every GPU of the last decade has: designs that respect it run everywhere. PoCL would accept
+# larger shared and constant arrays, and the kernel would then be refused on a GPU.
+USUAL_SHARED_BYTES = 48 * 1024
+USUAL_CONSTANT_BYTES = 64 * 1024
+USUAL_THREADS = 1024
+LARGEST_GRID_Z = 65_535  # CUDA's limit in y and z
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kernel. `name` is its entry point and what profiles show.
+
+    `shared_floats` is what its shared arrays take, `constant_floats` the size of the array
+    `tw_constant`: both are declared in the text, and here so that they can be checked first.
+    """
+
+    name: str
+    text: str
+    block: Block
+    constants: tuple[tuple[str, int | float], ...]
+    shared_floats: int = 0
+    constant_floats: int = 0
+
+    @cached_property
+    def complete(self) -> str:
+        """What the compiler gets."""
+        x, y, z = self.block
+        defines = {
+            "TW_NAME": self.name,
+            "TW_THREADS_X": x,
+            "TW_THREADS_Y": y,
+            "TW_THREADS_Z": z,
+            "TW_CONSTANT_FLOATS": self.constant_floats,
+            **{f"TW_{name}": _literal(value) for name, value in self.constants},
+        }
+        lines = [f"#define {name} {value}" for name, value in defines.items()]
+        return "\n".join([*lines, prelude(), self.text])
+
+    def check(self, limits: Limits) -> None:
+        """DoesNotFit if the device has too little of anything."""
+        for what, needed, given, unit in (
+            ("a block", math.prod(self.block), limits.threads, "threads"),
+            ("shared memory", 4 * self.shared_floats, limits.shared_bytes, "bytes"),
+            ("constant memory", 4 * self.constant_floats, limits.constant_bytes, "bytes"),
+        ):
+            if needed > given:
+                raise DoesNotFit(
+                    f"{self.name} needs {what} of {needed:,} {unit}; the device has {given:,}"
+                )
+
+
+@cache
+def prelude() -> str:
+    return (files("tilewright.runtime") / "prelude.h").read_text()
+
+
+def _literal(value: int | float) -> str:
+    """A C literal: a float is written so that its 32 bits come back."""
+    return f"{value}" if isinstance(value, int) else f"{value:.9e}f"

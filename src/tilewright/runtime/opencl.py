@@ -1,0 +1,330 @@
+"""OpenCL devices of any maker, through pyopencl: GPUs, and the CPU itself through PoCL.
+
+Times are the device's own, from profiling events. Memory shared with the host (`managed`) is
+fine-grained shared virtual memory: plain NumPy arrays that kernels can read and write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import Shape
+from tilewright.runtime import GpuKernel, Mark
+from tilewright.runtime.dialect import (
+    USUAL_CONSTANT_BYTES,
+    USUAL_SHARED_BYTES,
+    USUAL_THREADS,
+    Grid,
+    Limits,
+    Source,
+)
+from tilewright.runtime.pocl import check_pocl
+from tilewright.trace import Event, Kind, Trace
+
+INSTALL = "pip install 'tilewright[opencl]'"
+# Checks kernels, a thousand times slower than a device: used only when named.
+SIMULATORS = ("Oclgrind",)
+# Launches recorded before their times are read, so that a long run's events do not pile up.
+PENDING = 2000
+FINE_GRAIN_BUFFER = 2
+
+
+def missing(device: str) -> str | None:
+    """Why this OpenCL device cannot be used, and how to get it; None if it can."""
+    if find_spec("pyopencl") is None:
+        return f"pyopencl not installed: {INSTALL}"
+    found = devices()
+    if not found:
+        return f"no OpenCL device found; one that runs on the CPU comes with {INSTALL}"
+    index = number(device)
+    if index >= len(found):
+        return f"there are {len(found)} OpenCL devices, numbered from 0"
+    if "portable" in found[index].platform.name.lower():
+        return check_pocl()
+    return None
+
+
+def number(device: str) -> int:
+    """The index in `opencl:1`; the first device without one."""
+    return int(device.partition(":")[2] or 0)
+
+
+@cache
+def devices() -> list[Any]:
+    """Every OpenCL device: GPUs first, then the rest, simulators last."""
+    import pyopencl as cl
+
+    try:
+        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error:  # no platform at all is an error to OpenCL
+        return []
+
+    def order(device: Any) -> int:
+        if any(name in device.platform.name for name in SIMULATORS):
+            return 2
+        return 0 if device.type & cl.device_type.GPU else 1
+
+    return sorted(found, key=order)
+
+
+def limits(device: Any) -> Limits:
+    return Limits(
+        threads=min(device.max_work_group_size, USUAL_THREADS),
+        shared_bytes=min(device.local_mem_size, USUAL_SHARED_BYTES),
+        constant_bytes=min(device.max_constant_buffer_size, USUAL_CONSTANT_BYTES),
+        memory_bytes=device.global_mem_size,
+        processors=device.max_compute_units,
+    )
+
+
+@cache
+def _context(index: int) -> Any:
+    import pyopencl as cl
+
+    return cl.Context([devices()[index]])
+
+
+@lru_cache(maxsize=1000)
+def _program(index: int, text: str) -> Any:
+    import pyopencl as cl
+
+    try:
+        return cl.Program(_context(index), text).build(options="-cl-std=CL1.2")
+    except cl.RuntimeError as error:
+        raise TilewrightError(f"OpenCL compiler: {' '.join(str(error).split())}") from error
+
+
+@dataclass(frozen=True)
+class Array:
+    """Device memory with a shape: a piece of a buffer, from `offset` bytes on."""
+
+    runtime: OpenClRuntime
+    memory: Any
+    shape: Shape
+    dtype: np.dtype[Any]
+    offset: int = 0
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __getitem__(self, piece: slice) -> Array:
+        start, stop, step = piece.indices(len(self))
+        assert step == 1
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        shape = (max(0, stop - start), *self.shape[1:])
+        return replace(self, shape=shape, offset=self.offset + start * row)
+
+    def __setitem__(self, piece: slice, other: Array) -> None:
+        target = self[piece]
+        assert target.shape == other.shape and target.dtype == other.dtype
+        self.runtime.copy(target, other)
+
+    def reshape(self, *shape: int) -> Array:
+        assert math.prod(shape) == math.prod(self.shape)
+        return replace(self, shape=shape)
+
+
+class OpenClRuntime:
+    def __init__(self, device: str, managed: bool = False) -> None:
+        import pyopencl as cl
+
+        if reason := missing(device):
+            raise TilewrightError(f"device {device!r}: {reason}")
+        self.cl = cl
+        self.name = device
+        self.index = number(device)
+        self.device = devices()[self.index]
+        self.managed = managed
+        if managed and not self.device.svm_capabilities & FINE_GRAIN_BUFFER:
+            raise TilewrightError(
+                f"{self.device.name.strip()} shares no memory with the host (fine-grained SVM): "
+                "--memory managed needs that; use resident, streamed or per-layer"
+            )
+        self.limits = limits(self.device)
+        self.context = _context(self.index)
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        self.kernels, self.sends, self.fetches = (
+            cl.CommandQueue(self.context, properties=profiling) for _ in range(3)
+        )
+        self.trace: Trace | None = None
+        self.pending: list[tuple[Any, Kind, str, tuple[str, ...], int]] = []
+
+    def describe(self) -> str:
+        return f"{self.device.name.strip()}, {self.limits.processors} compute units"
+
+    def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any:
+        kind = np.dtype(dtype)
+        size = max(1, math.prod(shape) * kind.itemsize)
+        if size > self.device.max_mem_alloc_size:
+            raise TilewrightError(
+                f"{self.name} allocates at most {self.device.max_mem_alloc_size:,} bytes at once, "
+                f"and {size:,} are needed: use a smaller --batch, or --memory streamed"
+            )
+        if self.managed:
+            return self.cl.fsvm_empty(self.context, shape, kind)
+        return Array(
+            self, self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size), shape, kind
+        )
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        buffer = self.allocate(array.shape, array.dtype)
+        self.write(buffer, array)
+        return buffer
+
+    def write(self, buffer: Any, array: NDArray[Any]) -> None:
+        if self.managed:
+            self.kernels.finish()  # whoever reads the old content must be done
+            buffer[:] = array
+        elif array.size:
+            self._record(
+                self._copy_in(self.kernels, buffer, array, None, True),
+                "host to device",
+                array.nbytes,
+            )
+
+    def download(self, buffer: Any) -> NDArray[Any]:
+        if self.managed:
+            self.kernels.finish()
+            return np.array(buffer)
+        array = np.empty(buffer.shape, buffer.dtype)
+        if array.size:
+            self._record(
+                self._copy_out(self.kernels, array, buffer, None, True),
+                "device to host",
+                array.nbytes,
+            )
+        return array
+
+    def copy(self, target: Array, source: Array) -> None:
+        """Inside the device."""
+        self.cl.enqueue_copy(
+            self.kernels, target.memory, source.memory, byte_count=source.nbytes,
+            src_offset=source.offset, dst_offset=target.offset,
+        )  # fmt: skip
+
+    def compile(self, source: Source) -> GpuKernel:
+        source.check(self.limits)
+        handle = self.cl.Kernel(_program(self.index, source.complete), source.name)
+        constant = self.allocate((source.constant_floats,)) if source.constant_floats else None
+        return GpuKernel(source.name, source.block, handle, constant)
+
+    def enqueue(
+        self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
+    ) -> None:
+        constant = [] if kernel.constant is None else [kernel.constant]
+        given = [self._aligned(a) if isinstance(a, Array) else a for a in (*arguments, *constant)]
+        kernel.handle.set_args(*map(self._argument, given))
+        items = tuple(blocks * threads for blocks, threads in zip(grid, kernel.block, strict=True))
+        event = self.cl.enqueue_nd_range_kernel(self.kernels, kernel.handle, items, kernel.block)
+        self._record(event, kernel.name, 0, "kernel", layers)
+        for argument, aligned in zip(arguments, given, strict=False):
+            if aligned is not argument:
+                self.copy(argument, aligned)
+
+    def synchronise(self) -> None:
+        """Wait for the device, then place its events on the host's clock."""
+        for queue in (self.kernels, self.sends, self.fetches):
+            queue.finish()
+        if self.trace is None or not self.pending:
+            return
+        mark = self.cl.enqueue_marker(self.kernels)
+        mark.wait()
+        offset = self.trace.now() - 1e-9 * mark.profile.end
+        for event, kind, name, layers, size in self.pending:
+            start, end = 1e-9 * event.profile.start + offset, 1e-9 * event.profile.end + offset
+            self.trace.add(Event(kind, name, start, end, layers, size))
+        self.pending.clear()
+
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
+        flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.ALLOC_HOST_PTR
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        buffer = self.cl.Buffer(self.context, flags, size)
+        access: Any = self.cl.map_flags.READ | self.cl.map_flags.WRITE
+        array, _ = self.cl.enqueue_map_buffer(
+            self.kernels, buffer, access, 0, shape, np.dtype(dtype)
+        )
+        return np.asarray(array)
+
+    def send(self, buffer: Array, array: NDArray[Any], after: Mark | None) -> Mark:
+        event = self._copy_in(self.sends, buffer, array, after, False)
+        self._record(event, "host to device", array.nbytes)
+        return event
+
+    def fetch(self, array: NDArray[Any], buffer: Array, after: Mark | None) -> Mark:
+        event = self._copy_out(self.fetches, array, buffer, after, False)
+        self._record(event, "device to host", array.nbytes)
+        return event
+
+    def mark(self) -> Mark:
+        event = self.cl.enqueue_marker(self.kernels)
+        self.kernels.flush()
+        return event
+
+    def hold(self, mark: Mark) -> None:
+        self.cl.enqueue_barrier(self.kernels, wait_for=[mark])
+
+    def wait(self, mark: Mark) -> None:
+        mark.wait()
+
+    def _copy_in(
+        self, queue: Any, buffer: Array, array: NDArray[Any], after: Mark | None, wait: bool
+    ) -> Any:
+        event = self.cl.enqueue_copy(
+            queue, buffer.memory, np.ascontiguousarray(array), dst_offset=buffer.offset,
+            is_blocking=wait, wait_for=None if after is None else [after],
+        )  # fmt: skip
+        queue.flush()
+        return event
+
+    def _copy_out(
+        self, queue: Any, array: NDArray[Any], buffer: Array, after: Mark | None, wait: bool
+    ) -> Any:
+        event = self.cl.enqueue_copy(
+            queue, array, buffer.memory, src_offset=buffer.offset,
+            is_blocking=wait, wait_for=None if after is None else [after],
+        )  # fmt: skip
+        queue.flush()
+        return event
+
+    def _aligned(self, array: Array) -> Array:
+        """The array itself, or a copy where OpenCL has no pointer to its first element.
+
+        A pointer into the middle of a buffer must be a multiple of some bytes (128 on PoCL). What
+        starts elsewhere, as a batch may inside a whole data set, is copied out and back again.
+        """
+        if array.offset % (self.device.mem_base_addr_align // 8) == 0:
+            return array
+        aligned: Array = self.allocate(array.shape, array.dtype)
+        self.copy(aligned, array)
+        return aligned
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, int):
+            return np.int32(argument)
+        if isinstance(argument, np.ndarray):
+            return self.cl.SVM(argument)
+        if argument.offset == 0:
+            return argument.memory
+        return argument.memory.get_sub_region(argument.offset, max(1, argument.nbytes))
+
+    def _record(
+        self, event: Any, name: str, size: int, kind: Kind = "copy", layers: tuple[str, ...] = ()
+    ) -> None:
+        if self.trace is None:
+            return
+        self.pending.append((event, kind, name, layers, size))
+        if len(self.pending) >= PENDING:
+            self.synchronise()

@@ -1,0 +1,69 @@
+"""Whether PoCL works here. It links kernels with the system's `ld` and ends the process without
+it, so it is tried once in a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from tilewright.files import atomic_write, cache_home
+
+TRY = """
+import numpy, pyopencl as cl
+platform = next(p for p in cl.get_platforms() if 'portable' in p.name.lower())
+context = cl.Context(platform.get_devices()[:1])
+queue = cl.CommandQueue(context)
+buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
+program = cl.Program(context, '__kernel void try_pocl(__global int *x) { x[0] = SALT; }').build()
+program.try_pocl(queue, (1,), None, buffer)
+result = numpy.zeros(1, numpy.int32)
+cl.enqueue_copy(queue, result, buffer)
+assert result[0] == SALT, result
+"""
+
+
+@cache
+def check_pocl() -> str | None:
+    """Why PoCL cannot build kernels here and what it needs, or None. Success is remembered."""
+    linker = shutil.which("ld")
+    known = cache_home() / "pocl" / _fingerprint(linker)
+    if known.exists():
+        return None
+    # A kernel that PoCL has cached would not be linked, so each try is of a new one.
+    salt = str(secrets.randbits(31))
+    result = subprocess.run(
+        [sys.executable, "-c", TRY.replace("SALT", salt)], capture_output=True, text=True
+    )
+    if result.returncode == 0:
+        try:
+            known.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(known) as file:
+                file.write(b"PoCL builds and runs kernels on this machine.\n")
+        except OSError:
+            pass  # it will be tried again next time
+        return None
+    if linker is None:
+        return (
+            "PoCL needs the linker `ld` to build kernels and finds none: install binutils and the "
+            "C library's development files (Debian: apt-get install binutils libc6-dev)"
+        )
+    words = " ".join(result.stderr.split())[-300:] or f"exit code {result.returncode}"
+    return (
+        "PoCL cannot build a kernel here; it needs `ld` and the C library's development files "
+        f"(Debian: apt-get install binutils libc6-dev). It said: {words}"
+    )
+
+
+def _fingerprint(linker: str | None) -> str:
+    facts = [sys.executable, str(linker)]
+    for package in ("pyopencl", "pocl-binary-distribution"):
+        try:
+            facts.append(version(package))
+        except PackageNotFoundError:
+            facts.append("system")
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
