@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from tilewright.measure import Sample, interleave
 from tilewright.model.layers import Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
+from tilewright.peak import measured_peak
 from tilewright.plan import uniform
+from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
 from tilewright.trials import random_parameters
 from tilewright.verify import Verdict, verify
@@ -31,6 +34,7 @@ RANDOM_SEED = 1
 # Op times of a rung that computes the network as one piece were taken from convolutions on their
 # own; those of a rung that fuses layers have the activation and pooling after them in it.
 ALONE, TOGETHER = "*", "+"
+RECORDED = "recorded"  # a turn of its own, as recording disturbs the timing
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,10 @@ def prepare(net: str, weights: str | None, data: str | None, images: int) -> Sub
 
 @dataclass(frozen=True)
 class Ladder:
-    """Every rung's row, in the ladder's order, and the device in words."""
+    """Every rung's row, in the ladder's order; the device in words and its measured peak FLOP/s."""
 
     device: str
+    peak: float | None
     rows: list[Row]
 
 
@@ -78,7 +83,8 @@ class Row:
     """A rung's place on the ladder. What could not be had is None, with the reason in `missing`.
 
     `operations` has the time of each convolution over all images. `operations_mark` says if these
-    are not plainly the convolutions' own times: see `ALONE` and `TOGETHER`.
+    are not plainly the convolutions' own times: see `ALONE` and `TOGETHER`. `copies` is the time of
+    all copies between host and device, which moved `copied_bytes`.
     """
 
     rung: Rung
@@ -87,6 +93,8 @@ class Row:
     network: Sample | None = None
     operations: dict[str, Sample] = field(default_factory=dict)
     operations_mark: str = ""
+    copies: Sample | None = None
+    copied_bytes: int = 0
     predicted: NDArray[np.int64] | None = None
 
 
@@ -96,76 +104,93 @@ def climb(
     device: str,
     batch: int,
     repeats: int,
+    memory: str | None = None,
+    guests: Sequence[Rung] = (),
     progress: Progress = lambda doing, done, of: None,
 ) -> Ladder:
     """Verify and time every rung of a device's ladder on a network and some images.
 
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
+    `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
     """
     ladder = rungs(device)
-    able = {rung.name: rung for rung in ladder if rung.missing(device) is None}
-    rows = {r.name: Row(r, missing=r.missing(device)) for r in ladder}
-    for index, (name, rung) in enumerate(able.items()):
-        progress(f"verifying {name}", index, len(able))
-        rows[name] = Row(rung, verdict=verify(rung, device, network))
-    contest = _Contest(images)
-    for name, rung in able.items():
-        verdict = rows[name].verdict
-        if verdict is not None and verdict.passed:
+    rows = {r.name: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
+    able = [rung for rung in ladder if rows[rung.name].missing is None]
+    for index, rung in enumerate(able):
+        progress(f"verifying {rung.name}", index, len(able))
+        try:
+            rows[rung.name] = Row(rung, verdict=verify(rung, device, network))
+        except DoesNotFit as error:
+            rows[rung.name] = Row(rung, missing=str(error))
+    contest = _Contest(images, device, batch, memory)
+    for name, row in rows.items():
+        if row.missing is None and (row.verdict is None or row.verdict.passed):
             progress(f"building {name}", 0, 1)
-            contest.enter(rung, network, device, batch)
+            contest.enter(row.rung, network)
     reasons: dict[str, list[str]] = {}
     for name, row in rows.items():
         reason = str(row.missing or (row.verdict and row.verdict.fault))
         reasons.setdefault(reason, []).append(name)
     contest.run(repeats, reasons, progress)
-    return Ladder(contest.device, [contest.results(row, network) for row in rows.values()])
+    results = [contest.results(row, network) for row in rows.values()]
+    return Ladder(contest.description, measured_peak(device), results)
+
+
+def _missing(rung: Rung, device: str, memory: str | None) -> str | None:
+    if memory is not None and memory not in rung.memories:
+        return f"it cannot work with --memory {memory}"
+    return rung.missing(device)
 
 
 class _Contest:
     """Programs that take turns over the same images.
 
-    A subject is a rung's whole network, (rung, ""), or one of its convolutions alone.
+    A subject is a rung's whole network, (rung, ""), one of its convolutions alone, or, where
+    recording slows a run down, the whole network once more, (rung, RECORDED).
     """
 
-    def __init__(self, images: NDArray[Any]) -> None:
-        self.images = images
-        self.device = ""
+    def __init__(self, images: NDArray[Any], device: str, batch: int, memory: str | None) -> None:
+        self.images, self.device, self.batch, self.memory = images, device, batch, memory
+        self.description = ""
         self.subjects: dict[tuple[str, str], Callable[[], Trace]] = {}
         self.traces: dict[str, list[Trace]] = {}
         self.outputs: dict[str, NDArray[np.float32]] = {}
         self.samples: dict[tuple[str, str], Sample] = {}
 
-    def enter(self, rung: Rung, network: Network, device: str, batch: int) -> None:
+    def enter(self, rung: Rung, network: Network) -> None:
         """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
-        program = Program(network, uniform(network, rung, device, batch))
-        self.device = program.runtime.describe()
+        program = self._program(rung, network)
+        self.description = program.runtime.describe()
+        disturbs = program.runtime.recording_disturbs
 
-        def turn() -> Trace:
+        def turn(recorded: bool = not disturbs) -> Trace:
             trace = Trace()
-            self.outputs[rung.name] = program(self.images, trace)
+            self.outputs[rung.name] = program(self.images, trace if recorded else None)
             return trace
 
         self.subjects[rung.name, ""] = turn
+        if disturbs:
+            self.subjects[rung.name, RECORDED] = partial(turn, recorded=True)
         probe = Trace()
         program(self.images[:1], probe)
         for stage in network.stages:
             if stage.kind == "conv" and not _computing(probe, stage.name, network):
-                alone = self._alone(rung, network, stage, device, batch)
-                self.subjects[rung.name, stage.name] = alone
+                self.subjects[rung.name, stage.name] = self._alone(rung, network, stage)
 
-    def _alone(
-        self, rung: Rung, network: Network, stage: Stage, device: str, batch: int
-    ) -> Callable[[], Trace]:
+    def _program(self, rung: Rung, network: Network) -> Program:
+        plan = uniform(network, rung, self.device, self.batch, self.memory)
+        return Program(network, plan, {rung.name: rung})
+
+    def _alone(self, rung: Rung, network: Network, stage: Stage) -> Callable[[], Trace]:
         """One convolution of the network as a network of its own, on as many images."""
         alone = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
         given = [network.parameters[name] for name in stage.parameter_shapes]
         alone = alone.with_parameters(dict(zip(alone.parameter_shapes, given, strict=True)))
-        program = Program(alone, uniform(alone, rung, device, batch))
+        program = self._program(rung, alone)
         # Values do not change the time; one batch of them goes through as often as needed.
-        size = (min(batch, len(self.images)), *stage.input_shape)
+        size = (min(self.batch, len(self.images)), *stage.input_shape)
         values = np.random.default_rng(RANDOM_SEED).normal(size=size).astype(np.float32)
-        full, rest = divmod(len(self.images), batch)
+        full, rest = divmod(len(self.images), self.batch)
 
         def turn() -> Trace:
             trace = Trace()
@@ -189,7 +214,7 @@ class _Contest:
             progress(f"timing {subject[0]}", done, total)
 
         def collect(subject: tuple[str, str], trace: Trace) -> None:
-            if not subject[1]:
+            if subject[1] in ("", RECORDED) and trace.events:
                 self.traces.setdefault(subject[0], []).append(trace)
 
         self.samples = interleave(self.subjects, repeats, collect=collect, progress=step)
@@ -204,24 +229,31 @@ class _Contest:
             layer: self.samples.get((name, layer)) or self._inside(name, layer, network)
             for layer in convolutions
         }
+        copies = [trace.of("copy") for trace in self.traces[name]]
         return replace(
             row,
             network=self.samples[name, ""],
             operations=operations,
             operations_mark=self._mark(name, convolutions, network),
+            copies=_sample(copies) if copies[0] else None,
+            copied_bytes=sum(event.bytes for event in copies[0]),
             predicted=self.outputs[name].reshape(len(self.images), -1).argmax(1),
         )
 
     def _inside(self, name: str, layer: str, network: Network) -> Sample:
         """A layer's time inside the network, from the traces of the counted turns."""
-        traces = self.traces[name]
-        return Sample(tuple(sum(e.seconds for e in _computing(t, layer, network)) for t in traces))
+        return _sample([_computing(trace, layer, network) for trace in self.traces[name]])
 
     def _mark(self, name: str, convolutions: list[str], network: Network) -> str:
         if any((name, layer) in self.samples for layer in convolutions):
             return ALONE
         events = [e for c in convolutions for e in _computing(self.traces[name][0], c, network)]
         return TOGETHER if any(len(event.layers) > 1 for event in events) else ""
+
+
+def _sample(turns: list[list[Event]]) -> Sample:
+    """The time of some events in each turn."""
+    return Sample(tuple(sum(event.seconds for event in events) for events in turns))
 
 
 def _computing(trace: Trace, layer: str, network: Network) -> list[Event]:

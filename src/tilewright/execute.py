@@ -102,7 +102,8 @@ class Program:
                 x = x.reshape(images, *step.shape)
             elif pixels or not step.only_input:
                 given = out is not None and index == last
-                target = out.reshape(images, *step.shape) if given else output[:images]
+                own = output if images == self.capacity else output[:images]
+                target = out.reshape(images, *step.shape) if given else own
                 step.launch(x, target)
                 x = target
             yield x

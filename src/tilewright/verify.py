@@ -35,6 +35,7 @@ from tilewright.model.layers import Shape, dimensions
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trials import BATCH, NETWORK_AT_HAND, Inputs, trials
 
 # A full batch, a tail that is not, and a full batch of other images in the same memory.
@@ -81,8 +82,11 @@ def verify(
 ) -> Verdict:
     """Try a rung on the odd cases and, if given, on every layer and the whole of a network.
 
-    Without a seed the inputs are new each time; the verdict's seed repeats them.
+    Without a seed the inputs are new each time; the verdict's seed repeats them. What is larger
+    than the device allows the rung's kernels is not tried; DoesNotFit if that is the network.
     """
+    if network is not None and network.parameters:
+        Program(network, uniform(network, rung, device, BATCH), {rung.name: rung})
     seed = secrets.randbits(32) if seed is None else seed
     generator = np.random.default_rng(seed)
     tried = outputs = 0
@@ -92,7 +96,11 @@ def verify(
         tried += 1
         # Only the network itself, which comes last, is worth waiting for a rare error.
         rounds = ROUNDS if net.name == NETWORK_AT_HAND else 1
-        compared, share, fault = _run(rung, device, inputs, net, images, rounds)
+        try:
+            compared, share, fault = _run(rung, device, inputs, net, images, rounds)
+        except DoesNotFit:
+            tried -= 1
+            continue
         outputs += compared
         worst = max(worst, share)
         if fault is not None:

@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     options.add_batch(parser)
     options.add_device(parser)
+    options.add_memory(parser)
     parser.add_argument(
         "--repeats", type=options.positive, default=DEFAULT_REPEATS, metavar="N",
         help="timed rounds after one of warm-up (default: %(default)s)",
@@ -48,7 +49,9 @@ def main(arguments: argparse.Namespace) -> int:
         task = bar.add_task("", total=None)
         ladder = climb(
             network, dataset.images, arguments.device, arguments.batch, arguments.repeats,
-            lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of),
+            arguments.memory, progress=lambda doing, done, of: bar.update(
+                task, description=doing, completed=done, total=of
+            ),
         )  # fmt: skip
     rows = ladder.rows
     document = {
@@ -61,7 +64,9 @@ def main(arguments: argparse.Namespace) -> int:
         "device": arguments.device,
         "device_name": ladder.device,
         "repeats": arguments.repeats,
-        "rungs": view.to_json(rows, network, len(dataset)),
+        "memory": arguments.memory,
+        "peak_flops": ladder.peak,
+        "rungs": view.to_json(rows, len(dataset)),
         "environment": environment.fingerprint(),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
@@ -75,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
             f"{arguments.repeats} repeats in turns after a warm-up"
         )
         screen.print(f"{dataset.source}; {subject.weights_note}\n")
-        for part in view.report(rows, network, len(dataset), dataset.labels):
+        for part in view.report(ladder, network, len(dataset), dataset.labels):
             screen.print(part)
         if arguments.json is not None:
             with atomic_write(Path(arguments.json)) as file:

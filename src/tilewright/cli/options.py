@@ -50,5 +50,16 @@ def add_batch(parser: argparse.ArgumentParser) -> None:
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--device", default="cpu", metavar="NAME", help="cpu or cuda (default: %(default)s)"
-    )
+        "--device", default="cpu", metavar="NAME",
+        help="cpu, opencl or cuda, or one of several as in cuda:1; `tilewright devices` lists "
+        "them (default: %(default)s)",
+    )  # fmt: skip
+
+
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--memory", metavar="PLAN",
+        choices=("resident", "streamed", "per-layer", "managed"),
+        help="how data travels on a GPU: resident, streamed, per-layer or managed "
+        "(default: resident)",
+    )  # fmt: skip

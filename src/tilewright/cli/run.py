@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_batch(parser)
     options.add_device(parser)
+    options.add_memory(parser)
     parser.add_argument(
         "--rung",
         metavar="NAME",
@@ -52,6 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
         batch=arguments.batch,
         device=arguments.device,
         rung=arguments.rung,
+        memory=arguments.memory,
     )
     with console.progress_bar() as bar:
         task = bar.add_task(f"{arguments.net}, images", total=None)

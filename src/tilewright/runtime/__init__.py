@@ -46,6 +46,7 @@ class Runtime(Protocol):
 
     name: str
     trace: Trace | None  # None: nothing is recorded
+    recording_disturbs: bool  # whether a run that is recorded is slower than one that is not
 
     def describe(self) -> str:
         """The device in words: model and what matters of its size."""

@@ -16,6 +16,7 @@ from tilewright.trace import Event, Trace
 
 class CpuRuntime:
     name = "cpu"
+    recording_disturbs = False
 
     def __init__(self) -> None:
         self.trace: Trace | None = None

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -90,6 +89,8 @@ def _module(name: str, text: str, architecture: str) -> Any:
 
 
 class CudaRuntime:
+    recording_disturbs = True
+
     def __init__(self, device: str, managed: bool = False) -> None:
         if reason := missing(device):
             raise TilewrightError(f"device {device!r}: {reason}")
@@ -107,6 +108,7 @@ class CudaRuntime:
         self.sends, self.fetches = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self.trace: Trace | None = None
         self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []
+        self.spare: list[Any] = []
 
     def describe(self) -> str:
         facts = self.cupy.cuda.runtime.getDeviceProperties(self.index)
@@ -134,16 +136,18 @@ class CudaRuntime:
             self.kernels.synchronize()  # whoever reads the old content must be done
             _host_view(buffer)[:] = array
         elif array.size:
-            with self._recorded(self.kernels, "copy", "host to device", (), array.nbytes):
-                buffer.set(array, stream=self.kernels)
+            copy = partial(buffer.set, array, stream=self.kernels)
+            self._timed(self.kernels, "copy", "host to device", (), array.nbytes, copy)
             self.kernels.synchronize()  # the array is the caller's to change
 
     def download(self, buffer: Any) -> NDArray[Any]:
         if self.managed:
             self.kernels.synchronize()
             return _host_view(buffer).copy()
-        with self._recorded(self.kernels, "copy", "device to host", (), buffer.nbytes):
-            return np.asarray(buffer.get(stream=self.kernels))
+        copy = partial(buffer.get, stream=self.kernels)
+        return np.asarray(
+            self._timed(self.kernels, "copy", "device to host", (), buffer.nbytes, copy)
+        )
 
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
@@ -152,7 +156,10 @@ class CudaRuntime:
             return GpuKernel(source.name, source.block, handle)
         # Constant memory belongs to a loaded module: each kernel that has some loads its own.
         module = _module(source.name, source.complete, self.architecture)
-        symbol = module.get_global_var("tw_constant")
+        memory = self.cupy.cuda.UnownedMemory(
+            module.get_global_var("tw_constant"), 4 * source.constant_floats, module, self.index
+        )
+        symbol = self.cupy.cuda.MemoryPointer(memory, 0)
         constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
         return GpuKernel(source.name, source.block, module.get_function(source.name), constant)
 
@@ -160,8 +167,8 @@ class CudaRuntime:
         self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
     ) -> None:
         given = tuple(np.int32(a) if isinstance(a, int) else a for a in arguments)
-        with self._recorded(self.kernels, "kernel", kernel.name, layers, 0):
-            kernel.handle(grid, kernel.block, given, stream=self.kernels)
+        launch = partial(kernel.handle, grid, kernel.block, given, stream=self.kernels)
+        self._timed(self.kernels, "kernel", kernel.name, layers, 0, launch)
 
     def synchronise(self) -> None:
         """Wait for the GPU, then place its events on the host's clock."""
@@ -177,6 +184,7 @@ class CudaRuntime:
         for before, after, kind, name, layers, size in self.pending:
             start, end = now - 1e-3 * elapsed(before, last), now - 1e-3 * elapsed(after, last)
             self.trace.add(Event(kind, name, start, end, layers, size))
+            self.spare += (before, after)
         self.pending.clear()
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
@@ -187,15 +195,17 @@ class CudaRuntime:
     def send(self, buffer: Any, array: NDArray[Any], after: Mark | None) -> Mark:
         if after is not None:
             self.sends.wait_event(after)
-        with self._recorded(self.sends, "copy", "host to device", (), array.nbytes):
-            buffer.data.copy_from_host_async(array.ctypes.data, array.nbytes, self.sends)
+        place = array.ctypes.data
+        copy = partial(buffer.data.copy_from_host_async, place, array.nbytes, self.sends)
+        self._timed(self.sends, "copy", "host to device", (), array.nbytes, copy)
         return self._mark(self.sends)
 
     def fetch(self, array: NDArray[Any], buffer: Any, after: Mark | None) -> Mark:
         if after is not None:
             self.fetches.wait_event(after)
-        with self._recorded(self.fetches, "copy", "device to host", (), array.nbytes):
-            buffer.data.copy_to_host_async(array.ctypes.data, array.nbytes, self.fetches)
+        place = array.ctypes.data
+        copy = partial(buffer.data.copy_to_host_async, place, array.nbytes, self.fetches)
+        self._timed(self.fetches, "copy", "device to host", (), array.nbytes, copy)
         return self._mark(self.fetches)
 
     def mark(self) -> Mark:
@@ -212,18 +222,24 @@ class CudaRuntime:
         event.record(stream)
         return event
 
-    @contextmanager
-    def _recorded(
-        self, stream: Any, kind: Kind, name: str, layers: tuple[str, ...], size: int
-    ) -> Iterator[None]:
+    def _timed(
+        self, stream: Any, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Any
+    ) -> Any:
+        """Do some work, between two events if it is to be recorded."""
         if self.trace is None:
-            yield
-            return
-        before = self._mark(stream)
-        yield
-        self.pending.append((before, self._mark(stream), kind, name, layers, size))
+            return work()
+        before, after = self._event(), self._event()
+        before.record(stream)
+        result = work()
+        after.record(stream)
+        self.pending.append((before, after, kind, name, layers, size))
         if len(self.pending) >= PENDING:
             self.synchronise()
+        return result
+
+    def _event(self) -> Any:
+        """Events are used again: making one takes longer than recording it."""
+        return self.spare.pop() if self.spare else self.cupy.cuda.Event()
 
 
 def _host_view(buffer: Any) -> NDArray[Any]:

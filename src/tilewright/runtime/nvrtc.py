@@ -51,15 +51,17 @@ def compile_cubin(name: str, text: str, architecture: str) -> Compiled:
     options = [f"--gpu-architecture={architecture}", "--std=c++17", "--ptxas-options=-v"]
     status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     _, size = _check(nvrtc.nvrtcGetProgramLogSize(program))
-    log = b" " * size
+    # The compiler writes into these bytes. Python keeps one object for all single bytes of a kind,
+    # so an empty log must land in the zero byte, where its end mark changes nothing.
+    log = bytes(size)
     _check(nvrtc.nvrtcGetProgramLog(program, log))
-    words = log.rstrip(b"\0 ").decode(errors="replace")
+    words = log.rstrip(b"\0").decode(errors="replace")
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise TilewrightError(
             f"CUDA compiler, {name} for {architecture}: {' '.join(words.split())}"
         )
     _, size = _check(nvrtc.nvrtcGetCUBINSize(program))
-    cubin = b" " * size
+    cubin = bytes(size)
     _check(nvrtc.nvrtcGetCUBIN(program, cubin))
     _check(nvrtc.nvrtcDestroyProgram(program))
 

@@ -138,6 +138,8 @@ class Array:
 
 
 class OpenClRuntime:
+    recording_disturbs = True
+
     def __init__(self, device: str, managed: bool = False) -> None:
         import pyopencl as cl
 

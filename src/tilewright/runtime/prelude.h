@@ -24,7 +24,11 @@
 typedef long tw_index;
 typedef uchar tw_byte;
 
+#ifdef FP_FAST_FMAF
 #define TW_FMA(a, b, c) fma(a, b, c)
+#else /* without the hardware, fma is a slow function; PoCL says so even where there is hardware */
+#define TW_FMA(a, b, c) ((a) * (b) + (c))
+#endif
 #define TW_MAX(a, b) fmax(a, b)
 #define TW_TANH(a) tanh(a)
 #define TW_EXP(a) exp(a)

@@ -19,6 +19,7 @@ class TorchRuntime:
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
         self.name = device
+        self.recording_disturbs = self.device.type == "cuda"
         self.trace: Trace | None = None
         # What was launched on a GPU and not yet recorded: its two CUDA events and what it was.
         self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
-from tilewright.climb import ALONE, TOGETHER, Row
+from tilewright.climb import ALONE, TOGETHER, Ladder, Row
 from tilewright.measure import Sample
 from tilewright.model.network import Network
 from tilewright.views import units
@@ -17,42 +17,92 @@ from tilewright.views.console import table
 
 # More convolutions than this have a table of their own.
 INLINE_CONVOLUTIONS = 3
+# The course checks correctness at these numbers of images.
+COURSE_SIZES = (100, 1000, 10_000)
 
 
 def report(
-    rows: list[Row], network: Network, images: int, labels: NDArray[np.int64] | None
+    ladder: Ladder, network: Network, images: int, labels: NDArray[np.int64] | None
 ) -> Iterator[RenderableType]:
-    timed = [row for row in rows if row.network is not None]
-    first = next(row.network.median for row in rows if row.network is not None)
+    timed = [row for row in ladder.rows if row.network is not None]
     convolutions = [stage.name for stage in network.stages if stage.kind == "conv"]
     inline = convolutions if len(convolutions) <= INLINE_CONVOLUTIONS else []
-    ladder = table(
-        "", "\nrung", "\nproof", *(f">{name}\nms" for name in inline), ">network\nms",
-        ">\n± %", ">\nimages/s", ">\nGFLOP/s", f">times\n{timed[0].rung.name}",
-        ">% of\nvendor", ">\ncorrect",
-    )  # fmt: skip
-    vendor = best_vendor(rows)
-    for row in timed:
-        assert row.network is not None
-        seconds = row.network.median
-        ladder.add_row(
-            row.rung.name + row.operations_mark,
-            "yes",
-            *(units.milliseconds(row.operations[name].median) for name in inline),
-            units.milliseconds(seconds),
-            f"{50 * row.network.spread:.1f}",
-            units.count(images / seconds),
-            f"{network.flops * images / seconds / 1e9:.1f}",
-            units.times(first / seconds),
-            f"{100 * vendor / seconds:.0f}" if vendor else "-",
-            _correct(row, labels),
-        )
-    yield ladder
+    yield _times(timed, inline, labels)
     if not inline and convolutions:
         yield ""
         yield _operations(timed, convolutions)
     yield ""
-    yield from _notes(rows)
+    yield _speeds(timed, network.flops * images, images, ladder.peak)
+    if labels is not None and (sizes := [n for n in COURSE_SIZES if n < images]):
+        yield ""
+        yield _correctness(timed, labels, [*sizes, images])
+    yield ""
+    yield from _notes(ladder)
+
+
+def _times(
+    timed: list[Row], convolutions: list[str], labels: NDArray[np.int64] | None
+) -> RenderableType:
+    copied = any(row.copies for row in timed)
+    rows = table(
+        "", "\nrung", "\nproof", *(f">{name}\nms" for name in convolutions), ">network\nms",
+        ">\n± %", *((">copies\nms", ">copies\nMB") if copied else ()), ">\ncorrect",
+    )  # fmt: skip
+    for row in timed:
+        assert row.network is not None
+        copies = (
+            units.milliseconds(row.copies.median) if row.copies else "-",
+            units.megabytes(row.copied_bytes) if row.copies else "-",
+        )
+        rows.add_row(
+            row.rung.name + row.operations_mark,
+            "yes" if row.verdict else "-",
+            *(units.milliseconds(row.operations[name].median) for name in convolutions),
+            units.milliseconds(row.network.median),
+            f"{50 * row.network.spread:.1f}",
+            *(copies if copied else ()),
+            _correct(row, labels),
+        )
+    return rows
+
+
+def _speeds(timed: list[Row], flops: int, images: int, peak: float | None) -> RenderableType:
+    rows = table(
+        "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">times the\nrung below",
+        f">times\n{timed[0].rung.name}", ">% of\nvendor",
+    )  # fmt: skip
+    first, vendor = timed[0].network, best_vendor(timed)
+    below: Sample | None = None
+    for row in timed:
+        assert row.network is not None and first is not None
+        seconds = row.network.median
+        rate = flops / seconds
+        own = not row.rung.vendor
+        rows.add_row(
+            row.rung.name,
+            units.count(images / seconds),
+            units.digits(rate / 1e9),
+            units.digits(100 * rate / peak) if peak else "-",
+            units.times(below.median / seconds) if below and own else "-",
+            units.times(first.median / seconds),
+            f"{100 * vendor / seconds:.0f}" if vendor else "-",
+        )
+        below = row.network if own else below
+    return rows
+
+
+def _correctness(timed: list[Row], labels: NDArray[np.int64], sizes: list[int]) -> RenderableType:
+    """The share of right predictions among the first images, as the course checks it."""
+    rows = table("Correctness", "images", *(f">{units.count(size)}" for size in sizes))
+    shares: dict[tuple[str, ...], list[str]] = {}
+    for row in timed:
+        assert row.predicted is not None
+        right = row.predicted == labels
+        found = tuple(f"{float(right[:size].mean()):.4f}" for size in sizes)
+        shares.setdefault(found, []).append(row.rung.name)
+    for found, names in shares.items():
+        rows.add_row("every rung" if len(shares) == 1 else ", ".join(names), *found)
+    return rows
 
 
 def best_vendor(rows: list[Row]) -> float | None:
@@ -61,7 +111,7 @@ def best_vendor(rows: list[Row]) -> float | None:
     return min(times, default=None)
 
 
-def to_json(rows: list[Row], network: Network, images: int) -> list[dict[str, Any]]:
+def to_json(rows: list[Row], images: int) -> list[dict[str, Any]]:
     """Raw samples of everything that was timed, and the verdicts."""
     return [
         {
@@ -81,6 +131,8 @@ def to_json(rows: list[Row], network: Network, images: int) -> list[dict[str, An
             "network": _sample(row.network, images),
             "operations_mark": row.operations_mark,
             "operations": {k: _sample(v, images) for k, v in row.operations.items()},
+            "copies": _sample(row.copies, images),
+            "copied_bytes": row.copied_bytes,
         }
         for row in rows
     ]
@@ -113,18 +165,23 @@ def _operations(timed: list[Row], convolutions: list[str]) -> RenderableType:
     return rows
 
 
-def _notes(rows: list[Row]) -> Iterator[RenderableType]:
+def _notes(ladder: Ladder) -> Iterator[RenderableType]:
+    rows = ladder.rows
+    peak = f"measured, {units.digits(ladder.peak / 1e9)} GFLOP/s" if ladder.peak else "not measured"
     yield (
         "times are medians over all images, ± half the interquartile range; proof: every output "
-        "within\nits rounding bound; vendor: the fastest library rung"
+        f"within\nits rounding bound; peak: {peak} in float32; vendor: the fastest library rung"
     )
     for row in rows:
         if row.verdict is not None and row.verdict.fault is not None:
             yield f"{row.rung.name} computes something wrong: {row.verdict.fault}"
             yield f"  (seed {row.verdict.seed}); it was not timed"
+    reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.missing:
-            yield f"{row.rung.name} cannot run here: {row.missing}"
+            reasons.setdefault(row.missing, []).append(row.rung.name)
+    for reason, names in reasons.items():
+        yield f"{', '.join(names)} cannot run here: {reason}"
     marks = {row.operations_mark for row in rows}
     if ALONE in marks:
         yield f"{ALONE} runs the network as one piece: its convolutions were timed on their own"

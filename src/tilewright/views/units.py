@@ -7,20 +7,25 @@ def seconds(value: float) -> str:
     """Three significant digits in s, ms or µs."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if abs(value) >= size:
-            return f"{_digits(value / size)} {unit}"
-    return f"{_digits(value / 1e-6)} µs"
+            return f"{digits(value / size)} {unit}"
+    return f"{digits(value / 1e-6)} µs"
 
 
 def milliseconds(value: float) -> str:
     """Three significant digits, for a column that is in ms."""
-    return _digits(1e3 * value)
+    return digits(1e3 * value)
+
+
+def megabytes(value: float) -> str:
+    """Three significant digits, for a column that is in MB."""
+    return digits(value / 1e6)
 
 
 def size(value: float) -> str:
     """Bytes in decimal units."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= factor:
-            return f"{_digits(value / factor)} {unit}"
+            return f"{digits(value / factor)} {unit}"
     return f"{value:.0f} B"
 
 
@@ -33,10 +38,10 @@ def count(value: float) -> str:
 
 
 def times(value: float) -> str:
-    return f"{_digits(value)}x"
+    return f"{digits(value)}x"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """Three significant digits, never in exponent form."""
     magnitude = abs(value)
     if magnitude >= 99.95:

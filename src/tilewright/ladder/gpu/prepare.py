@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,11 @@ class GpuLaunch:
             self.runtime.write(buffer, array)
 
     def __call__(self, x: Buffer, out: Buffer) -> None:
-        for first in range(0, len(x), most := self._most()):
+        most = self.most
+        if len(x) <= most:
+            self._piece(x, out)
+            return
+        for first in range(0, len(x), most):
             self._piece(x[first : first + most], out[first : first + most])
 
     def _piece(self, x: Buffer, out: Buffer) -> None:
@@ -115,7 +120,8 @@ class GpuLaunch:
             arguments = [given[name] for name in work.arguments]
             self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,))
 
-    def _most(self) -> int:
+    @cached_property
+    def most(self) -> int:
         """Images that go through at once."""
         size = 4 * sum(self.design.scratch.values())
         limit = min(SCRATCH_BYTES, SCRATCH_SHARE * self.runtime.limits.memory_bytes)

@@ -17,9 +17,9 @@ which are too few blocks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,10 +38,16 @@ from tilewright.runtime.dialect import DoesNotFit, Limits
 
 WIDE = 4  # positions of a thread: one vector load of pixels at stride 1
 MOST_FILTERS = 16  # of a thread: 64 sums
-FEWEST_THREADS, MOST_THREADS = 64, 256
+MOST_THREADS = 256
 # A warp's instruction in cycles of a multiprocessor: 4 warps multiply-add at once, shared memory
-# serves 128 bytes at a time, and staging a value takes a load, a store and its index.
-FMA_CYCLES, QUAD_CYCLES, BROADCAST_CYCLES, STAGE_CYCLES = 0.25, 4.0, 1.0, 8.0
+# serves 128 bytes at a time, and staging 32 values takes loads, stores and their indices. WAITING,
+# PIECES and ROUNDS were fitted: of some 90 tiles for each convolution of cifar10 and ece408, timed
+# on an H200 (2026-11-15), the model then chose one within 3 % of the fastest.
+FMA_CYCLES, QUAD_CYCLES, BROADCAST_CYCLES, STAGE_CYCLES = 0.25, 4.0, 1.0, 10.0
+WAITING, PIECES, ROUNDS = 0.2, 0.05, 0.05
+# What a multiprocessor has, from compute capability 8.0 on (shared memory: of 9.0).
+MULTIPROCESSOR_THREADS, MULTIPROCESSOR_REGISTERS = 2048, 65536
+MULTIPROCESSOR_SHARED = 227 * 1024
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,7 @@ def design_with(geometry: Geometry, tile: Tile) -> Design:
     return Design((work,), pack=pack)
 
 
+@lru_cache(maxsize=1000)
 def choose(geometry: Geometry, limits: Limits) -> Tile:
     """The tile that the model of a multiprocessor likes best."""
     fitting = [
@@ -132,7 +139,7 @@ def choose(geometry: Geometry, limits: Limits) -> Tile:
             f"tuned_conv needs more than the device's {limits.shared_bytes:,} bytes of shared "
             f"memory for a window of {geometry.taps_y}x{geometry.taps_x}"
         )
-    return min(fitting, key=lambda tile: cost(geometry, tile))
+    return min(fitting, key=lambda tile: (cost(geometry, tile), tile.staged))
 
 
 def candidates(geometry: Geometry) -> Iterator[Tile]:
@@ -167,15 +174,23 @@ def cost(geometry: Geometry, tile: Tile) -> float:
         FMA_CYCLES * (fmas + quads + weights),
         QUAD_CYCLES * quads + BROADCAST_CYCLES * weights * 32 / same,
     )
-    channels = tiles(geometry.channels, tile.staged) * tile.staged
-    compute = warps * channels * geometry.taps_y * row
-    stage = (
-        STAGE_CYCLES * tiles(geometry.channels, tile.staged) * shared_floats(geometry, tile) / 32
+    stages = tiles(geometry.channels, tile.staged)
+    compute = warps * stages * tile.staged * geometry.taps_y * row
+    floats = shared_floats(geometry, tile)
+    stage = STAGE_CYCLES * stages * floats / 32
+    # While one block waits at its barriers, the others on the multiprocessor go on.
+    registers = 32 + WIDE * tile.filters_each + 4 * quads
+    resident = min(
+        MULTIPROCESSOR_THREADS // tile.threads,
+        MULTIPROCESSOR_REGISTERS // (32 * warps * registers),
+        MULTIPROCESSOR_SHARED // (4 * floats + 1024),
     )
-    # Too few threads to hide waiting: fewer than 16 warps on a multiprocessor of 200 KiB.
-    resident = min(8, 200 * 1024 // (4 * shared_floats(geometry, tile) + 1024))
-    hiding = math.sqrt(max(1.0, 16 / (resident * warps)))
-    return blocks * (compute + stage) * hiding / tile.images
+    waiting = 1 + WAITING / max(1, resident)
+    # Rows shorter than 8 threads x 16 bytes are stored in pieces of a cache line.
+    pieces = 1 + PIECES * (1 - tile.columns / 8)
+    # With all channels at once there is a single round of staging, and nothing to wait for after.
+    rounds = 1 + ROUNDS * (stages > 1)
+    return blocks * (compute + stage) * waiting * pieces * rounds / tile.images
 
 
 def pitch(geometry: Geometry, tile: Tile) -> int:
