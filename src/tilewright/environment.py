@@ -15,7 +15,10 @@ from typing import Any
 
 from tilewright import __version__
 
-LIBRARIES = ("numpy", "numba", "llvmlite", "onnxruntime", "onnx", "torch", "safetensors", "pillow")
+LIBRARIES = (
+    *("numpy", "numba", "llvmlite", "onnxruntime", "onnx", "torch", "safetensors", "pillow"),
+    *("pyopencl", "pocl-binary-distribution", "cupy-cuda13x", "cuda-bindings", "jax"),
+)
 
 
 def fingerprint() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -63,3 +63,12 @@ class Trace:
 
     def phase_seconds(self, name: str) -> float:
         return sum(event.seconds for event in self.of("phase") if event.name == name)
+
+
+def busy_seconds(events: Iterable[Event]) -> float:
+    """How long at least one of the events was going on: what overlaps counts once."""
+    busy, until = 0.0, float("-inf")
+    for event in sorted(events, key=lambda event: event.start):
+        busy += max(0.0, event.end - max(until, event.start))
+        until = max(until, event.end)
+    return busy

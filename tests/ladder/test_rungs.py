@@ -28,19 +28,25 @@ from tilewright.plan import uniform
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
 
-DEVICES = ("cpu", "opencl")
-RUNGS = [
-    pytest.param(
-        rung, device, id=f"{device}-{rung.name}",
-        marks=pytest.mark.skipif(bool(reason), reason=str(reason)),
-    )
-    for device in DEVICES
-    for rung in rungs(device)
-    for reason in [rung.missing(device)]
-]  # fmt: skip
+GPUS = ("opencl", "cuda")
+
+
+def case(rung, device, *more):
+    """A test's parameters, skipped with the reason where the rung cannot run."""
+    reason = rung.missing(device)
+    marks = [pytest.mark.skipif(bool(reason), reason=str(reason))]
+    if device == "cuda":
+        marks.append(pytest.mark.cuda)
+    return pytest.param(rung, device, *more, id="-".join([device, rung.name, *more]), marks=marks)
+
+
+ON_CPU = [case(rung, "cpu") for rung in rungs("cpu")]
+ON_GPU = [case(rung, device) for device in GPUS for rung in rungs(device)]
+RUNGS = ON_CPU + ON_GPU
 MEMORIES = [
-    pytest.param(rung, memory, id=f"{rung.name}-{memory}")
-    for rung in rungs("opencl")
+    case(rung, device, memory)
+    for device in GPUS
+    for rung in rungs(device)
     for memory in rung.memories
 ]
 
@@ -76,29 +82,29 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(("rung", "device"), [p for p in RUNGS if p.values[1] == "cpu"])
+@pytest.mark.parametrize(("rung", "device"), ON_CPU)
 @settings(max_examples=40)
 @given(**SIZES)
 def test_any_network_in_any_batches(rung, device, network, images, batch, seed):
     check_any_network(rung, device, network, images, batch, seed)
 
 
-@pytest.mark.parametrize(("rung", "device"), [p for p in RUNGS if p.values[1] == "opencl"])
+@pytest.mark.parametrize(("rung", "device"), ON_GPU)
 @settings(max_examples=6)  # each network has its own kernels, which take seconds to compile
 @given(**SIZES)
 def test_any_network_in_any_batches_on_a_gpu(rung, device, network, images, batch, seed):
     check_any_network(rung, device, network, images, batch, seed)
 
 
-@pytest.mark.parametrize(("rung", "memory"), MEMORIES)
-def test_every_memory_plan_computes_the_same(rung, memory):
+@pytest.mark.parametrize(("rung", "device", "memory"), MEMORIES)
+def test_every_memory_plan_computes_the_same(rung, device, memory):
     """Batches that are no multiple of anything, with a tail, from pixels and from floats."""
     network = Network(
         "plans",
         Pixels((3, 9, 7)),
         (Convolution(5, 3, padding=1), ReLU(), MaxPool(2), Flatten(), FullyConnected(4), Softmax()),
     )
-    check_any_network(rung, "opencl", network, 11, 3, 1, memory)
+    check_any_network(rung, device, network, 11, 3, 1, memory)
 
 
 @pytest.mark.parametrize(("rung", "device"), RUNGS)
@@ -120,12 +126,12 @@ def choose_network():
 def test_the_ladder_is_in_order_and_explains_itself():
     files = [module.partition(".")[2].replace("_", "-") for module in ORDER]
     assert len(set(files)) == len(files)
-    for device in ("cpu", "opencl", "cuda"):
+    for device in ("cpu", *GPUS):
         names = [rung.name for rung in rungs(device)]
         assert names == [name for name in files if name in names]
         for rung in rungs(device):
             assert 20 < len(rung.idea) < 100
-    assert {rung.name for device in DEVICES for rung in rungs(device)} == set(files)
+    assert {rung.name for device in ("cpu", *GPUS) for rung in rungs(device)} == set(files)
 
 
 def test_the_default_is_our_own_highest_rung():

@@ -11,8 +11,12 @@ from typing import Any
 from rich.console import RenderableType
 
 from tilewright.job import Result
+from tilewright.trace import busy_seconds
 from tilewright.views import units
 from tilewright.views.console import table
+
+# Of the forward phase; less is what two clocks differ by.
+OVERLAP_SHOWN = 0.001
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,26 @@ def copy_seconds(result: Result) -> float:
     return sum(event.seconds for event in result.trace.of("copy"))
 
 
+def copied_bytes(result: Result) -> int:
+    return sum(event.bytes for event in result.trace.of("copy"))
+
+
+def overlap_seconds(result: Result) -> float:
+    """Time in which copies and kernels went on together, which their sum counts twice."""
+    events = result.trace.of("kernel") + result.trace.of("copy")
+    return sum(event.seconds for event in events) - busy_seconds(events)
+
+
+def remainder_seconds(result: Result) -> float:
+    """Time of the forward phase in which nothing that is recorded went on."""
+    events = result.trace.of("kernel") + result.trace.of("copy")
+    return result.trace.phase_seconds("forward") - busy_seconds(events)
+
+
 def to_json(result: Result) -> dict[str, Any]:
     """The documented schema: docs/run.schema.json."""
     forward = result.trace.phase_seconds("forward")
     layers = layer_times(result)
-    computed = sum(layer.seconds for layer in layers)
-    copies = copy_seconds(result)
     phases = [{"name": event.name, "seconds": event.seconds} for event in result.trace.of("phase")]
     return {
         "schema": "tilewright.run/1",
@@ -92,8 +110,10 @@ def to_json(result: Result) -> dict[str, Any]:
             }
             for x in layers
         ],
-        "copy_seconds": copies,
-        "remainder_seconds": forward - computed - copies,
+        "copy_seconds": copy_seconds(result),
+        "copied_bytes": copied_bytes(result),
+        "overlap_seconds": overlap_seconds(result),
+        "remainder_seconds": remainder_seconds(result),
         "forward_seconds": forward,
         "total_seconds": total_seconds(result),
         "images_per_second": len(result.dataset) / forward,
@@ -124,7 +144,7 @@ def report(result: Result) -> Iterator[RenderableType]:
     yield (
         f"{result.network.name} over {units.count(len(result.dataset))} images, "
         f"{_batches(result)}, rung {result.rung.name} on {result.plan.device} "
-        f"({result.device})"
+        f"({result.device}){_memory(result)}"
     )
     yield f"{result.dataset.source}\n"
     yield _phases(result)
@@ -137,6 +157,10 @@ def report(result: Result) -> Iterator[RenderableType]:
 def _batches(result: Result) -> str:
     batch = min(result.plan.batch, len(result.dataset))
     return "one by one" if batch == 1 else f"{units.count(batch)} at a time"
+
+
+def _memory(result: Result) -> str:
+    return "" if result.plan.memory == "host" else f", memory {result.plan.memory}"
 
 
 def _phases(result: Result) -> RenderableType:
@@ -170,8 +194,17 @@ def _layers(result: Result) -> RenderableType:
     rows.add_section()
     rows.add_row("sum of layers", "", units.seconds(computed), units.share(computed / forward), "")
     if copies:
-        rows.add_row("copies", "", units.seconds(copies), units.share(copies / forward), "")
-    rest = forward - computed - copies
+        moved = units.size(copied_bytes(result))
+        rows.add_row("copies", moved, units.seconds(copies), units.share(copies / forward), "")
+    overlap, rest = overlap_seconds(result), remainder_seconds(result)
+    if overlap > OVERLAP_SHOWN * forward:
+        rows.add_row(
+            "at the same time",
+            "",
+            f"-{units.seconds(overlap)}",
+            f"-{units.share(overlap / forward)}",
+            "",
+        )
     rows.add_row("remainder", "", units.seconds(rest), units.share(rest / forward), "")
     overall = result.network.flops * len(result.dataset) / forward / 1e9
     rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), f"{overall:.1f}")
