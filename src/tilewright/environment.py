@@ -29,7 +29,7 @@ def fingerprint() -> dict[str, Any]:
         "command": ["tilewright", *sys.argv[1:]],
         "cpu": cpu_model(),
         "cores": cpu_cores(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": memory_bytes(),
         "gpus": list(gpus()),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -87,7 +87,8 @@ def peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
+    """The memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

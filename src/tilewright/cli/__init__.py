@@ -22,6 +22,7 @@ VERBS = {
     "data": "list, fetch and check data sets",
     "train": "train a network's weights (needs PyTorch)",
     "explain": "what a rung does with a network: tiles, arithmetic, share of peak",
+    "devices": "what can be computed on here, and how to get what cannot",
     "cache": "show or clear what is kept on disk: compiled kernels, fetched data",
 }
 

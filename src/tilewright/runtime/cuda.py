@@ -74,6 +74,29 @@ def limits(index: int) -> Limits:
     )
 
 
+def model(index: int) -> str:
+    import cupy
+
+    return str(cupy.cuda.runtime.getDeviceProperties(index)["name"].decode())
+
+
+def capability(index: int) -> str:
+    """The architecture's number, as in 9.0."""
+    import cupy
+
+    facts = cupy.cuda.runtime.getDeviceProperties(index)
+    return f"{facts['major']}.{facts['minor']}"
+
+
+def versions() -> str:
+    """The CUDA versions of driver and run-time library."""
+    from cupy.cuda import runtime
+
+    numbers = (runtime.driverGetVersion(), runtime.runtimeGetVersion())
+    driver, library = (f"{number // 1000}.{number % 1000 // 10}" for number in numbers)
+    return f"driver for CUDA {driver}, library {library}"
+
+
 @lru_cache(maxsize=1000)
 def _function(index: int, name: str, text: str, architecture: str) -> Any:
     """A kernel without constant memory, which any number of programs may share."""
@@ -111,8 +134,7 @@ class CudaRuntime:
         self.spare: list[Any] = []
 
     def describe(self) -> str:
-        facts = self.cupy.cuda.runtime.getDeviceProperties(self.index)
-        return f"{facts['name'].decode()}, {self.limits.processors} multiprocessors"
+        return f"{model(self.index)}, {self.limits.processors} multiprocessors"
 
     def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any:
         kind = np.dtype(dtype)

@@ -40,7 +40,7 @@ FINE_GRAIN_BUFFER = 2
 
 def missing(device: str) -> str | None:
     """Why this OpenCL device cannot be used, and how to get it; None if it can."""
-    if find_spec("pyopencl") is None:
+    if not installed():
         return f"pyopencl not installed: {INSTALL}"
     found = devices()
     if not found:
@@ -51,6 +51,10 @@ def missing(device: str) -> str | None:
     if "portable" in found[index].platform.name.lower():
         return check_pocl()
     return None
+
+
+def installed() -> bool:
+    return find_spec("pyopencl") is not None
 
 
 def number(device: str) -> int:
@@ -69,11 +73,20 @@ def devices() -> list[Any]:
         return []
 
     def order(device: Any) -> int:
-        if any(name in device.platform.name for name in SIMULATORS):
+        if is_simulator(device):
             return 2
         return 0 if device.type & cl.device_type.GPU else 1
 
     return sorted(found, key=order)
+
+
+def is_simulator(device: Any) -> bool:
+    return any(name in device.platform.name for name in SIMULATORS)
+
+
+def shares_memory(device: Any) -> bool:
+    """Whether kernels and the host can work on the same memory, as `managed` does."""
+    return bool(device.svm_capabilities & FINE_GRAIN_BUFFER)
 
 
 def limits(device: Any) -> Limits:
@@ -150,7 +163,7 @@ class OpenClRuntime:
         self.index = number(device)
         self.device = devices()[self.index]
         self.managed = managed
-        if managed and not self.device.svm_capabilities & FINE_GRAIN_BUFFER:
+        if managed and not shares_memory(self.device):
             raise TilewrightError(
                 f"{self.device.name.strip()} shares no memory with the host (fine-grained SVM): "
                 "--memory managed needs that; use resident, streamed or per-layer"

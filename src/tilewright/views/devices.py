@@ -1,0 +1,58 @@
+"""The devices of a machine as tables: what they have, what they are, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+
+from tilewright.runtime.inventory import Device
+from tilewright.views import units
+from tilewright.views.console import table
+
+SIMULATES = "simulator: checks kernels, a thousand times slower, used only when named"
+
+
+def to_json(devices: Sequence[Device]) -> list[dict[str, Any]]:
+    return [{**asdict(device), "usable": device.problem is None} for device in devices]
+
+
+def report(devices: Sequence[Device]) -> Iterator[RenderableType]:
+    here = [device for device in devices if device.problem is None]
+    rows = table(
+        "Devices here", "\n--device", "\nmodel", ">\nprocessors", ">\nmemory",
+        ">threads\na block", ">shared\nbytes", ">constant\nbytes",
+    )  # fmt: skip
+    for device in here:
+        limits = device.limits
+        sizes = (limits.threads, limits.shared_bytes, limits.constant_bytes) if limits else ()
+        rows.add_row(
+            device.name, device.model, units.count(device.processors),
+            units.size(device.memory_bytes), *(map(units.count, sizes) if sizes else "---"),
+        )  # fmt: skip
+    yield rows
+    words = table("\nMore of them", "--device", "what it is")
+    for device in here:
+        words.add_row(device.name, "; ".join(_words(device)))
+    yield words
+    absent = [device for device in devices if device.problem is not None]
+    if absent:
+        reasons = table("\nNot usable here", "--device", "why, and how to get it")
+        for device in absent:
+            reasons.add_row(device.name, f"{device.model}: {device.problem}".removeprefix(": "))
+        yield reasons
+    yield (
+        "\nprocessors: cores, compute units or multiprocessors. Limits are those that kernels keep "
+        "to:\nno more than every GPU has (1,024 threads, 48 KiB shared, 64 KiB constant), even "
+        "where a\ndevice has more."
+    )
+
+
+def _words(device: Device) -> Iterator[str]:
+    yield device.details
+    if device.managed is not None:
+        yield "--memory managed works" if device.managed else "no --memory managed"
+    if device.simulator:
+        yield SIMULATES
