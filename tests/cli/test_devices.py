@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tilewright.environment import cpu_model
 from tilewright.errors import TilewrightError
 from tilewright.runtime import cuda, opencl
 from tilewright.runtime.dialect import Limits
+from tilewright.runtime.multiprocessor import REFERENCE
 
 
 def shown(capsys):
@@ -95,8 +97,7 @@ def test_a_device_that_cannot_build_kernels(capsys, without_cuda, monkeypatch):
 def test_every_cuda_gpu(capsys, monkeypatch):
     monkeypatch.setattr(cuda, "missing", lambda name: "no" if cuda.number(name) > 1 else None)
     monkeypatch.setattr(cuda, "limits", lambda index: Limits(1024, 49152, 65536, 141 * 10**9, 132))
-    monkeypatch.setattr(cuda, "model", lambda index: f"NVIDIA H20{index}")
-    monkeypatch.setattr(cuda, "capability", lambda index: "9.0")
+    monkeypatch.setattr(cuda, "gpu", lambda index: replace(REFERENCE, name=f"NVIDIA H20{index}"))
     monkeypatch.setattr(cuda, "versions", lambda: "driver for CUDA 13.0, library 12.9")
     text = shown(capsys)
     assert "cuda:0 NVIDIA H200 132 141 GB 1,024 49,152 65,536" in text

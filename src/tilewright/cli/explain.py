@@ -1,4 +1,4 @@
-"""Explain what a rung does with a network: tiles, arithmetic, share of the machine's peak."""
+"""Explain what a rung does with a network: tiles, arithmetic, memory, and what limits it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,44 @@ import argparse
 from tilewright.cli import options
 from tilewright.errors import TilewrightError
 
+GPU_OPTIONS = ("layer", "device", "batch", "source")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rung", metavar="RUNG", help="fused")
+    parser.add_argument("rung", metavar="RUNG", help="fused, or any GPU rung")
     options.add_network(parser)
     parser.add_argument(
-        "--asm", metavar="LAYER", help="the machine code of that layer's inner loop instead"
+        "--asm", metavar="LAYER", help="fused: the machine code of that layer's inner loop instead"
     )
+    gpu = parser.add_argument_group("GPU rungs")
+    gpu.add_argument(
+        "--layer", metavar="LAYER", help="any layer of the network (default: every convolution)"
+    )
+    gpu.add_argument(
+        "--device", metavar="NAME",
+        help="opencl or cuda, or one of several as in cuda:1 (default: the CUDA GPU that is here, "
+        "or else one that is assumed)",
+    )  # fmt: skip
+    gpu.add_argument(
+        "--batch", type=options.positive, metavar="N", help="images at a time (default: 100)"
+    )
+    gpu.add_argument("--source", action="store_true", help="the kernels' source instead")
 
 
 def main(arguments: argparse.Namespace) -> int:
+    from tilewright.ladder import find
+
+    rung = find(arguments.rung)
+    if rung.convolution is not None:
+        from tilewright.cli.explain_gpu import explain_gpu
+
+        return explain_gpu(rung, arguments)
+    if given := [name for name in GPU_OPTIONS if getattr(arguments, name)]:
+        raise TilewrightError(f"--{given[0]} is for GPU rungs, and {rung.name!r} is none")
+    return _explain_cpu(arguments)
+
+
+def _explain_cpu(arguments: argparse.Namespace) -> int:
     from tilewright.climb import prepare
     from tilewright.fuse.cpu.explain import explain, machine_code
     from tilewright.ladder import choose

@@ -63,3 +63,11 @@ def choose(device: str, name: str | None, batch: int = DEFAULT_BATCH) -> Rung:
                 raise TilewrightError(f"rung {name!r} cannot run on {device}: {reason}")
             return rung
     raise unknown(f"rung on {device}", name, [rung.name for rung in known])
+
+
+def find(name: str) -> Rung:
+    """The rung of that name, on whatever device."""
+    known = {rung.name: rung for device in DEVICES for rung in rungs(device)}
+    if name not in known:
+        raise unknown("rung", name, known)
+    return known[name]

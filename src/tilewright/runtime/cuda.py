@@ -27,10 +27,13 @@ from tilewright.runtime.dialect import (
     Limits,
     Source,
 )
+from tilewright.runtime.multiprocessor import Gpu
 from tilewright.trace import Event, Kind, Trace
 
 # Launches recorded before their times are read, so that a long run's events do not pile up.
 PENDING = 2000
+# cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
+RATE_ATTRIBUTES = (13, 36, 37)
 
 
 def missing(device: str) -> str | None:
@@ -74,18 +77,21 @@ def limits(index: int) -> Limits:
     )
 
 
-def model(index: int) -> str:
-    import cupy
+def gpu(index: int) -> Gpu:
+    """Its size and rates, as the driver gives them."""
+    from cupy.cuda import runtime
 
-    return str(cupy.cuda.runtime.getDeviceProperties(index)["name"].decode())
-
-
-def capability(index: int) -> str:
-    """The architecture's number, as in 9.0."""
-    import cupy
-
-    facts = cupy.cuda.runtime.getDeviceProperties(index)
-    return f"{facts['major']}.{facts['minor']}"
+    facts = runtime.getDeviceProperties(index)
+    clock, memory_clock, memory_bits = (
+        runtime.deviceGetAttribute(number, index) for number in RATE_ATTRIBUTES
+    )
+    return Gpu(
+        name=facts["name"].decode(),
+        capability=10 * facts["major"] + facts["minor"],
+        processors=facts["multiProcessorCount"],
+        hertz=1e3 * clock,
+        bytes_per_second=2e3 * memory_clock * memory_bits / 8,  # two transfers a cycle
+    )
 
 
 def versions() -> str:
@@ -134,7 +140,7 @@ class CudaRuntime:
         self.spare: list[Any] = []
 
     def describe(self) -> str:
-        return f"{model(self.index)}, {self.limits.processors} multiprocessors"
+        return f"{gpu(self.index).name}, {self.limits.processors} multiprocessors"
 
     def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any:
         kind = np.dtype(dtype)

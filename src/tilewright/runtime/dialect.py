@@ -55,11 +55,11 @@ class Source:
     shared_floats: int = 0
     constant_floats: int = 0
 
-    @cached_property
-    def complete(self) -> str:
-        """What the compiler gets."""
+    @property
+    def defines(self) -> str:
+        """The kernel's name, block size and constants, as the prelude and the text know them."""
         x, y, z = self.block
-        defines = {
+        values = {
             "TW_NAME": self.name,
             "TW_THREADS_X": x,
             "TW_THREADS_Y": y,
@@ -67,8 +67,12 @@ class Source:
             "TW_CONSTANT_FLOATS": self.constant_floats,
             **{f"TW_{name}": _literal(value) for name, value in self.constants},
         }
-        lines = [f"#define {name} {value}" for name, value in defines.items()]
-        return "\n".join([*lines, prelude(), self.text])
+        return "".join(f"#define {name} {value}\n" for name, value in values.items())
+
+    @cached_property
+    def complete(self) -> str:
+        """What the compiler gets."""
+        return f"{self.defines}{prelude()}\n{self.text}"
 
     def check(self, limits: Limits) -> None:
         """DoesNotFit if the device has too little of anything."""

@@ -79,14 +79,14 @@ def _cuda() -> Iterator[Device]:
         return
     index = 0
     while cuda.missing(name := f"cuda:{index}") is None:
-        limits = cuda.limits(index)
+        limits, gpu = cuda.limits(index), cuda.gpu(index)
         yield Device(
             name,
-            cuda.model(index),
+            gpu.name,
             processors=limits.processors,
             memory_bytes=limits.memory_bytes,
             limits=limits,
             managed=True,
-            details=f"compute capability {cuda.capability(index)}, {cuda.versions()}",
+            details=f"compute capability {gpu.capability / 10}, {cuda.versions()}",
         )
         index += 1

@@ -35,9 +35,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Values (of 4 bytes) that threads load and store for one image; caches may serve loads.
+    """What threads load and store for one image; caches may serve loads.
 
-    A load of four neighbours at once counts as one quarter of an instruction for each.
+    From and to device memory these are values of 4 bytes. From shared memory they are loads, of
+    one value or of four neighbours at once: what the load units have to do.
     """
 
     global_loads: float = 0

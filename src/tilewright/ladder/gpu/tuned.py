@@ -110,7 +110,7 @@ def design_with(geometry: Geometry, tile: Tile) -> Design:
             / tile.images,
             shared_loads=blocks * threads * padded * geometry.taps_y
             * (quads + geometry.taps_x * tile.filters_each / 4),
-            stores=geometry.outputs / (4 if geometry.out_x % 4 == 0 else 1),
+            stores=geometry.outputs,
         ),
     )  # fmt: skip
 

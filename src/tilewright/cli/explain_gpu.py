@@ -1,0 +1,30 @@
+"""The part of `explain` for GPU rungs: nothing is run, and no GPU is needed."""
+
+from __future__ import annotations
+
+import argparse
+
+from tilewright.errors import TilewrightError
+from tilewright.ladder import DEFAULT_BATCH
+from tilewright.ladder.gpu.explain import chosen, designed, explain, target
+from tilewright.ladder.rung import Rung
+from tilewright.model.load import load
+from tilewright.views import console
+from tilewright.views import explain_gpu as view
+
+
+def explain_gpu(rung: Rung, arguments: argparse.Namespace) -> int:
+    if arguments.asm is not None:
+        raise TilewrightError(f"--asm is for the rung 'fused'; {rung.name!r} has --source")
+    network = load(arguments.net, arguments.weights)
+    stages = chosen(network, arguments.layer)
+    at = target(arguments.device, rung)
+    if arguments.source:
+        for stage in stages:
+            print(view.sources(stage, designed(rung, stage, at.limits)))
+        return 0
+    images = arguments.batch or DEFAULT_BATCH
+    screen = console.output()
+    for part in view.report(rung, network, explain(rung, stages, at, images), at, images):
+        screen.print(part)
+    return 0

@@ -1,0 +1,183 @@
+"""What a GPU rung does with a layer: launches, resources, traffic, and which limit binds.
+
+All of it follows from the rung's design, the compiler's account and a GPU's rates; nothing runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tilewright.errors import unknown
+from tilewright.ladder import choose
+from tilewright.ladder.gpu.design import Design, Work
+from tilewright.ladder.gpu.prepare import layer_design
+from tilewright.ladder.rung import Rung
+from tilewright.model.network import Network, Stage
+from tilewright.runtime import cuda, nvrtc
+from tilewright.runtime.dialect import (
+    USUAL_CONSTANT_BYTES,
+    USUAL_SHARED_BYTES,
+    USUAL_THREADS,
+    DoesNotFit,
+    Grid,
+    Limits,
+)
+from tilewright.runtime.multiprocessor import REFERENCE, Gpu, Occupancy, occupancy
+from tilewright.runtime.nvrtc import Compiled
+
+USUAL = Limits(USUAL_THREADS, USUAL_SHARED_BYTES, USUAL_CONSTANT_BYTES, 141 * 10**9, 132)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What kernels are designed for (`limits`), and what they are compiled and timed for (`gpu`).
+
+    `note` says what had to be assumed.
+    """
+
+    limits: Limits
+    gpu: Gpu
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """One kernel of a layer, for a batch. What only the CUDA compiler knows may be None."""
+
+    work: Work
+    grid: Grid
+    compiled: Compiled | None
+    occupancy: Occupancy | None
+    multiply_adds: int
+    flops: int
+    once_bytes: int  # every buffer it is given, read or written once
+    issued_bytes: float  # what its threads ask of device memory; caches may serve it
+    loads: float  # from device and shared memory
+    limit: str
+    seconds: float  # at best, if nothing but that limit held it up
+
+    @property
+    def loads_each(self) -> float | None:
+        """Loads for each multiply-add."""
+        return self.loads / self.multiply_adds if self.multiply_adds else None
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """A layer's kernels, or why there are none."""
+
+    stage: Stage
+    kernels: tuple[KernelFacts, ...] = ()
+    problem: str | None = None
+
+
+def target(device: str | None, rung: Rung) -> Target:
+    """The device named, or the CUDA GPU that is here, or the usual limits and a reference GPU."""
+    if device is None:
+        if cuda.missing("cuda") is None:
+            return target("cuda", rung)
+        return Target(USUAL, REFERENCE, f"no CUDA GPU here: an {REFERENCE.name} is assumed")
+    choose(device, rung.name)  # refuses a device that is not here
+    if device.startswith("cuda"):
+        index = cuda.number(device)
+        return Target(cuda.limits(index), cuda.gpu(index))
+    from tilewright.runtime import opencl
+
+    found = opencl.devices()[opencl.number(device)]
+    return Target(
+        opencl.limits(found),
+        REFERENCE,
+        f"designed for the limits of {found.name.strip()}; rates are those of an {REFERENCE.name}",
+    )
+
+
+def chosen(network: Network, layer: str | None) -> list[Stage]:
+    """The layer named; otherwise the convolutions, or all layers where there are none."""
+    stages = {stage.name: stage for stage in network.stages}
+    if layer is None:
+        convolutions = [stage for stage in stages.values() if stage.kind == "conv"]
+        return convolutions or list(stages.values())
+    if layer not in stages:
+        raise unknown("layer", layer, stages)
+    return [stages[layer]]
+
+
+def designed(rung: Rung, stage: Stage, limits: Limits) -> Design | str:
+    """A layer's kernels, or why there are none."""
+    if stage.kind == "flatten":
+        return "no kernel: the same memory, read with another shape"
+    assert rung.convolution is not None
+    try:
+        design = layer_design(stage, rung.convolution, limits)
+        for work in design.works:
+            work.source.check(limits)
+    except DoesNotFit as error:
+        return f"does not fit: {error}"
+    return design
+
+
+def explain(rung: Rung, stages: Iterable[Stage], at: Target, images: int) -> list[LayerFacts]:
+    return [_layer(rung, stage, at, images) for stage in stages]
+
+
+def _layer(rung: Rung, stage: Stage, at: Target, images: int) -> LayerFacts:
+    design = designed(rung, stage, at.limits)
+    if isinstance(design, str):
+        return LayerFacts(stage, problem=design)
+    kernels = tuple(_kernel(stage, design, work, at.gpu, images) for work in design.works)
+    return LayerFacts(stage, kernels)
+
+
+def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> KernelFacts:
+    compiled = occupied = None
+    if nvrtc.missing() is None:
+        source = work.source
+        compiled = nvrtc.compile_cubin(source.name, source.complete, gpu.architecture)
+        occupied = occupancy(math.prod(source.block), compiled, gpu.multiprocessor)
+    multiply_adds = images * _multiply_adds(work)
+    alone = len(design.works) == 1
+    flops = 2 * multiply_adds or (images * stage.flops if alone else 0)
+    once = _once_bytes(stage, design, work, images)
+    traffic = work.traffic
+    grid = work.grid(images)
+    covered = grid[2] * work.images_per_block  # a block that is not full loads as if it were
+    loads = covered * (traffic.global_loads + traffic.shared_loads)
+    # What throughput allows, if only as many multiprocessors work as there are blocks.
+    blocks = math.prod(grid)
+    cycles = gpu.hertz * min(blocks, gpu.processors)
+    lanes = gpu.multiprocessor
+    times = {
+        "arithmetic": multiply_adds / (lanes.fma_lanes * cycles),
+        "load units": loads / (lanes.load_lanes * cycles),
+        "device memory": once / gpu.bytes_per_second,
+    }
+    limit = max(times, key=lambda name: times[name])
+    return KernelFacts(
+        work, grid, compiled, occupied, multiply_adds, flops, once,
+        issued_bytes=4 * (covered * traffic.global_loads + images * traffic.stores), loads=loads,
+        limit="too few blocks" if blocks < gpu.processors else limit, seconds=times[limit],
+    )  # fmt: skip
+
+
+def _multiply_adds(work: Work) -> int:
+    """For one image: kernels that take weights do one for each turn of their loops."""
+    if "weight" not in work.arguments:
+        return 0
+    return math.prod(loop.extent for loop in work.loops)
+
+
+def _once_bytes(stage: Stage, design: Design, work: Work, images: int) -> int:
+    """Every buffer of a kernel once. One of several that share the filters has its part of them."""
+    total = sum(map(_multiply_adds, design.works))
+    part = _multiply_adds(work) / total if total and "weight" in work.arguments else 1.0
+    shapes = {name.rpartition(".")[2]: shape for name, shape in stage.parameter_shapes.items()}
+    pixel = 1 if stage.kind == "input" else 4
+    sizes = {
+        "x": images * pixel * math.prod(stage.input_shape),
+        "out": part * images * 4 * math.prod(stage.output_shape),
+        **{name: part * 4 * math.prod(shape) for name, shape in shapes.items()},
+        **{name: images * 4 * size for name, size in design.scratch.items()},
+    }
+    return round(sum(sizes.get(name, 0) for name in work.arguments))

@@ -1,0 +1,135 @@
+"""A GPU rung's kernels as tables: where loops went, what they take and move, what limits them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+
+from tilewright.ladder.gpu.design import Design
+from tilewright.ladder.gpu.explain import KernelFacts, LayerFacts, Target
+from tilewright.ladder.rung import Rung
+from tilewright.model.layers import dimensions
+from tilewright.model.network import Network, Stage
+from tilewright.runtime import nvrtc
+from tilewright.runtime.multiprocessor import Gpu
+from tilewright.views import units
+from tilewright.views.console import table
+
+
+def report(
+    rung: Rung, network: Network, layers: Sequence[LayerFacts], at: Target, images: int
+) -> Iterator[RenderableType]:
+    yield f"{rung.name} on {network.name}, batches of {units.count(images)}: {rung.idea}"
+    yield _assumptions(at)
+    for layer in layers:
+        stage = layer.stage
+        yield (
+            f"\n{stage.name}: {stage.layer.summary or stage.kind}, "
+            f"{dimensions(stage.input_shape)} to {dimensions(stage.output_shape)}"
+        )
+        if layer.problem is not None:
+            yield f"  {layer.problem}"
+        for index, kernel in enumerate(layer.kernels):
+            several = f" ({index + 1} of {len(layer.kernels)})" if len(layer.kernels) > 1 else ""
+            loops = table(
+                f"\n{kernel.work.source.name}{several}", "loop", ">extent", "where it went"
+            )
+            for loop in kernel.work.loops:
+                loops.add_row(loop.name, units.count(loop.extent), loop.place)
+            yield loops
+            facts = table("", "", "")
+            facts.show_header = False
+            yield ""
+            for name, words in _facts(kernel, at.gpu):
+                facts.add_row(name, words)
+            yield facts
+    yield (
+        "\nonce: every buffer read or written once. issued: what threads ask of device memory, "
+        "which caches\nmay serve. The limit and the time at best are of throughput alone: waiting "
+        "for memory, barriers,\nbank conflicts and idle threads come on top."
+    )
+
+
+def sources(stage: Stage, design: Design | str) -> str:
+    """The defines and the text of a layer's kernels; together they are a source file."""
+    if isinstance(design, str):
+        return f"/* {stage.name}: {design} */\n"
+    return "\n".join(
+        f"/* {stage.name}: {work.source.name}. Between these lines and the kernel comes\n"
+        f" * tilewright/runtime/prelude.h. */\n{work.source.defines}\n{work.source.text}"
+        for work in design.works
+    )
+
+
+def _assumptions(at: Target) -> str:
+    gpu = at.gpu
+    rates = (
+        f"{gpu.name} ({gpu.architecture}): {gpu.processors} multiprocessors, "
+        f"{gpu.hertz / 1e9:.2f} GHz, {gpu.bytes_per_second / 1e12:.1f} TB/s"
+    )
+    lines = [rates, at.note, f"Registers are unknown: {why}" if (why := nvrtc.missing()) else ""]
+    return "\n".join(line for line in lines if line)
+
+
+def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
+    source, compiled, held = kernel.work.source, kernel.compiled, kernel.occupancy
+    threads = math.prod(source.block)
+    yield (
+        "grid and block",
+        f"{_product(kernel.grid)} blocks of {_product(source.block)} = {threads:,} threads",
+    )
+    yield (
+        "memory of a block",
+        f"{4 * source.shared_floats:,} bytes shared, {4 * source.constant_floats:,} bytes constant",
+    )
+    if compiled is None or held is None:
+        yield "registers", "-"
+        yield "occupancy", "-"
+    else:
+        yield (
+            "registers",
+            f"{compiled.registers} a thread, {compiled.spilled_bytes:,} bytes spilled, "
+            f"{compiled.stack_bytes:,} bytes of stack",
+        )
+        yield (
+            "occupancy",
+            f"{units.share(held.share)}: {held.blocks} blocks a multiprocessor, "
+            f"limited by {held.limit}",
+        )
+    yield (
+        "bytes",
+        f"{_bytes(kernel, kernel.once_bytes)} once; {_bytes(kernel, kernel.issued_bytes)} issued",
+    )
+    if kernel.loads_each is not None:
+        yield (
+            "arithmetic",
+            f"{kernel.flops / 1e9:.3f} GFLOP, {kernel.loads_each:.2f} loads for each multiply-add",
+        )
+    yield "limit", _limit(kernel, gpu)
+    yield "at best", units.seconds(kernel.seconds)
+
+
+def _limit(kernel: KernelFacts, gpu: Gpu) -> str:
+    lanes = gpu.multiprocessor
+    if kernel.limit == "too few blocks":
+        return f"too few blocks: {math.prod(kernel.grid):,} for {gpu.processors} multiprocessors"
+    if kernel.limit == "device memory":
+        return f"device memory: every byte once at {gpu.bytes_per_second / 1e12:.1f} TB/s"
+    if kernel.loads_each is None:
+        return f"load units: {kernel.loads:,.0f} loads"
+    return (
+        f"{kernel.limit}: {kernel.loads_each:.2f} loads for each multiply-add, "
+        f"a multiprocessor sustains {lanes.load_lanes / lanes.fma_lanes:.2f}"
+    )
+
+
+def _bytes(kernel: KernelFacts, size: float) -> str:
+    if not kernel.flops:
+        return units.size(size)
+    return f"{units.size(size)} ({kernel.flops / size:.2f} FLOP each)"
+
+
+def _product(sizes: Sequence[int]) -> str:
+    return " x ".join(map(units.count, sizes))
