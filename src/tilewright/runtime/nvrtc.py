@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -74,8 +75,19 @@ def compile_cubin(name: str, text: str, architecture: str) -> Compiled:
         spilled_bytes=figure(r"(\d+) bytes spill"),
         stack_bytes=figure(r"(\d+) bytes stack frame"),
         shared_bytes=figure(r"(\d+) bytes smem"),
-        constant_bytes=figure(r"(\d+) bytes cmem\[3\]"),
+        # The log has it for older architectures only.
+        constant_bytes=_section_bytes(cubin, ".nv.constant3"),
     )
+
+
+def _section_bytes(cubin: bytes, name: str) -> int:
+    """The size of a section of machine code, which is a 64-bit ELF file; 0 if it has none."""
+    (table,) = struct.unpack_from("<Q", cubin, 40)
+    entry, count, names_index = struct.unpack_from("<HHH", cubin, 58)
+    headers = [struct.unpack_from("<I20xQQ", cubin, table + i * entry) for i in range(count)]
+    names = headers[names_index][1]
+    wanted = name.encode() + b"\0"
+    return sum(size for place, _, size in headers if cubin.startswith(wanted, names + place))
 
 
 def _check(result: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -150,6 +150,12 @@ def tiles(size: int, tile: int) -> int:
     return -(-size // tile)
 
 
+def shared_size(*arrays: int) -> int:
+    """Floats that shared arrays of so many take together: each starts on a multiple of 16 bytes."""
+    *before, last = arrays
+    return sum(4 * tiles(floats, 4) for floats in before) + last
+
+
 def power_of_two(at_most: int) -> int:
     """The largest power of two that is no larger."""
     return 1 << (at_most.bit_length() - 1)

@@ -15,6 +15,7 @@ from tilewright.ladder.gpu.design import (
     Loop,
     Traffic,
     Work,
+    shared_size,
     source,
     tiles,
 )
@@ -40,7 +41,7 @@ def gemm_work(
     return Work(
         source(
             name, "gemm.cl", (columns, rows, 1), constants,
-            shared_floats=rows * (TILE + 1) + TILE * columns,
+            shared_floats=shared_size(rows * (TILE + 1), TILE * columns),
         ),
         ("x" if fused else "unrolled", "weight", "bias", "out"),
         blocks=blocks,

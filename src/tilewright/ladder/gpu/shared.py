@@ -19,6 +19,7 @@ from tilewright.ladder.gpu.design import (
     Work,
     plane_block,
     plane_tiles,
+    shared_size,
     source,
 )
 from tilewright.ladder.gpu.prepare import gpu_rung
@@ -27,16 +28,16 @@ from tilewright.runtime.dialect import Limits
 
 def design(geometry: Geometry, limits: Limits) -> Design:
     largest = 16
-    while largest > 1 and 4 * _shared_floats(geometry, largest) > limits.shared_bytes:
+    while largest > 1 and 4 * shared_size(*_staged(geometry, largest)) > limits.shared_bytes:
         largest //= 2
     block = plane_block(geometry, largest)
     tiles_y, tiles_x = plane_tiles(geometry, block)
     constants = {**geometry.constants, "TILES_Y": tiles_y, "TILES_X": tiles_x}
-    floats = _shared_floats(geometry, largest)
+    staged = _staged(geometry, largest)
     blocks = tiles_y * tiles_x * geometry.filters
     threads = block[0] * block[1]
     work = Work(
-        source("shared_conv", "shared.cl", block, constants, shared_floats=floats),
+        source("shared_conv", "shared.cl", block, constants, shared_floats=shared_size(*staged)),
         ("x", "weight", "bias", "out"),
         blocks=blocks,
         loops=(
@@ -48,7 +49,7 @@ def design(geometry: Geometry, limits: Limits) -> Design:
             Loop("kernel x", geometry.taps_x, "sequential"),
         ),
         traffic=Traffic(
-            global_loads=blocks * geometry.channels * floats,
+            global_loads=blocks * geometry.channels * sum(staged),
             shared_loads=2 * blocks * threads * geometry.taps,
             stores=geometry.outputs,
         ),
@@ -56,12 +57,12 @@ def design(geometry: Geometry, limits: Limits) -> Design:
     return Design((work,))
 
 
-def _shared_floats(geometry: Geometry, largest: int) -> int:
-    """A channel's pixels under a tile, and a filter's weights for it."""
+def _staged(geometry: Geometry, largest: int) -> tuple[int, int]:
+    """A channel's pixels under a tile, and a filter's weights for it: floats of two arrays."""
     x, y, _ = plane_block(geometry, largest)
     height = (y - 1) * geometry.stride_y + geometry.taps_y
     width = (x - 1) * geometry.stride_x + geometry.taps_x
-    return height * width + geometry.taps_y * geometry.taps_x
+    return height * width, geometry.taps_y * geometry.taps_x
 
 
 RUNG = gpu_rung(
