@@ -1,0 +1,71 @@
+"""Every kernel that the GPU rungs make of some networks, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tilewright.ladder import rungs
+from tilewright.ladder.gpu.prepare import layer_design
+from tilewright.ladder.rung import Rung
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Flatten,
+    FullyConnected,
+    Layer,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+    Tanh,
+)
+from tilewright.model.network import Network
+from tilewright.runtime.dialect import (
+    USUAL_CONSTANT_BYTES,
+    USUAL_SHARED_BYTES,
+    USUAL_THREADS,
+    DoesNotFit,
+    Limits,
+    Source,
+)
+
+GPU_RUNGS = [rung for rung in rungs("cuda") if rung.convolution is not None]
+USUAL = Limits(USUAL_THREADS, USUAL_SHARED_BYTES, USUAL_CONSTANT_BYTES, 10**10, 1)
+
+
+def sources(networks: Iterable[Network], limits: Limits = USUAL) -> list[Source]:
+    """Kernels that fit, no two with the same text."""
+    every = (s for network in networks for rung in GPU_RUNGS for s in _of(rung, network, limits))
+    return list({source.complete: source for source in every}.values())
+
+
+def _of(rung: Rung, network: Network, limits: Limits) -> Iterator[Source]:
+    assert rung.convolution is not None
+    for stage in network.stages:
+        if stage.kind == "flatten":
+            continue
+        try:
+            design = layer_design(stage, rung.convolution, limits)
+            for work in design.works:
+                work.source.check(limits)
+        except DoesNotFit:
+            continue
+        yield from (work.source for work in design.works)
+
+
+def _network(name: str, shape: tuple[int, int, int], *layers: Layer) -> Network:
+    return Network(name, Pixels(shape), layers)
+
+
+ODD = [
+    _network("1x1", (3, 5, 7), Convolution(4, 1)),
+    _network("stride 2", (3, 19, 23), Convolution(6, 3, stride=2, padding=1)),
+    _network("uneven", (2, 11, 9), Convolution(3, (2, 5), stride=(3, 1), padding=(0, 4))),
+    _network("as large as the image", (2, 7, 6), Convolution(5, (7, 6))),
+    _network("many channels", (65, 9, 9), Convolution(130, 3, padding=1, bias=False)),
+    _network("one of everything", (1, 1, 1), Convolution(1, 1)),
+    _network(
+        "other layers", (3, 13, 11), AveragePool((3, 2), stride=2), Tanh(), ReLU(),
+        MaxPool(2, stride=1), Flatten(), FullyConnected(1025), Softmax(),
+    ),
+]  # fmt: skip
