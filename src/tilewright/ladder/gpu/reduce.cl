@@ -29,7 +29,7 @@ TW_ENTRY TW_NAME(TW_GLOBAL const float *x, TW_GLOBAL const float *weight,
         if (TW_THREAD_X < reach)
             part[TW_THREAD_Y][TW_THREAD_X] += part[TW_THREAD_Y][TW_THREAD_X + reach];
     }
-    TW_BARRIER();
+    /* The whole sum is where this thread itself has put it. */
     if (TW_THREAD_X == 0 && output < OUTPUTS)
         out[image * OUTPUTS + output] = part[TW_THREAD_Y][0] + bias[filter];
 }
