@@ -1,0 +1,85 @@
+"""Oclgrind, a simulator, finds no race, no divergent barrier and no access out of bounds.
+
+PoCL runs the threads of a block one after the other, and a GPU may be lucky: neither notices.
+Oclgrind can also look for uninitialised values, but the version that pip has stops at an
+instruction that its own compiler makes (`freeze`), and its check of API calls reports pyopencl's
+questions about the device.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ladder.gpu.kernels import GPU_RUNGS
+from tests.runtime.simulate import FAULTS
+from tilewright.runtime import opencl
+
+ROOT = Path(__file__).parents[2]
+SIMULATOR = next(
+    (
+        f"opencl:{index}"
+        for index, device in enumerate(opencl.devices() if opencl.installed() else [])
+        if opencl.is_simulator(device)
+    ),
+    None,
+)
+WATCH = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNIFORM_WRITES": "1", "OCLGRIND_MAX_ERRORS": "20"}
+pytestmark = pytest.mark.skipif(SIMULATOR is None, reason="no Oclgrind: pyopencl[oclgrind]")
+
+# Every barrier of every kernel, with a rung that uses it.
+BARRIERS = [
+    *(("direct-reduce", "reduce.cl", 1), ("shared", "shared.cl", 1), ("shared", "shared.cl", 2)),
+    *(("fused-gemm", "gemm.cl", 1), ("unroll-gemm", "gemm.cl", 2)),
+    *(("tuned", "tuned.cl", 1), ("tuned", "tuned.cl", 2)),
+    *(("direct", "fc.cl", 1), ("direct", "fc.cl", 2)),
+]
+
+
+def findings(*arguments):
+    """What a run in a process of its own has to say on standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.runtime.simulate", *arguments, SIMULATOR],
+        cwd=ROOT, env=os.environ | WATCH, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 or done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("rung", [rung.name for rung in GPU_RUNGS])
+def test_nothing_is_found_in_any_rung(rung):
+    assert findings("rung", rung) == ""
+
+
+FOUND = {
+    "race": "Read-write data race at local memory",
+    "global race": "Write-write data race at global memory",
+    "barrier in a branch": "Work-group divergence detected (barrier)",
+    "return before a barrier": "Work-group divergence detected (barrier)",
+    "out of bounds": "Invalid write of size 4 at global memory",
+    "out of shared bounds": "Invalid write of size 4 at local memory",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_found(fault):
+    text = findings("fault", fault)
+    assert FOUND[fault] in text
+    assert bool(text) == bool(FOUND[fault])
+
+
+@pytest.mark.parametrize(("rung", "file", "number"), BARRIERS)
+def test_every_barrier_is_needed_and_missed_when_it_is_gone(rung, file, number):
+    assert "data race at local memory" in findings("without", f"{rung} {file} {number}")
+
+
+def test_no_barrier_is_forgotten_above():
+    folder = ROOT / "src" / "tilewright" / "ladder" / "gpu"
+    counted = {file.name: file.read_text().count("TW_BARRIER();") for file in folder.glob("*.cl")}
+    named = {(file, number) for _, file, number in BARRIERS}
+    assert len(named) == sum(counted.values())
