@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ import tilewright
 from tests.ladder.gpu.kernels import GPU_RUNGS, ODD, USUAL, sources
 from tilewright.errors import TilewrightError
 from tilewright.ladder.gpu.design import Geometry, shared_size
-from tilewright.runtime import nvrtc
+from tilewright.runtime import nvrtc, opencl
 from tilewright.runtime.dialect import DoesNotFit, Source, prelude
 from tilewright.runtime.nvrtc import compile_cubin
 
@@ -146,3 +147,25 @@ def test_kernels_carry_the_name_of_their_rung():
             if stage.kind == "conv":
                 for work in rung.convolution(Geometry.of(stage), USUAL).works:
                     assert work.source.name.startswith(rung.name.replace("-", "_") + "_")
+
+
+def test_the_example_in_the_documentation_runs():
+    document = (Path(__file__).parents[2] / "docs" / "dialect.md").read_text()
+    (text,) = re.findall(r"```c\n(.*?)```", document, flags=re.DOTALL)
+    (lines,) = re.findall(r"```python\n(.*?)```", document, flags=re.DOTALL)
+    if reason := opencl.missing("opencl"):
+        pytest.skip(reason)
+    names = {"text": text}
+    exec(lines, names)
+    assert names["result"].shape == (5, 3, 21)
+    assert names["result"][4, 2].tolist() == [2.0, *[3.0] * 19, 2.0]
+    if nvrtc.missing() is None:
+        check(names["source"], "sm_90")
+
+
+def test_the_documentation_knows_every_name_of_the_prelude():
+    document = (Path(__file__).parents[2] / "docs" / "dialect.md").read_text()
+    defined = set(re.findall(r"#define (TW_\w+)", prelude()))
+    abbreviated = {f"TW_{what}_{axis}" for what in ("THREAD", "BLOCK") for axis in "YZ"}
+    assert len(defined) > 20
+    assert {name for name in defined if f"`{name}" not in document} == abbreviated
