@@ -1,4 +1,4 @@
-"""Oclgrind, a simulator, finds no race, no divergent barrier and no access out of bounds.
+"""Oclgrind, a simulator, finds no race, divergent barrier, or access out of bounds or misaligned.
 
 PoCL runs the threads of a block one after the other, and a GPU may be lucky: neither notices.
 Oclgrind can also look for uninitialised values, but the version that pip has stops at an
@@ -62,6 +62,9 @@ FOUND = {
     "return before a barrier": "Work-group divergence detected (barrier)",
     "out of bounds": "Invalid write of size 4 at global memory",
     "out of shared bounds": "Invalid write of size 4 at local memory",
+    "misaligned load": "Invalid read of size 16 at local memory",
+    "misaligned store": "Invalid write of size 16 at global memory",
+    "aligned": "",
     "nothing": "",
 }
 
