@@ -153,7 +153,7 @@ class _Contest:
         self.images, self.device, self.batch, self.memory = images, device, batch, memory
         self.description = ""
         self.subjects: dict[tuple[str, str], Callable[[], Trace]] = {}
-        self.traces: dict[str, list[Trace]] = {}
+        self.traces: dict[tuple[str, str], list[Trace]] = {}
         self.outputs: dict[str, NDArray[np.float32]] = {}
         self.samples: dict[tuple[str, str], Sample] = {}
 
@@ -182,22 +182,20 @@ class _Contest:
         return Program(network, plan, {rung.name: rung})
 
     def _alone(self, rung: Rung, network: Network, stage: Stage) -> Callable[[], Trace]:
-        """One convolution of the network as a network of its own, on as many images."""
+        """One convolution of the network as a network of its own, on one batch of values.
+
+        Values do not change the time, and batches are alike: `results` multiplies.
+        """
         alone = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
         given = [network.parameters[name] for name in stage.parameter_shapes]
         alone = alone.with_parameters(dict(zip(alone.parameter_shapes, given, strict=True)))
         program = self._program(rung, alone)
-        # Values do not change the time; one batch of them goes through as often as needed.
         size = (min(self.batch, len(self.images)), *stage.input_shape)
         values = np.random.default_rng(RANDOM_SEED).normal(size=size).astype(np.float32)
-        full, rest = divmod(len(self.images), self.batch)
 
         def turn() -> Trace:
             trace = Trace()
-            for _ in range(full):
-                program(values, trace)
-            if rest:
-                program(values[:rest], trace)
+            program(values, trace)
             return trace
 
         return turn
@@ -214,8 +212,9 @@ class _Contest:
             progress(f"timing {subject[0]}", done, total)
 
         def collect(subject: tuple[str, str], trace: Trace) -> None:
-            if subject[1] in ("", RECORDED) and trace.events:
-                self.traces.setdefault(subject[0], []).append(trace)
+            if trace.events:
+                layer = subject[1].removeprefix(RECORDED)
+                self.traces.setdefault((subject[0], layer), []).append(trace)
 
         self.samples = interleave(self.subjects, repeats, collect=collect, progress=step)
 
@@ -225,11 +224,8 @@ class _Contest:
         if (name, "") not in self.samples:
             return row
         convolutions = [stage.name for stage in network.stages if stage.kind == "conv"]
-        operations = {
-            layer: self.samples.get((name, layer)) or self._inside(name, layer, network)
-            for layer in convolutions
-        }
-        copies = [trace.of("copy") for trace in self.traces[name]]
+        operations = {layer: self._operation(name, layer, network) for layer in convolutions}
+        copies = [trace.of("copy") for trace in self.traces[name, ""]]
         return replace(
             row,
             network=self.samples[name, ""],
@@ -240,14 +236,20 @@ class _Contest:
             predicted=self.outputs[name].reshape(len(self.images), -1).argmax(1),
         )
 
-    def _inside(self, name: str, layer: str, network: Network) -> Sample:
-        """A layer's time inside the network, from the traces of the counted turns."""
-        return _sample([_computing(trace, layer, network) for trace in self.traces[name]])
+    def _operation(self, name: str, layer: str, network: Network) -> Sample:
+        """A convolution's time over all images, from the kernels in the traces of counted turns."""
+        alone = self.traces.get((name, layer))
+        if alone is None:
+            return _sample([_computing(t, layer, network) for t in self.traces[name, ""]])
+        batches = len(self.images) / min(self.batch, len(self.images))
+        one = _sample([trace.of("kernel") for trace in alone])
+        return Sample(tuple(batches * seconds for seconds in one.seconds))
 
     def _mark(self, name: str, convolutions: list[str], network: Network) -> str:
         if any((name, layer) in self.samples for layer in convolutions):
             return ALONE
-        events = [e for c in convolutions for e in _computing(self.traces[name][0], c, network)]
+        first = self.traces[name, ""][0]
+        events = [event for layer in convolutions for event in _computing(first, layer, network)]
         return TOGETHER if any(len(event.layers) > 1 for event in events) else ""
 
 

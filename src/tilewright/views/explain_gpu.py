@@ -36,6 +36,9 @@ def report(
             loops = table(
                 f"\n{kernel.work.source.name}{several}", "loop", ">extent", "where it went"
             )
+            together = kernel.work.images_per_block > 1
+            place = "block and thread" if together else "block"
+            loops.add_row("image", units.count(images), place)
             for loop in kernel.work.loops:
                 loops.add_row(loop.name, units.count(loop.extent), loop.place)
             yield loops

@@ -22,6 +22,7 @@ from tilewright.model.network import Stage
 from tilewright.runtime.dialect import Limits
 
 FC_IMAGES, FC_DEPTH, FC_EACH = 64, 16, 4
+FC_PART = 2048  # inputs of a sum that one block takes
 SOFTMAX_IMAGES = 64
 
 
@@ -74,33 +75,43 @@ def _pooling(stage: Stage, layer: Pooling) -> Design:
 
 
 def _fully_connected(stage: Stage) -> Design:
+    """Long sums are split over blocks: a layer with few outputs would leave most of a GPU idle."""
     inputs, outputs = math.prod(stage.input_shape), stage.output_shape[0]
     across = 16 if outputs <= 16 else 64
+    parts, blocks = tiles(inputs, FC_PART), tiles(outputs, across)
     constants: dict[str, int | float] = {
         "INPUTS": inputs, "OUTPUTS": outputs, "ACROSS": across, "IMAGES": FC_IMAGES,
-        "DEPTH": FC_DEPTH, "EACH": FC_EACH,
+        "DEPTH": FC_DEPTH, "EACH": FC_EACH, "PARTS": parts, "PART_INPUTS": FC_PART, "TILES": blocks,
     }  # fmt: skip
     depth = tiles(inputs, FC_DEPTH) * FC_DEPTH
-    blocks = tiles(outputs, across)
-    work = Work(
+    multiply = Work(
         source(
             "layer_fc", "fc.cl", (across // FC_EACH, FC_IMAGES // FC_EACH, 1), constants,
             shared_floats=FC_DEPTH * (FC_IMAGES + across + 8),
         ),
-        ("x", "weight", "bias", "out", "images"),
-        blocks=blocks,
+        ("x", "weight", "bias", "out" if parts == 1 else "parts", "images"),
+        blocks=blocks * parts,
         images_per_block=FC_IMAGES,
         loops=(
             Loop("output", outputs, "block, thread and registers"),
-            Loop("input", inputs, "sequential, staged in shared memory"),
+            Loop("input", inputs, "block, then sequential, staged in shared memory"),
         ),
         traffic=Traffic(
             global_loads=blocks * depth * (1 + across / FC_IMAGES),
             shared_loads=blocks * depth * across / FC_EACH / 2,
-            stores=outputs,
+            stores=outputs * parts,
         ),
     )  # fmt: skip
-    return Design((work,))
+    if parts == 1:
+        return Design((multiply,))
+    add = Work(
+        source("layer_fc_sum", "fc_sum.cl", (FC_IMAGES, 1, 1), constants),
+        ("parts", "bias", "out"),
+        blocks=tiles(outputs, FC_IMAGES),
+        loops=(Loop("output", outputs, "block and thread"), Loop("part", parts, "sequential")),
+        traffic=Traffic(global_loads=outputs * (parts + 1), stores=outputs),
+    )
+    return Design((multiply, add), {"parts": outputs * parts})
 
 
 def _softmax(stage: Stage) -> Design:
