@@ -90,6 +90,8 @@ def tuned_by_trial(stages: Stages, parameters: Parameters, runtime: Any) -> Forw
 def compiled(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
     import torch
 
+    # Each network and each convolution on its own is another version of the same function.
+    torch._dynamo.config.recompile_limit = 100
     return torch.compile(eager(stages, parameters, runtime), dynamic=False)
 
 

@@ -182,20 +182,29 @@ class _Contest:
         return Program(network, plan, {rung.name: rung})
 
     def _alone(self, rung: Rung, network: Network, stage: Stage) -> Callable[[], Trace]:
-        """One convolution of the network as a network of its own, on one batch of values.
+        """One convolution of the network as a network of its own, on as many images.
 
-        Values do not change the time, and batches are alike: `results` multiplies.
+        Values do not change the time: one batch of them lies on the device and goes through as
+        often as needed.
         """
         alone = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
         given = [network.parameters[name] for name in stage.parameter_shapes]
         alone = alone.with_parameters(dict(zip(alone.parameter_shapes, given, strict=True)))
         program = self._program(rung, alone)
-        size = (min(self.batch, len(self.images)), *stage.input_shape)
-        values = np.random.default_rng(RANDOM_SEED).normal(size=size).astype(np.float32)
+        size = min(self.batch, len(self.images))
+        values = np.random.default_rng(RANDOM_SEED).normal(size=(size, *stage.input_shape))
+        x = program.runtime.upload(values.astype(np.float32))
+        out = program.runtime.allocate((size, *stage.output_shape))
+        program.create_outputs(size)
+        full, rest = divmod(len(self.images), size)
 
         def turn() -> Trace:
-            trace = Trace()
-            program(values, trace)
+            program.runtime.trace = trace = Trace()
+            for _ in range(full):
+                program.into(x, out)
+            if rest:
+                program.into(x[:rest], out[:rest])
+            program.runtime.synchronise()
             return trace
 
         return turn
@@ -238,12 +247,9 @@ class _Contest:
 
     def _operation(self, name: str, layer: str, network: Network) -> Sample:
         """A convolution's time over all images, from the kernels in the traces of counted turns."""
-        alone = self.traces.get((name, layer))
-        if alone is None:
-            return _sample([_computing(t, layer, network) for t in self.traces[name, ""]])
-        batches = len(self.images) / min(self.batch, len(self.images))
-        one = _sample([trace.of("kernel") for trace in alone])
-        return Sample(tuple(batches * seconds for seconds in one.seconds))
+        if alone := self.traces.get((name, layer)):
+            return _sample([trace.of("kernel") for trace in alone])
+        return _sample([_computing(t, layer, network) for t in self.traces[name, ""]])
 
     def _mark(self, name: str, convolutions: list[str], network: Network) -> str:
         if any((name, layer) in self.samples for layer in convolutions):

@@ -160,7 +160,9 @@ class CudaRuntime:
         return buffer
 
     def write(self, buffer: Any, array: NDArray[Any]) -> None:
-        if self.managed:
+        # Constant memory is the device's alone, also where all other memory is shared.
+        constant = isinstance(buffer.data.mem, self.cupy.cuda.UnownedMemory)
+        if self.managed and not constant:
             self.kernels.synchronize()  # whoever reads the old content must be done
             _host_view(buffer)[:] = array
         elif array.size:

@@ -1,0 +1,87 @@
+"""The ladder as a picture: how long a network's convolutions take on every rung.
+
+python picture.py results/DATE-ladder-gpu.json ../docs/ladder-gpu.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from tilewright.files import atomic_write
+from tilewright.views import units
+
+WIDTH, NAMES, FIGURES, LINE, TOP = 820, 150, 80, 24, 64
+OWN, VENDOR, GRID, INK = "#2f6db3", "#c9772f", "#d8d8d8", "#222222"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("picture", type=Path)
+    given = parser.parse_args()
+    document = json.loads(given.results.read_text())
+    parts, height = [], 0
+    for name, network in document["networks"].items():
+        part, size = panel(name, network, height)
+        parts.append(part)
+        height += size
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}" font-family="Helvetica, Arial, sans-serif" '
+        f'font-size="13" fill="{INK}"><rect width="100%" height="100%" fill="white"/>'
+        f"{''.join(parts)}</svg>\n"
+    )
+    with atomic_write(given.picture) as file:
+        file.write(svg.encode())
+
+
+def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
+    """One network's bars on a logarithmic scale, and how high they are together."""
+    rows = [
+        (rung["rung"], rung["vendor"], _convolutions(rung))
+        for rung in network["rungs"]
+        if rung["network"]
+    ]
+    low = 10 ** math.floor(math.log10(min(seconds for *_, seconds in rows)))
+    high = 10 ** math.ceil(math.log10(max(seconds for *_, seconds in rows)))
+
+    def place(seconds: float) -> float:
+        room = WIDTH - NAMES - FIGURES
+        return NAMES + room * math.log10(seconds / low) / math.log10(high / low)
+
+    bottom = top + TOP + LINE * len(rows)
+    title = (
+        f"{name}: time of all convolutions, {network['images']:,} images, {network['device_name']}"
+    )
+    marks = [f'<text x="8" y="{top + 24}" font-size="15">{escape(title)}</text>']
+    decade = low
+    while decade <= high * 1.001:
+        x = place(decade)
+        marks.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top + TOP - 8}" y2="{bottom}" stroke="{GRID}"/>'
+            f'<text x="{x:.1f}" y="{top + TOP - 13}" text-anchor="middle" font-size="11">'
+            f"{units.seconds(decade)}</text>"
+        )
+        decade *= 10
+    for index, (rung, vendor, seconds) in enumerate(rows):
+        y = top + TOP + LINE * index
+        marks.append(
+            f'<text x="{NAMES - 8}" y="{y + 15}" text-anchor="end">{escape(rung)}</text>'
+            f'<rect x="{NAMES}" y="{y + 3}" width="{place(seconds) - NAMES:.1f}" '
+            f'height="{LINE - 7}" fill="{VENDOR if vendor else OWN}"/>'
+            f'<text x="{place(seconds) + 6:.1f}" y="{y + 15}">{units.seconds(seconds)}</text>'
+        )
+    return "".join(marks), bottom - top + 24
+
+
+def _convolutions(rung: dict[str, Any]) -> float:
+    return float(sum(sample["median_seconds"] for sample in rung["operations"].values()))
+
+
+if __name__ == "__main__":
+    main()
