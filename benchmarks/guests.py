@@ -71,22 +71,6 @@ def with_tf32(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
     return switched
 
 
-def tuned_by_trial(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
-    """cuDNN times its algorithms for each shape first and keeps the fastest."""
-    import torch
-
-    forward = eager(stages, parameters, runtime)
-
-    def switched(x: Any) -> Any:
-        torch.backends.cudnn.benchmark = True
-        try:
-            return forward(x)
-        finally:
-            torch.backends.cudnn.benchmark = False
-
-    return switched
-
-
 def compiled(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
     import torch
 
@@ -150,9 +134,6 @@ def jax(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
 def guests() -> list[Rung]:
     """Those that are installed."""
     found = [
-        guest(
-            "torch-benchmark", "PyTorch eager, cuDNN's algorithms chosen by trial", tuned_by_trial
-        ),
         guest("torch-tf32", "PyTorch eager, operands rounded to TF32", with_tf32),
         guest("torch-compile", "torch.compile: layers fused by Inductor, TF32 off", compiled),
     ]

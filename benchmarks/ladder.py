@@ -6,7 +6,7 @@
 
 `--thesis` has the thesis's weights (convnetjs-cifar10) and images (cifar-10-batches-bin),
 `--fashion-mnist` the IDX files. Every rung is verified, then all take turns with PyTorch (TF32 off
-and on, and with cuDNN's algorithms chosen by trial), torch.compile and JAX: `cifar10` on 50,000
+and on), torch.compile and JAX: `cifar10` on 50,000
 random images, `ece408` on the 10,000 of Fashion-MNIST's test set. Then the thesis's question: 1,200
 images one by one, under every memory plan. Writes OUTPUT.json, with every raw sample, and
 OUTPUT.md.
@@ -145,6 +145,12 @@ def _memory(given: argparse.Namespace, screen: Console) -> list[dict[str, Any]]:
     return results
 
 
+def _machine(facts: dict[str, Any]) -> str:
+    libraries = [f"{name} {version}" for name, version in facts["libraries"].items()]
+    gpus = [f"{gpu['name']} (driver {gpu['driver']})" for gpu in facts["gpus"]]
+    return ", ".join([*(gpus or [facts["cpu"]]), *libraries])
+
+
 def _turn(program: Program, images: Any) -> Any:
     return lambda: program(images)
 
@@ -157,7 +163,7 @@ def _write(output: Path, document: dict[str, Any], text: io.StringIO) -> None:
     facts = document["environment"]
     head = (
         f"# The GPU ladder, {document['date']}\n\n`{document['command']}`, tilewright "
-        f"{tilewright.__version__}, {facts.get('gpus') or facts.get('cpu')}\n\n"
+        f"{tilewright.__version__}, {_machine(facts)}\n\n"
     )
     with atomic_write(output.with_suffix(".json")) as file:
         file.write(json.dumps(document, indent=1).encode())
