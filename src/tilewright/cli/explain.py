@@ -12,6 +12,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rung", metavar="RUNG", help="fused")
     options.add_network(parser)
     parser.add_argument(
+        "--batch", metavar="N", type=options.positive, default=640,
+        help="images at a time: few go by another schedule than many (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--asm", metavar="LAYER", help="the machine code of that layer's inner loop instead"
     )
 
@@ -30,9 +34,9 @@ def main(arguments: argparse.Namespace) -> int:
         )
     network = prepare(arguments.net, arguments.weights, None, images=1).network
     if arguments.asm is not None:
-        print(machine_code(network, arguments.asm))
+        print(machine_code(network, arguments.asm, arguments.batch))
         return 0
     screen = console.output()
-    for part in report(network, explain(network)):
+    for part in report(network, explain(network, arguments.batch)):
         screen.print(part)
     return 0

@@ -46,9 +46,8 @@ class Rung:
     """`idea` says what it changes against the rung below, and why that should help.
 
     `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
-    `vendor` rungs are other people's kernels: yardsticks, run only when named. Below its
-    `smallest_batch` a rung works, but the one below it is faster. `precision` is what the rung
-    claims of its arithmetic, and what the verifier holds it to.
+    `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is what
+    the rung claims of its arithmetic, and what the verifier holds it to.
     """
 
     name: str
@@ -59,5 +58,4 @@ class Rung:
     cut: Callable[[Network], Sequence[Stages]] = layer_by_layer
     missing: Callable[[str], str | None] = never_missing
     vendor: bool = False
-    smallest_batch: int = 1
     precision: Precision = FLOAT32

@@ -23,6 +23,16 @@ def test_compiled_once_then_found(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_both_schedules_are_kept(tmp_path):
+    for _ in range(2):
+        found = [
+            build.compile_network(SMALL, build.host(), tmp_path, lanes_are).from_cache
+            for lanes_are in ("images", "channels")
+        ]
+    assert found == [True, True]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_another_cpu_is_another_object(tmp_path):
     build.compile_network(SMALL, build.host(), tmp_path)
     assert not build.compile_network(SMALL, build.restricted("sse"), tmp_path).from_cache
@@ -69,5 +79,5 @@ def test_assembly_shows_fused_multiply_adds():
         pytest.skip("this CPU has no FMA")
     text = build.assembly(zoo.network("cifar10"), build.host())
     body = text.partition("conv2_relu2_pool2:")[2].partition(".Lfunc_end")[0]
-    assert body.count("vfmadd") > 1000
+    assert body.count("vfmadd") > 500
     assert "vfmadd" not in build.assembly(SMALL, build.restricted("sse"))

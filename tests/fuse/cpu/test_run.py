@@ -34,6 +34,10 @@ X86_LEVELS = [
 ]
 
 
+# Costs of a single image that leave no choice.
+BY_CHANNELS, BY_IMAGES = 0.0, float("inf")
+
+
 def filled(network, seed=0):
     return network.with_parameters(random_parameters(network, np.random.default_rng(seed)))
 
@@ -44,17 +48,35 @@ def filled(network, seed=0):
     network=networks(), images=st.integers(1, 70), seed=st.integers(0, 999), pixels=st.booleans()
 )
 def test_any_network_on_every_level_of_vectors(level, network, images, seed, pixels):
+    check(filled(network, seed), build.restricted(level), None, [images], seed, pixels)
+
+
+@pytest.mark.parametrize("level", X86_LEVELS)
+@settings(max_examples=15)
+@given(network=networks(), seed=st.integers(0, 999), pixels=st.booleans())
+def test_any_network_by_both_schedules(level, network, seed, pixels):
+    """Around the width of a vector, where a lane too many or too few would show."""
+    on = build.restricted(level)
+    lanes = on.target.lanes
+    for single in (BY_CHANNELS, BY_IMAGES):
+        sizes = (1, 2, 3, lanes - 1, lanes, lanes + 1)
+        check(filled(network, seed), on, single, sizes, seed, pixels)
+
+
+def check(network, on, single, sizes, seed, pixels):
+    """Outputs for batches of these sizes are within their bounds."""
+    size = (max(sizes), *network.input.shape)
     generator = np.random.default_rng(seed)
-    network = filled(network, seed)
-    size = (images, *network.input.shape)
     if pixels:
-        given_images = generator.integers(0, 256, size, np.uint8)
+        images = generator.integers(0, 256, size, np.uint8)
     else:
-        given_images = generator.normal(size=size).astype(np.float32)
-    truth = reference.chain(network.stages, network.parameters, given_images)[-1]
-    result = FusedNetwork(network, build.restricted(level))(given_images)
-    _, problem = compare(result, truth)
-    assert problem is None, problem
+        images = generator.normal(size=size).astype(np.float32)
+    truth = reference.chain(network.stages, network.parameters, images)[-1]
+    fused = FusedNetwork(network, on, single)
+    for count in sizes:
+        part = reference.Truth(truth.value[:count], truth.bound[:count])
+        _, problem = compare(fused(images[:count]), part)
+        assert problem is None, f"{count} images: {problem}"
 
 
 @pytest.mark.parametrize(
@@ -67,15 +89,17 @@ def test_any_network_on_every_level_of_vectors(level, network, images, seed, pix
         ((20, 20, 20), (FullyConnected(130), Tanh(), FullyConnected(7), Softmax())),
         ((9, 40, 40), (MaxPool((7, 1), stride=(2, 3)), Flatten())),
         ((1, 1, 1), (Tanh(), Flatten(), Softmax())),
+        ((37, 1, 1), (Flatten(), Softmax())),
+        ((5, 4, 3), (ReLU(), MaxPool(2, stride=1), Flatten(), Softmax())),  # gaps between channels
+        ((5, 4, 3), (ReLU(), Flatten(), Tanh())),
+        ((3, 6, 5), (MaxPool(2), FullyConnected(17), Tanh())),
+        ((3, 9, 9), (Convolution(11, 3), Flatten(), ReLU(), FullyConnected(9))),
     ],
 )
-@pytest.mark.parametrize("images", [1, 7, 33, 100])
-def test_odd_networks(shape, layers, images):
+@pytest.mark.parametrize("single", [None, BY_CHANNELS, BY_IMAGES])
+def test_odd_networks(shape, layers, single):
     network = filled(Network("odd", Pixels(shape), layers))
-    pixels = np.random.default_rng(1).integers(0, 256, (images, *shape), np.uint8)
-    truth = reference.chain(network.stages, network.parameters, pixels)[-1]
-    _, problem = compare(FusedNetwork(network)(pixels), truth)
-    assert problem is None, problem
+    check(network, build.host(), single, (1, 7, 33, 100), 1, True)
 
 
 @pytest.mark.parametrize("level", X86_LEVELS)

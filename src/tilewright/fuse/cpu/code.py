@@ -47,35 +47,37 @@ class Function:
         less = self.op(f"icmp slt i64 {a}, {b}")
         return self.op(f"select i1 {less}, i64 {a}, i64 {b}")
 
+    def larger(self, a: Value, b: Value) -> Value:
+        more = self.op(f"icmp sgt i64 {a}, {b}")
+        return self.op(f"select i1 {more}, i64 {a}, i64 {b}")
+
     def at(self, pointer: Value, index: Value | int, type_: str = "float") -> Value:
         """The address `index` elements on."""
         if index == 0:
             return pointer
         return self.op(f"getelementptr {type_}, ptr {pointer}, i64 {index}")
 
-    def vector_at(self, pointer: Value, index: Value | int) -> Value:
-        return self.at(pointer, index, self.vector)
-
     # Memory
 
-    def load(self, pointer: Value, index: int = 0, again: bool = False) -> Value:
-        """The vector `index` vectors behind an aligned address.
+    def load(self, pointer: Value, index: Value | int = 0) -> Value:
+        """The vector that starts `index` floats behind an address, aligned as a whole."""
+        return self.op(f"load {self.vector}, ptr {self.at(pointer, index)}, align {self.align}")
 
-        With `again` it is really loaded here, even if some register may still hold it. Left to
-        itself, LLVM keeps every activation that a later tap will use, runs out of registers and
-        spills: a load is cheaper than that.
-        """
-        place = self.vector_at(pointer, index)
-        volatile = "volatile " if again else ""
-        return self.op(f"load {volatile}{self.vector}, ptr {place}, align {self.align}")
-
-    def store(self, value: Value, pointer: Value, index: int = 0) -> None:
-        place = self.vector_at(pointer, index)
+    def store(self, value: Value, pointer: Value, index: Value | int = 0) -> None:
+        place = self.at(pointer, index)
         self.do(f"store {self.vector} {value}, ptr {place}, align {self.align}")
 
-    def spread(self, pointer: Value, index: int = 0) -> Value:
-        """One float in every lane."""
-        return self.splat_of(self.op(f"load float, ptr {self.at(pointer, index)}"))
+    def spread(self, pointer: Value, index: Value | int = 0) -> Value:
+        """One float in every lane; it may lie at any address."""
+        return self.splat_of(self.op(f"load float, ptr {self.at(pointer, index)}, align 1"))
+
+    def forget(self) -> None:
+        """Whatever is read after this is read again, even if some register may still hold it.
+
+        Left to itself, LLVM keeps every activation that a later tap will use, runs out of
+        registers and spills: a load is cheaper than that.
+        """
+        self.do('call void asm sideeffect "", "~{memory}"()')
 
     def splat_of(self, scalar: Value) -> Value:
         first = self.op(f"insertelement {self.vector} poison, float {scalar}, i32 0")
@@ -104,6 +106,9 @@ class Function:
         """a * b + c, fused where the CPU can. llvm.fma would call a library where it cannot."""
         return self.binary("fadd contract", self.binary("fmul contract", a, b), c)
 
+    def sum(self, a: Value, b: Value) -> Value:
+        return self.binary("fadd", a, b)
+
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger one, NaN if either is."""
         name = f"@llvm.maximum.v{self.lanes}f32"
@@ -121,6 +126,30 @@ class Function:
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         flags = f"<{self.lanes} x i1>"
         return self.op(f"select {flags} {condition}, {self.vector} {a}, {self.vector} {b}")
+
+    def below(self, first: Value, bound: int) -> Value:
+        """Which lanes are below a bound, if they are numbered from `first` on."""
+        number = self.op(f"trunc i64 {first} to i32")
+        start = self.op(f"insertelement {self.whole} poison, i32 {number}, i32 0")
+        zeros = "zeroinitializer"
+        start = self.op(
+            f"shufflevector {self.whole} {start}, {self.whole} poison, {self.whole} {zeros}"
+        )
+        count = "<" + ", ".join(f"i32 {lane}" for lane in range(self.lanes)) + ">"
+        numbers = self.op(f"add {self.whole} {start}, {count}")
+        return self.op(f"icmp slt {self.whole} {numbers}, {self.whole_constant(bound)}")
+
+    def across(self, combine: Callable[[Value, Value], Value], x: Value) -> Value:
+        """All lanes combined, in every lane."""
+        distance = self.lanes // 2
+        while distance:
+            order = ", ".join(f"i32 {lane ^ distance}" for lane in range(self.lanes))
+            other = self.op(
+                f"shufflevector {self.vector} {x}, {self.vector} poison, {self.whole} <{order}>"
+            )
+            x = combine(x, other)
+            distance //= 2
+        return x
 
     def relu(self, x: Value) -> Value:
         return self.at_least(x, 0)
@@ -205,6 +234,19 @@ class Function:
             self.lines[place + 1 + k] = (
                 f"  {carried[k]} = phi {self.vector} [ {old}, %{before} ], [ {new}, %{self.block} ]"
             )
+        self.lines.append(f"{name}.end:")
+        self.block = f"{name}.end"
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """The body runs if the condition is true; it leaves no values behind."""
+        self.count += 1
+        name = f"w{self.count}"
+        self.do(f"br i1 {condition}, label %{name}.then, label %{name}.end")
+        self.lines.append(f"{name}.then:")
+        self.block = f"{name}.then"
+        yield
+        self.do(f"br label %{name}.end")
         self.lines.append(f"{name}.end:")
         self.block = f"{name}.end"
 

@@ -2,8 +2,9 @@
 
 All shapes are constants, activations stay in cache from pixels to probabilities, and activation
 and pooling happen in registers at the end of each convolution (`tilewright.fuse.cpu`). Lanes are
-images, so that no layer's shape leaves a vector half empty. It should win everywhere but on a few
-images: below the width of a vector, lanes compute nothing.
+images, so that no layer's shape leaves a vector half empty; for fewer images than that takes, lanes
+are output channels, and all cores work on one image. It should win everywhere; least where a layer
+has a few channels more than vectors hold, and the images are few.
 """
 
 from __future__ import annotations
@@ -38,7 +39,4 @@ RUNG = Rung(
     prepare=prepare,
     open_runtime=lambda device: CpuRuntime(),
     cut=whole_network,
-    # cifar10 on 2 cores with AVX2 (2026-11-15): 1,570 images/s one by one against im2col's 1,700,
-    # 3,160 against 1,900 by twos.
-    smallest_batch=2,
 )
