@@ -47,7 +47,9 @@ class Rung:
 
     `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
     `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is what
-    the rung claims of its arithmetic, and what the verifier holds it to.
+    the rung claims of its arithmetic, and what the verifier holds it to. A rung that chooses by
+    itself between several ways, by the size of a batch, names them in `ways`, each as something
+    that prepares that way alone: the verifier tries them all.
     """
 
     name: str
@@ -59,3 +61,4 @@ class Rung:
     missing: Callable[[str], str | None] = never_missing
     vendor: bool = False
     precision: Precision = FLOAT32
+    ways: tuple[Prepare, ...] = ()

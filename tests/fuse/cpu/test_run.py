@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 import tilewright
 from tests.strategies import networks
 from tilewright import reference
+from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build
 from tilewright.fuse.cpu.run import FusedNetwork
+from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,
     Flatten,
@@ -23,6 +25,7 @@ from tilewright.model.layers import (
     Softmax,
     Tanh,
 )
+from tilewright.model.load import load_parameters
 from tilewright.model.network import Network
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
@@ -112,6 +115,28 @@ def test_tanh_and_exp_are_within_their_ulp_everywhere(level):
     exact = np.tanh(values.astype(np.float64))
     spacing = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
     assert (np.abs(result - exact) <= 3 * spacing + 2.0**-126).all()
+
+
+def test_predictions_on_real_images_are_the_references(thesis_weights, thesis_images):
+    """All images that are there, one by one and all at once.
+
+    Only where the reference's two best scores agree to 16 bits may the other one win. The carried
+    worst-case bound would excuse far more: after five layers it is as large as the scores.
+    """
+    network = load_parameters(zoo.network("cifar10"), "cifar10", thesis_weights)
+    images = catalogue.open_data(str(thesis_images), network.input.shape, None).images
+    fused = FusedNetwork(network)
+    together = fused(images).argmax(1)
+    alone = np.concatenate([fused(images[i : i + 1]) for i in range(len(images))]).argmax(1)
+    scores = network.stages[:-1]
+    for first in range(0, len(images), 200):
+        part = slice(first, first + 200)
+        value = reference.chain(scores, network.parameters, images[part])[-1].value
+        second, best = np.sort(value, axis=1)[:, -2:].T
+        clear = best - second > 2.0**-16 * np.abs(value).max(1)
+        for predicted in (together, alone):
+            assert (predicted[part] == value.argmax(1))[clear].all()
+        assert clear.mean() > 0.95
 
 
 def test_many_threads_may_call_at_once():

@@ -9,6 +9,9 @@ has a few channels more than vectors hold, and the images are few.
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Parameters
@@ -16,13 +19,16 @@ from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.cpu import CpuRuntime
 
 
-def prepare(runtime: Runtime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: Runtime, stages: Stages, parameters: Parameters, single: float | None = None
+) -> Launch:
+    """`single` is what an image costs by channels; 0 or infinite, it leaves no choice."""
     from tilewright.fuse.cpu.run import FusedNetwork
 
     pixels = stages[0].layer
     assert isinstance(pixels, Pixels)  # the rung takes networks whole
     network = Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
-    fused = FusedNetwork(network.with_parameters(parameters))
+    fused = FusedNetwork(network.with_parameters(parameters), single=single)
     kernel = runtime.build("fused", fused.run, parts=fused.parts)
     layers = tuple(stage.name for stage in stages)
 
@@ -39,4 +45,5 @@ RUNG = Rung(
     prepare=prepare,
     open_runtime=lambda device: CpuRuntime(),
     cut=whole_network,
+    ways=(partial(prepare, single=0.0), partial(prepare, single=math.inf)),
 )
