@@ -183,7 +183,9 @@ def test_nan_comes_out_as_nan():
 def test_the_time_of_every_part_is_counted():
     fused = tilewright.compile(tilewright.load("cifar10"))
     images = np.zeros((64, 3, 32, 32), np.uint8)
-    ticks = fused.run(images, np.empty((64, 10), np.float32))
+    outputs = np.empty((64, 10), np.float32)
+    # The least of several: a thread that the system stops in mid-part counts on.
+    ticks = np.min([fused.run(images, outputs) for _ in range(9)], axis=0)
     assert len(ticks) == len(fused.parts) == 6
     assert (ticks > 0).all()
     assert ticks[2] == ticks.max()  # conv2 has half of the arithmetic

@@ -139,6 +139,27 @@ class Function:
         numbers = self.op(f"add {self.whole} {start}, {count}")
         return self.op(f"icmp slt {self.whole} {numbers}, {self.whole_constant(bound)}")
 
+    def joined(self, values: Sequence[Value]) -> Value:
+        """A part of each, in turn: the first lanes of the first, the last of the last."""
+        size = self.lanes // len(values)
+        whole = values[0]
+        for index, value in enumerate(values[1:], start=1):
+            order = [i + self.lanes * (i // size == index) for i in range(self.lanes)]
+            places = ", ".join(f"i32 {place}" for place in order)
+            whole = self.op(
+                f"shufflevector {self.vector} {whole}, {self.vector} {value}, "
+                f"{self.whole} <{places}>"
+            )
+        return whole
+
+    def part(self, x: Value, index: int, parts: int) -> Value:
+        """One of the equal parts of a vector, in its first lanes."""
+        size = self.lanes // parts
+        places = ", ".join(f"i32 {index * size + lane % size}" for lane in range(self.lanes))
+        return self.op(
+            f"shufflevector {self.vector} {x}, {self.vector} poison, {self.whole} <{places}>"
+        )
+
     def across(self, combine: Callable[[Value, Value], Value], x: Value) -> Value:
         """All lanes combined, in every lane."""
         distance = self.lanes // 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import groupby
 
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.schedule import ConvolutionGroup, Picture, average_factor
@@ -43,7 +44,9 @@ class Tile:
         row: Span, column: Span,
     ) -> None:  # fmt: skip
         self.f, self.group, self.before, self.after = f, group, before, after
-        self.width, self.row, self.column = block.width, row, column
+        self.width, self.packed, self.row, self.column = block.width, block.packed, row, column
+        # Items that have a vector for each position, and the sums before the packed ones.
+        self.full = block.width - (block.packed > 1)
         self.positions = [(dy, dx) for dy in range(len(row.taps)) for dx in range(len(column.taps))]
         self.activation, self.weight = (f.load, f.spread) if group.unit == 1 else (f.spread, f.load)
 
@@ -76,8 +79,10 @@ class Tile:
             for kx in range(kernel_x):
                 self._tap(plane, f.at(taps, (ky * kernel_x + kx) * unit), valid, ky, kx, sums)
 
-        start = [self.weight(bias, c * self.group.unit) for c in range(self.width)]
-        return f.accumulate(before.channels, start * len(self.positions), rows)
+        values = [self.weight(bias, c * self.group.unit) for c in range(self.width)]
+        start = values[: self.full] * len(self.positions)
+        start += values[self.full :] * math.ceil(len(self.positions) / self.packed)
+        return f.accumulate(before.channels, start, rows)
 
     def _segments(self) -> list[tuple[int, int, list[int]]]:
         """Runs of kernel rows that are valid for the same rows of positions."""
@@ -104,14 +109,26 @@ class Tile:
             return
         f.forget()
         weights = [self.weight(taps, c * self.group.unit) for c in range(self.width)]
-        for place, dy, dx in valid:
-            row = dy * layer.stride[0] + ky
-            column = dx * layer.stride[1] + kx
-            offset = row * self.before.pitch + column * self.before.step
-            activation = self.activation(plane, offset)
-            for c, weight in enumerate(weights):
-                index = place * self.width + c
-                sums[index] = f.fma(activation, weight, sums[index])
+        for number, places in groupby(valid, lambda position: position[0] // self.packed):
+            pack = [f.constant(0)] * self.packed
+            for place, dy, dx in places:
+                row = dy * layer.stride[0] + ky
+                column = dx * layer.stride[1] + kx
+                offset = row * self.before.pitch + column * self.before.step
+                activation = pack[place % self.packed] = self.activation(plane, offset)
+                for c, weight in enumerate(weights[: self.full]):
+                    index = place * self.full + c
+                    sums[index] = f.fma(activation, weight, sums[index])
+            if self.packed > 1:
+                index = len(self.positions) * self.full + number
+                sums[index] = f.fma(f.joined(pack), weights[-1], sums[index])
+
+    def _sum(self, sums: list[Value], place: int, c: int) -> Value:
+        """The sum of one position and item."""
+        if c < self.full:
+            return sums[place * self.full + c]
+        packed = sums[len(self.positions) * self.full + place // self.packed]
+        return self.f.part(packed, place % self.packed, self.packed)
 
     def finish(self, sums: list[Value], y: Value, x: Value, item: Value) -> None:
         """Activation and pooling in registers, then the tile is stored."""
@@ -128,7 +145,7 @@ class Tile:
             windows.setdefault((dy // window[0], dx // window[1]), []).append(place)
         for c in range(self.width):
             for (dy, dx), places in windows.items():
-                values = [sums[place * self.width + c] for place in places]
+                values = [self._sum(sums, place, c) for place in places]
                 if factor is None:
                     # tanh and ReLU keep order, so the largest can be taken first.
                     value = activate(_reduce(f.maximum, values))

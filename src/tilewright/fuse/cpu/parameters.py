@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.fuse.cpu.schedule import DenseGroup, Group, PlainGroup, Schedule
+from tilewright.fuse.cpu.schedule import (
+    ConvolutionGroup,
+    DenseGroup,
+    PlainGroup,
+    Schedule,
+    padded_channels,
+)
 from tilewright.model.network import Parameters
 
 
@@ -45,7 +51,7 @@ def weight_offsets(plan: Schedule) -> list[int]:
         offsets.append(position)
         if not isinstance(group, PlainGroup):
             taps = math.prod(next(iter(group.stages[0].parameter_shapes.values()))[1:])
-            position += _channels(group) * (taps + 1)
+            position += padded_channels(group) * (taps + 1)
     return offsets
 
 
@@ -61,10 +67,9 @@ def pack(plan: Schedule, parameters: Parameters) -> NDArray[np.float32]:
             pixels = picture.height * picture.width
             weight = weight.reshape(len(weight), picture.channels, pixels).swapaxes(1, 2)
         flat = weight.reshape(len(weight), -1)
-        surplus = _channels(group) - len(weight)
-        flat = np.pad(flat, ((0, surplus), (0, 0)))
         bias = parameters.get(f"{name}.bias", np.zeros(len(weight), np.float32))
-        parts.append(np.pad(bias, (0, surplus)))
+        flat, bias = _filled(flat, group), _filled(bias, group)
+        parts.append(bias)
         for block in group.blocks:
             for item in range(block.first, block.first + block.width * block.count, block.width):
                 rows = slice(item * group.unit, (item + block.width) * group.unit)
@@ -72,8 +77,12 @@ def pack(plan: Schedule, parameters: Parameters) -> NDArray[np.float32]:
     return np.concatenate([*parts, np.zeros(1, np.float32)])  # some networks have no parameters
 
 
-def _channels(group: Group) -> int:
-    """Output channels with those that fill up the last vector."""
-    assert not isinstance(group, PlainGroup)
-    last = group.blocks[-1]
-    return (last.first + last.width * last.count) * group.unit
+def _filled(rows: NDArray[np.float32], group: ConvolutionGroup | DenseGroup) -> NDArray[np.float32]:
+    """The rows of all channels, with zeros up to whole vectors, or the last ones repeated."""
+    packed = group.blocks[-1].packed
+    surplus = padded_channels(group) - len(rows)
+    if packed > 1:
+        surplus -= group.unit - group.unit // packed
+    rows = np.pad(rows, ((0, surplus), *[(0, 0)] * (rows.ndim - 1)))
+    last = rows[len(rows) - group.unit // packed :]
+    return np.concatenate([rows, *[last] * (packed - 1)])

@@ -15,7 +15,8 @@ images at a time (`BLOCKS`), as their positions.
 `by_channels`: lanes are output channels of one image, for when there are fewer images than lanes.
 The same tiles with the roles changed: a tap costs a broadcast activation for each position and a
 load of weights for each vector of channels. A picture lies as [y][x][channel], its channels filled
-up to whole vectors; what the surplus lanes compute is never read.
+up to whole vectors; what the surplus lanes compute is never read. Where half of the last vector or
+more would be surplus, it holds the channels left over for several positions at once.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tilewright.fuse.cpu.tiles import (
     best_tile,
     block_width,
     blocks_of,
+    packed_blocks,
     spans,
 )
 from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pooling, Shape
@@ -122,7 +124,7 @@ class ConvolutionGroup:
 
     @property
     def accumulators(self) -> int:
-        return math.prod(self.tile) * max(block.width for block in self.blocks)
+        return max(block.sums(math.prod(self.tile)) for block in self.blocks)
 
     @property
     def loads_per_fma(self) -> float:
@@ -136,7 +138,8 @@ class ConvolutionGroup:
             sum((s.last - s.first) * sum(high - low for low, high in s.taps) for s in spans)
             for spans in (self.rows, self.columns)
         )
-        return 2 * rows * columns * self.stages[0].input_shape[0] * _padded(self)
+        lanes = padded_channels(self) - self.unit + math.ceil(self.unit / self.blocks[-1].packed)
+        return 2 * rows * columns * self.stages[0].input_shape[0] * lanes
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ class DenseGroup:
     @property
     def executed_flops(self) -> int:
         """FLOP for one image, with the lanes left over."""
-        return 2 * math.prod(self.stages[0].input_shape) * _padded(self)
+        return 2 * math.prod(self.stages[0].input_shape) * padded_channels(self)
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ class PlainGroup:
 Group = ConvolutionGroup | DenseGroup | PlainGroup
 
 
-def _padded(group: ConvolutionGroup | DenseGroup) -> int:
+def padded_channels(group: ConvolutionGroup | DenseGroup) -> int:
     """Output channels with those that fill up the last vector."""
     last = group.blocks[-1]
     return (last.first + last.width * last.count) * group.unit
@@ -264,19 +267,20 @@ def _convolution(rest: list[Stage], target: Target, unit: int) -> ConvolutionGro
     following = rest[len(taken)].layer if len(rest) > len(taken) else None
     _, height, width = rest[0].input_shape
     _, out_y, out_x = rest[0].output_shape
-    items = math.ceil(layer.filters / unit)
     pooling = following if isinstance(following, Pooling) and _fits(following, target) else None
     taken += rest[len(taken) : len(taken) + 1] if pooling else []
     window = pooling.size if pooling else (1, 1)
     if unit > 1:
-        tile = best_tile(out_y // window[0], out_x // window[1], items, target, window)
+        tile = best_tile(out_y // window[0], out_x // window[1], layer.filters, target, window)
+        blocks = packed_blocks(layer.filters, math.prod(tile), target)
     else:
         tile = window if pooling else (1, min(ROW_POSITIONS, out_x))
+        width_ = block_width(layer.filters, math.prod(tile), target)
+        blocks = blocks_of(layer.filters, width_)
     rows, columns = (
         spans(outputs, tile[i], layer.kernel[i], layer.stride[i], layer.padding[i], size, window[i])
         for i, outputs, size in ((0, out_y, height), (1, out_x, width))
     )
-    blocks = blocks_of(items, block_width(items, math.prod(tile), target))
     return ConvolutionGroup(
         tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns
     )

@@ -87,8 +87,8 @@ def job(
                 add(function, few, 0, image, 0, phase.step, phase.units, False)
     total = records[-1].start + _tickets(records[-1]) if records else 0
     helpers = min(cores, max(map(_tickets, records), default=1)) - 1
-    end = [END, *[0] * (len(astuple(records[0])) - 1)] if records else [END]
-    words = np.array([*(word for record in records for word in astuple(record)), *end], np.int64)
+    end = Record(END, 0, 0, 0, 0, 0, 0, 0, 1, 0)
+    words = np.array([astuple(record) for record in (*records, end)], np.int64)
     return Job(words, words.ctypes.data, total, helpers)
 
 

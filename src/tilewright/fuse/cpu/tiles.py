@@ -32,11 +32,20 @@ class Span:
 
 @dataclass(frozen=True)
 class Block:
-    """`count` blocks of `width` items (output channels, or vectors of them) from item `first`."""
+    """`count` blocks of `width` items (output channels, or vectors of them) from item `first`.
+
+    With `packed` above 1, the last item has so few channels that its vector holds them as often,
+    each time for another position.
+    """
 
     first: int
     width: int
     count: int
+    packed: int = 1
+
+    def sums(self, positions: int) -> int:
+        """Vectors that a tile of so many positions adds up."""
+        return positions * (self.width - 1) + math.ceil(positions / self.packed)
 
 
 def block_width(items: int, positions: int, target: Target) -> int:
@@ -64,6 +73,35 @@ def blocks_of(items: int, width: int) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+def packed_blocks(channels: int, positions: int, target: Target) -> tuple[Block, ...]:
+    """As few blocks of vectors of channels as the registers allow.
+
+    What is left over for the last vector is packed where that saves cycles. It takes two registers
+    more, for the activations that are put together.
+    """
+    items = math.ceil(channels / target.lanes)
+    left = channels % target.lanes
+    packed = min(target.lanes // left, positions) if left else 1
+    packed = 1 << packed.bit_length() - 1  # a power of two
+    for count in range(1, items + 1):
+        blocks = _last_packed(blocks_of(items, math.ceil(items / count)), packed, positions)
+        needed = [b.sums(positions) + b.width + (3 if b.packed > 1 else 1) for b in blocks]
+        if max(needed) <= target.registers:
+            break
+    return blocks
+
+
+def _last_packed(blocks: tuple[Block, ...], packed: int, positions: int) -> tuple[Block, ...]:
+    """The same with the very last block on its own, and packed, if that makes it faster."""
+    last = blocks[-1]
+    begin = last.first + last.width * (last.count - 1)
+    plain, single = Block(begin, last.width, 1), Block(begin, last.width, 1, packed)
+    if tap_cycles(positions, single) >= tap_cycles(positions, plain):
+        return blocks
+    rest = [Block(last.first, last.width, last.count - 1)] if last.count > 1 else []
+    return (*blocks[:-1], *rest, single)
+
+
 def spans(
     outputs: int, tile: int, kernel: int, stride: int, padding: int, size: int, window: int = 1
 ) -> tuple[Span, ...]:
@@ -88,26 +126,29 @@ def spans(
     return tuple(found)
 
 
-def tap_cycles(positions: int, width: int) -> float:
+def tap_cycles(positions: int, block: Block) -> float:
     """What one tap of a tile costs: arithmetic, loads or waiting, whichever takes longest.
 
     Loads are never quite for nothing: of two tiles that are equal else, the one with fewer is
     the faster.
     """
-    loads = positions + width
-    return max(positions * width / MULTIPLY_ADDS, loads / LOADS, LATENCY) + loads / 10
+    loads = positions + block.width
+    return max(block.sums(positions) / MULTIPLY_ADDS, loads / LOADS, LATENCY) + loads / 10
 
 
 def best_tile(
-    height: int, width: int, items: int, target: Target, window: tuple[int, int] = (1, 1)
+    height: int, width: int, channels: int, target: Target, window: tuple[int, int] = (1, 1)
 ) -> tuple[int, int]:
-    """The tile of whole windows that takes the fewest cycles over a picture of so many windows."""
+    """The tile of whole windows that takes the fewest cycles over a picture of so many windows.
+
+    For lanes that are channels.
+    """
 
     def cost(tile: tuple[int, int]) -> float:
         positions = math.prod(tile) * math.prod(window)
         return sum(
-            rows * columns * block.count * tap_cycles(ty * tx * math.prod(window), block.width)
-            for block in blocks_of(items, block_width(items, positions, target))
+            rows * columns * block.count * tap_cycles(ty * tx * math.prod(window), block)
+            for block in packed_blocks(channels, positions, target)
             for rows, ty in _pieces(height, tile[0])
             for columns, tx in _pieces(width, tile[1])
         )
