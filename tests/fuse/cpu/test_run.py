@@ -14,6 +14,7 @@ from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build
 from tilewright.fuse.cpu.run import FusedNetwork
+from tilewright.fuse.cpu.schedule import DEFAULT, Rules
 from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,
@@ -66,7 +67,22 @@ def test_any_network_by_both_schedules(level, network, seed, pixels):
         check(filled(network, seed), on, single, sizes, seed, pixels)
 
 
-def check(network, on, single, sizes, seed, pixels):
+@settings(max_examples=15)
+@given(
+    network=networks(),
+    images=st.integers(1, 70),
+    rules=st.builds(
+        Rules, st.tuples(st.integers(1, 2), st.integers(1, 3)),
+        st.tuples(st.integers(1, 2), st.integers(1, 6)), st.integers(0, 6), st.booleans(),
+        st.integers(1, 5),
+        st.sampled_from([1024, 16384]),
+    ),
+)  # fmt: skip
+def test_any_network_by_any_rules(network, images, rules):
+    check(filled(network), build.host(), BY_IMAGES, [images], 1, True, rules)
+
+
+def check(network, on, single, sizes, seed, pixels, rules=DEFAULT):
     """Outputs for batches of these sizes are within their bounds."""
     size = (max(sizes), *network.input.shape)
     generator = np.random.default_rng(seed)
@@ -75,7 +91,7 @@ def check(network, on, single, sizes, seed, pixels):
     else:
         images = generator.normal(size=size).astype(np.float32)
     truth = reference.chain(network.stages, network.parameters, images)[-1]
-    fused = FusedNetwork(network, on, single)
+    fused = FusedNetwork(network, on, single, rules)
     for count in sizes:
         part = reference.Truth(truth.value[:count], truth.bound[:count])
         _, problem = compare(fused(images[:count]), part)

@@ -19,7 +19,7 @@ from tilewright import __version__
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 from tilewright.fuse.cpu.generate import generate
-from tilewright.fuse.cpu.schedule import SCHEDULES, Schedule
+from tilewright.fuse.cpu.schedule import Schedule, by_images
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
@@ -101,15 +101,16 @@ def _initialise() -> None:
 
 
 def compile_network(
-    network: Network, on: Machine, folder: Path | None, lanes_are: str = "images"
+    network: Network, on: Machine, folder: Path | None, plan: Schedule | None = None
 ) -> Compiled:
     """Machine code for a network, from `folder` if it is there, else kept there.
 
-    A folder that cannot be written is no error: the code is then built each time.
+    The schedule is that by images unless another one is given. A folder that cannot be written
+    is no error: the code is then built each time.
     """
     _initialise()
-    plan = SCHEDULES[lanes_are](network, on.target)
-    path = None if folder is None else folder / f"{_key(network, on, lanes_are)}.object"
+    plan = plan or by_images(network, on.target)
+    path = None if folder is None else folder / f"{_key(network, on, plan)}.object"
     content = None if path is None else _read(path)
     found = content is not None
     if content is None:
@@ -130,10 +131,9 @@ def compile_code(code: str, on: Machine) -> llvm.ExecutionEngine:
     return engine
 
 
-def assembly(network: Network, on: Machine, lanes_are: str = "images") -> str:
+def assembly(network: Network, on: Machine, plan: Schedule) -> str:
     """The machine code as text."""
     _initialise()
-    plan = SCHEDULES[lanes_are](network, on.target)
     return str(_target_machine(on).emit_assembly(_module(network, plan)))
 
 
@@ -152,17 +152,9 @@ def _target_machine(on: Machine) -> llvm.TargetMachine:
     return target.create_target_machine(cpu=on.cpu, features=on.features, opt=OPTIMISATION)
 
 
-def _key(network: Network, on: Machine, lanes_are: str) -> str:
-    layers = to_json(network)
-    parts = (
-        layers,
-        lanes_are,
-        on.cpu,
-        on.features,
-        str(llvm.llvm_version_info),
-        __version__,
-        _source(),
-    )
+def _key(network: Network, on: Machine, plan: Schedule) -> str:
+    version = f"{llvm.llvm_version_info} {__version__}"
+    parts = (to_json(network), repr(plan), on.cpu, on.features, version, _source())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

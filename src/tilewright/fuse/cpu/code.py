@@ -1,4 +1,4 @@
-"""A small writer of LLVM code: functions, loops, vectors, tanh and exp.
+"""A small writer of LLVM code: functions, loops, vectors.
 
 Text is written directly, because building it from objects takes several times as long as compiling
 it. A value is its name (`%12`) or a constant; every method returns the name of its result.
@@ -174,46 +174,6 @@ class Function:
 
     def relu(self, x: Value) -> Value:
         return self.at_least(x, 0)
-
-    def exp(self, x: Value) -> Value:
-        """e to the x: 2^n times a polynomial on half a binade (Cephes' coefficients)."""
-        x = self.at_most(self.at_least(x, -87.3), 88.3)
-        # Adding and taking away 1.5 * 2^23 rounds to the nearest whole number.
-        magic = self.constant(12582912.0)
-        scaled = self.binary("fmul", x, self.constant(1.44269504088896341))
-        n = self.binary("fsub", self.binary("fadd", scaled, magic), magic)
-        r = self.fma(n, self.constant(-0.693359375), x)
-        r = self.fma(n, self.constant(2.12194440e-4), r)
-        p = self.constant(1.9875691500e-4)
-        for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
-            p = self.fma(p, r, self.constant(c))
-        y = self.fma(self.binary("fmul", p, r), r, self.binary("fadd", r, self.constant(1)))
-        bits = self.op(f"fptosi {self.vector} {n} to {self.whole}")
-        raised = self.op(f"add {self.whole} {bits}, {self.whole_constant(127)}")
-        exponent = self.op(f"shl {self.whole} {raised}, {self.whole_constant(23)}")
-        return self.binary("fmul", y, self.op(f"bitcast {self.whole} {exponent} to {self.vector}"))
-
-    def tanh(self, x: Value) -> Value:
-        """A polynomial near zero (Cephes'), 1 - 2 / (exp(2|x|) + 1) with x's sign elsewhere."""
-        bits = self.op(f"bitcast {self.vector} {x} to {self.whole}")
-        mask, sign = self.whole_constant(0x7FFFFFFF), self.whole_constant(-0x80000000)
-        size_bits = self.op(f"and {self.whole} {bits}, {mask}")
-        size = self.op(f"bitcast {self.whole} {size_bits} to {self.vector}")
-        square = self.binary("fmul", x, x)
-        p = self.constant(-5.70498872745e-3)
-        for c in (2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1):
-            p = self.fma(p, square, self.constant(c))
-        near = self.fma(self.binary("fmul", p, square), x, x)
-        e = self.exp(self.binary("fadd", size, size))
-        down = self.binary("fadd", e, self.constant(1))
-        fraction = self.binary("fdiv", self.constant(2), down)
-        far = self.binary("fsub", self.constant(1), fraction)
-        far_bits = self.op(f"bitcast {self.vector} {far} to {self.whole}")
-        signs = self.op(f"and {self.whole} {bits}, {sign}")
-        signed = self.op(f"or {self.whole} {far_bits}, {signs}")
-        far = self.op(f"bitcast {self.whole} {signed} to {self.vector}")
-        small = self.op(f"fcmp olt {self.vector} {size}, {self.constant(0.625)}")
-        return self.select(small, near, far)
 
     # Control
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.schedule import ConvolutionGroup, Picture, average_factor
+from tilewright.fuse.cpu.elementary import tanh
+from tilewright.fuse.cpu.pictures import Picture
+from tilewright.fuse.cpu.schedule import ConvolutionGroup, average_factor
 from tilewright.fuse.cpu.tiles import Block, Span
 
 # A kernel with more taps than this loops over its rows instead of being unrolled.
@@ -20,20 +23,21 @@ UNROLLED_TAPS = 9
 
 def convolution(f: Function, group: ConvolutionGroup, before: Picture, after: Picture) -> None:
     """The tiles of rows `%first` to `%last` (in tiles), from `%x` to `%out`, with weights `%w`."""
-    taps = group.stages[0].input_shape[0] * math.prod(group.layer.kernel)
-    items = sum(block.width * block.count for block in group.blocks)
     for row in group.rows:
-        first_row, last_row = f.larger("%first", str(row.first)), f.smaller("%last", str(row.last))
-        with f.loop(first_row, last_row) as y:
+        first, last = f.larger("%first", str(row.first)), f.smaller("%last", str(row.last))
+        with f.loop(first, last) as y:
+            if group.blocks_inside:
+                for column in group.columns:
+                    with f.loop(column.first, column.last) as x:
+                        for block in group.blocks:
+                            with f.loop(0, block.count) as b:
+                                Tile(f, group, before, after, block, row, column).write(y, x, b)
+                continue
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
-                    item = f.add(f.mul(b, block.width), block.first)
-                    bias = f.at("%w", f.mul(item, group.unit))
-                    weights = f.at("%w", f.mul(f.add(f.mul(item, taps), items), group.unit))
                     for column in group.columns:
-                        tile = Tile(f, group, before, after, block, row, column)
                         with f.loop(column.first, column.last) as x:
-                            tile.finish(tile.sums(y, x, bias, weights), y, x, item)
+                            Tile(f, group, before, after, block, row, column).write(y, x, b)
 
 
 class Tile:
@@ -44,13 +48,24 @@ class Tile:
         row: Span, column: Span,
     ) -> None:  # fmt: skip
         self.f, self.group, self.before, self.after = f, group, before, after
-        self.width, self.packed, self.row, self.column = block.width, block.packed, row, column
+        self.block, self.row, self.column = block, row, column
+        self.width, self.packed = block.width, block.packed
         # Items that have a vector for each position, and the sums before the packed ones.
         self.full = block.width - (block.packed > 1)
         self.positions = [(dy, dx) for dy in range(len(row.taps)) for dx in range(len(column.taps))]
         self.activation, self.weight = (f.load, f.spread) if group.unit == 1 else (f.spread, f.load)
 
-    def sums(self, y: Value, x: Value, bias: Value, weights: Value) -> list[Value]:
+    def write(self, y: Value, x: Value, number: Value) -> None:
+        """The tile at row `y` and column `x`, for the block of that number."""
+        f, group = self.f, self.group
+        taps = group.stages[0].input_shape[0] * math.prod(group.layer.kernel)
+        items = sum(block.width * block.count for block in group.blocks)
+        item = f.add(f.mul(number, self.width), self.block.first)
+        bias = f.at("%w", f.mul(item, group.unit))
+        weights = f.at("%w", f.mul(f.add(f.mul(item, taps), items), group.unit))
+        self._finish(self._sums(y, x, bias, weights), y, x, item)
+
+    def _sums(self, y: Value, x: Value, bias: Value, weights: Value) -> list[Value]:
         """The sums over all taps of all input channels, by position, then item."""
         f, layer, before = self.f, self.group.layer, self.before
         kernel_y, kernel_x = layer.kernel
@@ -130,7 +145,7 @@ class Tile:
         packed = sums[len(self.positions) * self.full + place // self.packed]
         return self.f.part(packed, place % self.packed, self.packed)
 
-    def finish(self, sums: list[Value], y: Value, x: Value, item: Value) -> None:
+    def _finish(self, sums: list[Value], y: Value, x: Value, item: Value) -> None:
         """Activation and pooling in registers, then the tile is stored."""
         f, group, after = self.f, self.group, self.after
         activate = activation(f, group.activation)
@@ -156,7 +171,12 @@ class Tile:
 
 
 def activation(f: Function, name: str | None) -> Callable[[Value], Value]:
-    return {None: lambda x: x, "relu": f.relu, "tanh": f.tanh}[name]
+    functions: dict[str | None, Callable[[Value], Value]] = {
+        None: lambda x: x,
+        "relu": f.relu,
+        "tanh": partial(tanh, f),
+    }
+    return functions[name]
 
 
 def _reduce(combine: Callable[[Value, Value], Value], values: list[Value]) -> Value:

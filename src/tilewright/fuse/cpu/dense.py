@@ -6,11 +6,10 @@ from functools import reduce
 
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.convolution import activation
-from tilewright.fuse.cpu.schedule import DenseGroup, Picture
+from tilewright.fuse.cpu.pictures import Picture
+from tilewright.fuse.cpu.schedule import DenseGroup
 from tilewright.fuse.cpu.tiles import Block
 
-# Inputs of a layer taken at a time for many images, so that they stay in the first cache.
-CHUNK = 128
 # Inputs summed side by side, for sums that need not wait for each other.
 STRANDS = 4
 
@@ -30,9 +29,9 @@ def dense_of_images(f: Function, group: DenseGroup, before: Picture, after: Pict
     for images in range(1, group.images + 1):
         with (
             f.when(f.op(f"icmp eq i64 %last, {images}")),
-            f.loop(0, inputs, CHUNK) as begin,
+            f.loop(0, inputs, group.chunk) as begin,
         ):
-            end = f.smaller(f.add(begin, CHUNK), str(inputs))
+            end = f.smaller(f.add(begin, group.chunk), str(inputs))
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
                     first = f.add(f.mul(b, block.width), block.first)
@@ -48,7 +47,7 @@ def _add_products(
     end: Value,
 ) -> None:  # fmt: skip
     """Inputs `begin` to `end` into the sums of a block of outputs."""
-    strands = STRANDS // images if block.width > 1 else STRANDS
+    strands = max(1, STRANDS // images) if block.width > 1 else STRANDS
     target = f.at("%out", f.mul(first, f.lanes))
     weights = f.at("%w", f.add(f.mul(first, inputs), outputs))
     places = [(i, c) for i in range(images) for c in range(block.width)]

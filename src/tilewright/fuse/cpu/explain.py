@@ -90,7 +90,7 @@ def machine_code(network: Network, layer: str, images: int = IMAGES) -> str:
     groups = {s.name: g for g in plan.groups for s in g.stages}
     if layer not in groups:
         raise unknown("layer of the fused kernel", layer, groups)
-    text = assembly(network, host(), plan.lanes_are)
+    text = assembly(network, host(), plan)
     body = re.split(rf"^{re.escape(symbol(groups[layer]))}:", text, flags=re.MULTILINE)[1]
     body = body.partition(".Lfunc_end")[0]
     blocks = re.split(r"\n(?=\.LBB)", body)

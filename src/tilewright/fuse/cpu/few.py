@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from tilewright.fuse.cpu.code import Function
 from tilewright.fuse.cpu.entry import ARGUMENTS, PIXEL_TYPES, Steps, normalised
 from tilewright.fuse.cpu.groups import units
-from tilewright.fuse.cpu.schedule import Group, Picture, PlainGroup, Schedule
+from tilewright.fuse.cpu.pictures import Picture
+from tilewright.fuse.cpu.schedule import Group, PlainGroup, Schedule
 from tilewright.model.network import Network
 
 # What is worth sharing out, in FLOP: about a microsecond of one core.

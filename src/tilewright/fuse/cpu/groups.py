@@ -12,11 +12,12 @@ import math
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.convolution import activation, convolution
 from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
+from tilewright.fuse.cpu.elementary import exp
+from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.schedule import (
     ConvolutionGroup,
     DenseGroup,
     Group,
-    Picture,
     PlainGroup,
     average_factor,
 )
@@ -91,7 +92,7 @@ def _softmax_of_images(f: Function, picture: Picture) -> None:
     with f.carried_loop(0, picture.size, [f.constant(float("-inf"))], f.lanes) as (i, now, largest):
         now[0] = f.maximum(now[0], f.load("%x", i))
     with f.carried_loop(0, picture.size, [f.constant(0)], f.lanes) as (i, now, total):
-        weight = f.exp(f.binary("fsub", f.load("%x", i), largest[0]))
+        weight = exp(f, f.binary("fsub", f.load("%x", i), largest[0]))
         f.store(weight, "%out", i)
         now[0] = f.binary("fadd", now[0], weight)
     _divide(f, picture.size, total[0])
@@ -109,7 +110,7 @@ def _softmax_of_one(f: Function, picture: Picture) -> None:
         now[0] = f.maximum(now[0], f.select(real(i), f.load("%x", i), smallest))
     highest = f.across(f.maximum, largest[0])
     with f.carried_loop(0, picture.size, [f.constant(0)], f.lanes) as (i, now, sums):
-        weight = f.exp(f.binary("fsub", f.load("%x", i), highest))
+        weight = exp(f, f.binary("fsub", f.load("%x", i), highest))
         weight = f.select(real(i), weight, f.constant(0))
         f.store(weight, "%out", i)
         now[0] = f.binary("fadd", now[0], weight)

@@ -16,6 +16,7 @@ from tilewright.fuse.cpu.build import Machine, compile_network, host
 from tilewright.fuse.cpu.cost import single_cost
 from tilewright.fuse.cpu.few import Phase, phases
 from tilewright.fuse.cpu.parameters import layout, pack
+from tilewright.fuse.cpu.schedule import DEFAULT, Rules, Schedule, by_channels, by_images
 from tilewright.fuse.cpu.shares import Job, Kernel, Shares, job, piece_of, shares
 from tilewright.fuse.cpu.team import Memory, address, aligned, team
 from tilewright.model.layers import dimensions
@@ -30,11 +31,11 @@ def compiled_folder() -> Path:
 class Variant:
     """A network by one of the schedules: compiled, and its weights packed."""
 
-    def __init__(self, network: Network, on: Machine, lanes_are: str) -> None:
-        self.compiled = compile_network(network, on, compiled_folder(), lanes_are)
-        self.schedule = self.compiled.schedule
-        self.weights = aligned(pack(self.schedule, network.parameters))
-        self.scratch = layout(self.schedule).size
+    def __init__(self, network: Network, on: Machine, plan: Schedule) -> None:
+        self.schedule = plan
+        self.compiled = compile_network(network, on, compiled_folder(), plan)
+        self.weights = aligned(pack(plan, network.parameters))
+        self.scratch = layout(plan).size
 
     def kernel(self, suffix: str) -> Kernel:
         """Addresses of the code for one type of pixels."""
@@ -52,17 +53,22 @@ class FusedNetwork:
     Images are uint8 pixels or float32 values, (image, channel, y, x). Calls may come from several
     threads at once; the first has the help of all cores. `single` is what an image by channels
     costs as a share of a vector of images, if it is not to be computed: it decides which images go
-    by which schedule.
+    by which schedule. `rules` are for the one whose lanes are images.
     """
 
     def __init__(
-        self, network: Network, on: Machine | None = None, single: float | None = None
+        self,
+        network: Network,
+        on: Machine | None = None,
+        single: float | None = None,
+        rules: Rules = DEFAULT,
     ) -> None:
         if not network.parameters and network.parameter_shapes:
             raise TilewrightError(f"network {network.name!r} has no weights to compile with")
         self.network = network
-        self.many = Variant(network, on or host(), "images")
-        self.few = Variant(network, on or host(), "channels")
+        machine = on or host()
+        self.many = Variant(network, machine, by_images(network, machine.target, rules))
+        self.few = Variant(network, machine, by_channels(network, machine.target))
         computed = single_cost(self.few.schedule, self.many.schedule)
         self.single = computed if single is None else single
         self.jobs: dict[tuple[int, str, int], Job] = {}

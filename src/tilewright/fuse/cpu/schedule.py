@@ -10,7 +10,7 @@ code, so each axis is cut into a few `Span`s.
 every layer is plain vertical arithmetic, whatever its shape. A tap costs a load of activations for
 each position and a broadcast weight for each channel. Fully connected layers read every weight once
 for each set of images they work on. Those with many weights therefore take several vectors of
-images at a time (`BLOCKS`), as their positions.
+images at a time, as their positions.
 
 `by_channels`: lanes are output channels of one image, for when there are fewer images than lanes.
 The same tiles with the roles changed: a tap costs a broadcast activation for each position and a
@@ -22,9 +22,15 @@ more would be surplus, it holds the channels left over for several positions at 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tilewright.fuse.cpu.pictures import (
+    Picture,
+    channels_picture,
+    lanes_picture,
+    planar_picture,
+    staggered_picture,
+)
 from tilewright.fuse.cpu.tiles import (
     Block,
     Span,
@@ -40,76 +46,18 @@ from tilewright.model.network import Network, Stage
 
 # Above this size a fully connected layer's weights are read for several vectors of images at once.
 LARGE_WEIGHTS_BYTES = 64 * 1024
-BLOCKS = 4
 # Vectors of outputs in a block of such a layer where lanes are channels: the fewer, the more evenly
 # the blocks can be shared out.
 DENSE_VECTORS = 2
-# Positions along x where no pooling gives them and lanes are images.
-ROW_POSITIONS = 4
-
-
-@dataclass(frozen=True)
-class Picture:
-    """How activations lie in memory, in floats: the distances of neighbours along x, y, channel.
-
-    `size` is what they take; a vector may be read anywhere inside.
-    """
-
-    channels: int
-    height: int
-    width: int
-    step: int
-    pitch: int
-    plane: int
-    size: int
-
-    @property
-    def channels_last(self) -> bool:
-        """Whether the channels of a pixel lie side by side."""
-        return self.plane == 1
-
-
-def lanes_picture(shape: Shape, lanes: int) -> Picture:
-    """[channel][y][x][image]; a row of features is a column of pixels."""
-    channels, height, width = shape if len(shape) == 3 else (shape[0], 1, 1)
-    plane = height * width * lanes
-    return Picture(channels, height, width, lanes, width * lanes, plane, channels * plane)
-
-
-def staggered_picture(shape: Shape, lanes: int) -> Picture:
-    """The same with odd distances between rows and channels.
-
-    A tile reads the same place of every channel. With planes of a power of two those places
-    fall into the same few lines of the first cache and drive each other out.
-    """
-    channels, height, width = shape
-    pitch = width | 1
-    plane = (pitch * height) | 1
-    return Picture(
-        channels, height, width, lanes, pitch * lanes, plane * lanes, channels * plane * lanes
-    )
-
-
-def channels_picture(shape: Shape, lanes: int) -> Picture:
-    """[y][x][channel] of one image, whole vectors of channels."""
-    channels, height, width = shape if len(shape) == 3 else (shape[0], 1, 1)
-    step = math.ceil(channels / lanes) * lanes
-    return Picture(channels, height, width, step, width * step, 1, height * width * step)
-
-
-def planar_picture(shape: Shape, lanes: int) -> Picture:
-    """[channel][y][x] of one image, as it is given."""
-    channels, height, width = shape
-    plane = height * width
-    size = math.ceil(channels * plane / lanes) * lanes
-    return Picture(channels, height, width, 1, width, plane, size)
 
 
 @dataclass(frozen=True)
 class ConvolutionGroup:
     """A convolution with the activation and the pooling that follow it.
 
-    Its items are channels, or vectors of channels; an item has `unit` of them.
+    Its items are channels, or vectors of channels; an item has `unit` of them. With `blocks_inside`
+    all blocks of a tile come before the next tile of the row: activations are read again and again
+    instead of weights.
     """
 
     stages: tuple[Stage, ...]
@@ -121,6 +69,7 @@ class ConvolutionGroup:
     blocks: tuple[Block, ...]
     rows: tuple[Span, ...]
     columns: tuple[Span, ...]
+    blocks_inside: bool
 
     @property
     def accumulators(self) -> int:
@@ -146,7 +95,8 @@ class ConvolutionGroup:
 class DenseGroup:
     """A fully connected layer with its activation, on `images` vectors of images at a time.
 
-    Where lanes are channels, `images` is 1 and `unit` the outputs in a vector.
+    `chunk` inputs at a time, so that they stay in the first cache. Where lanes are channels,
+    `images` is 1 and `unit` the outputs in a vector.
     """
 
     stages: tuple[Stage, ...]
@@ -154,6 +104,7 @@ class DenseGroup:
     activation: str | None
     unit: int
     images: int
+    chunk: int
     blocks: tuple[Block, ...]
 
     @property
@@ -187,17 +138,35 @@ class Schedule:
     lanes_are: str
     groups: tuple[Group, ...]
     gathered: int
+    together: int
     # What goes into each group, and last what comes out of the network.
     pictures: tuple[Picture, ...]
 
-    @property
-    def together(self) -> int:
-        return BLOCKS if self.gathered < len(self.groups) else 1
+
+@dataclass(frozen=True)
+class Rules:
+    """What `by_images` is free to choose. The defaults are those that measured best.
+
+    `windows` is how many pooling windows make a tile, `row` the positions of one without pooling,
+    `spare` the registers that a tile leaves free; `together` the vectors of images that a large
+    product takes at once, `chunk_bytes` what of their inputs it reads at a time.
+    """
+
+    windows: tuple[int, int] = (1, 1)
+    row: tuple[int, int] = (1, 4)
+    spare: int = 0
+    blocks_inside: bool = False
+    together: int = 4
+    chunk_bytes: int = 16 * 1024
 
 
-def by_images(network: Network, target: Target) -> Schedule:
+DEFAULT = Rules()
+
+
+def by_images(network: Network, target: Target, rules: Rules = DEFAULT) -> Schedule:
     """The schedule for many images: a few rules, no search."""
-    groups = _groups(network, target, 1)
+    free = replace(target, registers=target.registers - rules.spare)
+    groups = _groups(network, free, 1, rules)
     large = [i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1]
     shapes = [network.input.shape, *map(_written_shape, groups)]
     pictures = [lanes_picture(shape, target.lanes) for shape in shapes]
@@ -206,12 +175,13 @@ def by_images(network: Network, target: Target) -> Schedule:
         if _by_rows(groups[i - 1]) and isinstance(groups[i], ConvolutionGroup):
             pictures[i] = staggered_picture(shapes[i], target.lanes)
     gathered = large[0] if large else len(groups)
-    return Schedule(target, "images", tuple(groups), gathered, tuple(pictures))
+    together = rules.together if large else 1
+    return Schedule(target, "images", tuple(groups), gathered, together, tuple(pictures))
 
 
 def by_channels(network: Network, target: Target) -> Schedule:
     """The schedule for few images, one at a time."""
-    groups = _groups(network, target, target.lanes)
+    groups = _groups(network, target, target.lanes, DEFAULT)
     # A convolution or product reads pixels as they come; poolings and softmax want vectors.
     first = next((g for g in groups if g.stages[0].kind not in ("relu", "tanh")), None)
     picture = channels_picture if isinstance(first, PlainGroup) else planar_picture
@@ -219,22 +189,16 @@ def by_channels(network: Network, target: Target) -> Schedule:
     for group in groups:
         after = channels_picture(_written_shape(group), target.lanes)
         pictures.append(pictures[-1] if _in_place(group) else after)
-    return Schedule(target, "channels", tuple(groups), len(groups), tuple(pictures))
+    return Schedule(target, "channels", tuple(groups), len(groups), 1, tuple(pictures))
 
 
-SCHEDULES: dict[str, Callable[[Network, Target], Schedule]] = {
-    "images": by_images,
-    "channels": by_channels,
-}
-
-
-def _groups(network: Network, target: Target, unit: int) -> list[Group]:
+def _groups(network: Network, target: Target, unit: int, rules: Rules) -> list[Group]:
     rest = [stage for stage in network.stages[1:] if stage.kind != "flatten"]
     groups: list[Group] = []
     while rest:
         group = (
-            _convolution(rest, target, unit)
-            or _dense(rest, target, unit)
+            _convolution(rest, target, unit, rules)
+            or _dense(rest, target, unit, rules)
             or PlainGroup((rest[0],), unit)
         )
         rest = rest[len(group.stages) :]
@@ -257,7 +221,9 @@ def _in_place(group: Group) -> bool:
     return isinstance(group, PlainGroup) and group.stages[0].kind != "pool"
 
 
-def _convolution(rest: list[Stage], target: Target, unit: int) -> ConvolutionGroup | None:
+def _convolution(
+    rest: list[Stage], target: Target, unit: int, rules: Rules
+) -> ConvolutionGroup | None:
     layer = rest[0].layer
     if not isinstance(layer, Convolution):
         return None
@@ -274,30 +240,36 @@ def _convolution(rest: list[Stage], target: Target, unit: int) -> ConvolutionGro
         tile = best_tile(out_y // window[0], out_x // window[1], layer.filters, target, window)
         blocks = packed_blocks(layer.filters, math.prod(tile), target)
     else:
-        tile = window if pooling else (1, min(ROW_POSITIONS, out_x))
-        width_ = block_width(layer.filters, math.prod(tile), target)
-        blocks = blocks_of(layer.filters, width_)
+        wanted = rules.windows if pooling else rules.row
+        tile = (
+            window[0] * min(wanted[0], out_y // window[0]),
+            window[1] * min(wanted[1], out_x // window[1]),
+        )
+        across = block_width(layer.filters, math.prod(tile), target)
+        blocks = blocks_of(layer.filters, across)
     rows, columns = (
         spans(outputs, tile[i], layer.kernel[i], layer.stride[i], layer.padding[i], size, window[i])
         for i, outputs, size in ((0, out_y, height), (1, out_x, width))
     )
     return ConvolutionGroup(
-        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns
-    )
+        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns,
+        rules.blocks_inside and unit == 1,
+    )  # fmt: skip
 
 
-def _dense(rest: list[Stage], target: Target, unit: int) -> DenseGroup | None:
+def _dense(rest: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGroup | None:
     layer = rest[0].layer
     if not isinstance(layer, FullyConnected):
         return None
     activation = _activation(rest, 1)
     large = 4 * rest[0].parameter_count > LARGE_WEIGHTS_BYTES
-    images = BLOCKS if large and unit == 1 else 1
+    images = rules.together if large and unit == 1 else 1
+    chunk = max(1, rules.chunk_bytes // (4 * target.lanes * images))
     items = math.ceil(layer.outputs / unit)
     taken = tuple(rest[: 2 if activation else 1])
     width = block_width(items, images, target) if unit == 1 else min(items, DENSE_VECTORS)
     blocks = blocks_of(items, width)
-    return DenseGroup(taken, layer, activation, unit, images, blocks)
+    return DenseGroup(taken, layer, activation, unit, images, chunk, blocks)
 
 
 def _activation(rest: list[Stage], index: int) -> str | None:
