@@ -22,6 +22,8 @@ from tilewright.fuse.cpu.team import Memory, address, aligned, team
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network
 
+UINT8 = np.dtype(np.uint8)
+
 
 def compiled_folder() -> Path:
     """Where compiled networks are kept."""
@@ -65,7 +67,7 @@ class FusedNetwork:
     ) -> None:
         if not network.parameters and network.parameter_shapes:
             raise TilewrightError(f"network {network.name!r} has no weights to compile with")
-        self.network = network
+        self.network, self.output_shape = network, network.output_shape
         machine = on or host()
         self.many = Variant(network, machine, by_images(network, machine.target, rules))
         self.few = Variant(network, machine, by_channels(network, machine.target))
@@ -77,14 +79,14 @@ class FusedNetwork:
 
     def __call__(self, images: NDArray[Any]) -> NDArray[np.float32]:
         """The outputs for a batch of any size."""
-        if images.dtype != np.uint8:
+        if images.dtype != UINT8:
             images = images.astype(np.float32, copy=False)
         if images.shape[1:] != self.network.input.shape:
             raise TilewrightError(
                 f"images are {dimensions(images.shape[1:])}, but {self.network.name!r} takes "
                 f"{dimensions(self.network.input.shape)}"
             )
-        outputs = np.empty((len(images), *self.network.output_shape), np.float32)
+        outputs = np.empty((len(images), *self.output_shape), np.float32)
         self.run(np.ascontiguousarray(images), outputs)
         return outputs
 
@@ -100,7 +102,7 @@ class FusedNetwork:
         Returns the clock ticks that each part took, on all cores together.
         """
         workers = team()
-        work = self._job(len(images), "u8" if images.dtype == np.uint8 else "f32", workers.cores)
+        work = self._job(len(images), "u8" if images.dtype == UINT8 else "f32", workers.cores)
         try:
             memory = self.free.pop()
         except IndexError:

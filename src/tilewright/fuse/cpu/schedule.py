@@ -56,8 +56,8 @@ class ConvolutionGroup:
     """A convolution with the activation and the pooling that follow it.
 
     Its items are channels, or vectors of channels; an item has `unit` of them. With `blocks_inside`
-    all blocks of a tile come before the next tile of the row: activations are read again and again
-    instead of weights.
+    all blocks of a tile come before the next tile of the row: weights are read again and again
+    instead of activations.
     """
 
     stages: tuple[Stage, ...]
