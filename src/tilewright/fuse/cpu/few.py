@@ -39,7 +39,7 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
     """Groups with enough work are cut into units of their own phase; others go together.
 
     The pixels are turned into values at the beginning of the first phase, which therefore has a
-    single unit: it may have no group at all.
+    single unit. It may have no group at all: where pixels are read in place, it does nothing then.
     """
     found = [Phase(0, 0, 1, 1)]
     for index, group in enumerate(plan.groups):
@@ -53,6 +53,11 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
         else:
             found.append(Phase(index, index + 1, 1, 1))
     return tuple(found)
+
+
+def read_in_place(plan: Schedule, suffix: str) -> bool:
+    """Whether the first group reads the image where it is: values as they lie, one by one."""
+    return suffix == "f32" and not isinstance(plan.groups[0], PlainGroup)
 
 
 def _flops(group: Group) -> int:
@@ -90,8 +95,7 @@ def _phase(
     f = Function(f"void @phase{index}_{suffix}", ARGUMENTS, plan.target.lanes, attributes)
     steps = Steps(f, plan, clock)
     inputs, outputs = steps.places.inputs, steps.places.outputs
-    # Values are read where they are by a first group that wants them as they lie, one by one.
-    in_place = suffix == "f32" and not isinstance(plan.groups[0], PlainGroup)
+    in_place = read_in_place(plan, suffix)
     steps.start()
     if index == 0 and not in_place:
         _pixels(f, network, plan.pictures[0], suffix, f.at("%scratch", inputs[0]))

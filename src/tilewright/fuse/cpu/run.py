@@ -14,7 +14,7 @@ from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.fuse.cpu.build import Machine, compile_network, host
 from tilewright.fuse.cpu.cost import single_cost
-from tilewright.fuse.cpu.few import Phase, phases
+from tilewright.fuse.cpu.few import Phase, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
 from tilewright.fuse.cpu.schedule import DEFAULT, Rules, Schedule, by_channels, by_images
 from tilewright.fuse.cpu.shares import Job, Kernel, Shares, job, piece_of, shares
@@ -23,6 +23,7 @@ from tilewright.model.layers import dimensions
 from tilewright.model.network import Network
 
 UINT8 = np.dtype(np.uint8)
+PIXELS = (np.dtype(np.float32), UINT8)
 
 
 def compiled_folder() -> Path:
@@ -44,8 +45,12 @@ class Variant:
         find = self.compiled.address
         together: tuple[tuple[Phase, int], ...] = ()
         if self.schedule.lanes_are == "channels":
-            found = enumerate(phases(self.schedule))
-            together = tuple((phase, find(f"phase{i}_{suffix}")) for i, phase in found)
+            idle = read_in_place(self.schedule, suffix)
+            together = tuple(
+                (phase, find(f"phase{index}_{suffix}"))
+                for index, phase in enumerate(phases(self.schedule))
+                if phase.last > phase.first or not idle
+            )
         return Kernel(find(f"network_{suffix}"), address(self.weights), together)
 
 
@@ -79,7 +84,7 @@ class FusedNetwork:
 
     def __call__(self, images: NDArray[Any]) -> NDArray[np.float32]:
         """The outputs for a batch of any size."""
-        if images.dtype != UINT8:
+        if images.dtype not in PIXELS:
             images = images.astype(np.float32, copy=False)
         if images.shape[1:] != self.network.input.shape:
             raise TilewrightError(
@@ -87,7 +92,7 @@ class FusedNetwork:
                 f"{dimensions(self.network.input.shape)}"
             )
         outputs = np.empty((len(images), *self.output_shape), np.float32)
-        self.run(np.ascontiguousarray(images), outputs)
+        self.free.append(self._work(np.ascontiguousarray(images), outputs))
         return outputs
 
     @cached_property
@@ -101,6 +106,13 @@ class FusedNetwork:
 
         Returns the clock ticks that each part took, on all cores together.
         """
+        memory = self._work(images, outputs)
+        ticks = memory.ticks.copy()
+        self.free.append(memory)
+        return ticks
+
+    def _work(self, images: NDArray[Any], outputs: NDArray[np.float32]) -> Memory:
+        """Fill `outputs`; the memory that was worked in comes back, with the ticks in it."""
         workers = team()
         work = self._job(len(images), "u8" if images.dtype == UINT8 else "f32", workers.cores)
         try:
@@ -109,9 +121,7 @@ class FusedNetwork:
             memory = Memory(max(self.many.scratch, self.few.scratch), len(self.parts))
         memory.ticks.fill(0)
         workers.work(work, memory, address(images), address(outputs))
-        ticks = memory.ticks.copy()
-        self.free.append(memory)
-        return ticks
+        return memory
 
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""

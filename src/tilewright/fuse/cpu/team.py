@@ -23,7 +23,7 @@ from tilewright.fuse.cpu.shares import Job
 from tilewright.fuse.cpu.tickets import CONTROL_WORDS, Tickets
 
 # Looks for work before a helper goes to sleep: 130 us. Calls of a single image one after the other
-# took 48 us each (cifar10, 2 cores of an AMD EPYC, 2026-11-15), and 82 us with helpers that sleep
+# took 44 us each (cifar10, 2 cores of an AMD EPYC, 2026-11-15), and 82 us with helpers that sleep
 # at once.
 PATIENCE = 5_000
 ALIGNMENT = 64
