@@ -108,6 +108,7 @@ def check(network, on, single, sizes, seed, pixels, rules=DEFAULT):
         ((20, 20, 20), (FullyConnected(130), Tanh(), FullyConnected(7), Softmax())),
         ((9, 40, 40), (MaxPool((7, 1), stride=(2, 3)), Flatten())),
         ((1, 1, 1), (Tanh(), Flatten(), Softmax())),
+        ((1, 1, 1), (Convolution(2, 1, stride=5, padding=1),)),  # no tap inside at all
         ((37, 1, 1), (Flatten(), Softmax())),
         ((5, 4, 3), (ReLU(), MaxPool(2, stride=1), Flatten(), Softmax())),  # gaps between channels
         ((5, 4, 3), (ReLU(), Flatten(), Tanh())),

@@ -23,13 +23,14 @@ def cycles(plan: Schedule) -> float:
 def _cycles(group: Group, lanes: int) -> float:
     # Lanes of a single image are a vector; so are images of a single lane.
     values = math.prod(group.stages[0].output_shape) / group.unit
-    tanh = CYCLES_A_TANH * values * any(stage.kind == "tanh" for stage in group.stages)
+    tanh = any(stage.kind == "tanh" for stage in group.stages)
+    rest = values * (1 + CYCLES_A_TANH * tanh)
     if isinstance(group, ConvolutionGroup):
-        return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + tanh
+        return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
     if isinstance(group, DenseGroup):
         each = CYCLES_A_WEIGHT_USED_ONCE if group.unit == lanes else 1 / MULTIPLY_ADDS
-        return group.executed_flops / 2 / group.unit * each + tanh
-    return values + tanh
+        return group.executed_flops / 2 / group.unit * each + rest
+    return rest
 
 
 def single_cost(few: Schedule, many: Schedule) -> float:
