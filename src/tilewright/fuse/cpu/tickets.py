@@ -1,10 +1,14 @@
 """Work shared by threads in machine code: tickets that whoever has time takes.
 
 A job is a list of phases, each a function and a range of units cut into tickets. Tickets are
-numbered through the whole job. `lead` announces a job, takes tickets until none is left and returns
-when all are done; `help`, on other threads, takes tickets of any job announced until there has been
-none for a while. Nobody waits for a helper: one that sleeps, or is late, has taken no ticket, and
-the leader does the work itself. Only a thread that holds a ticket can be waited for.
+numbered through the whole job. The leader makes a job known with `announce` and does it with
+`work`, which takes tickets until none is left and returns when all are done; `help`, on other
+threads, takes tickets of any job announced until there has been none for a while. Nobody waits for
+a helper: one that sleeps, or is late, has taken no ticket, and the leader does the work itself. Only
+a thread that holds a ticket can be waited for.
+
+A helper takes its flag down before it looks for the last time. So a leader who finds the flag up,
+after he has announced a job, need not wake that helper.
 
 The ticket word holds the number of the job, how many tickets it has and which is the next. A ticket
 is taken by exchanging the whole word, so that one who still looks at an older job cannot take
@@ -174,8 +178,8 @@ none:
   ret i1 0
 }}
 
-define void @lead(ptr %control, ptr %job, i64 %total, ptr %images, ptr %out, ptr %ticks,
-                  ptr %scratch, ptr %places) nounwind {{
+define void @announce(ptr %control, ptr %job, i64 %total, ptr %images, ptr %out, ptr %ticks,
+                      ptr %scratch, ptr %places) nounwind {{
 entry:
 {stores}
   %done.at = getelementptr i64, ptr %control, i64 {DONE}
@@ -186,13 +190,24 @@ entry:
   %job.bits = shl i64 %job.next, {2 * TICKET_BITS}
   %total.bits = shl i64 %total, {TICKET_BITS}
   %word = or i64 %job.bits, %total.bits
-  store atomic i64 %word, ptr %control release, align 64
-  br label %work
-work:
+  %before = atomicrmw xchg ptr %control, i64 %word seq_cst, align 64
+  ret void
+}}
+
+define void @work(ptr %control) nounwind {{
+entry:
+  %done.at = getelementptr i64, ptr %control, i64 {DONE}
+  br label %take
+take:
   %more = call i1 @take(ptr %control, i64 0)
-  br i1 %more, label %work, label %test
+  br i1 %more, label %take, label %last
+last:
+  %word = load atomic i64, ptr %control monotonic, align 64
+  %shifted = lshr i64 %word, {TICKET_BITS}
+  %total = and i64 %shifted, {mask}
+  br label %test
 test:
-  %rounds = phi i64 [ 0, %work ], [ %rounds.more, %pause ]
+  %rounds = phi i64 [ 0, %last ], [ %rounds.more, %pause ]
   %done = load atomic i64, ptr %done.at acquire, align 8
   %ready = icmp sge i64 %done, %total
   br i1 %ready, label %end, label %pause
@@ -203,20 +218,29 @@ end:
   ret void
 }}
 
-define void @help(ptr %control, i64 %worker, i64 %patience) nounwind {{
+; The flag says whether this helper is looking. It is taken down before the last look.
+define void @help(ptr %control, i64 %worker, i64 %patience, ptr %flag) nounwind {{
 entry:
-  br label %work
-work:
-  %rounds = phi i64 [ 0, %entry ], [ 0, %work ], [ %rounds.more, %pause ]
+  %up = atomicrmw xchg ptr %flag, i64 1 seq_cst
+  br label %look
+look:
+  %rounds = phi i64 [ 0, %entry ], [ 0, %look ], [ %rounds.more, %pause ], [ 0, %again ]
   %some = call i1 @take(ptr %control, i64 %worker)
-  br i1 %some, label %work, label %idle
+  br i1 %some, label %look, label %idle
 idle:
   %patient = icmp slt i64 %rounds, %patience
-  br i1 %patient, label %pause, label %end
+  br i1 %patient, label %pause, label %leave
 pause:
   {pause[1]}
   %rounds.more = add i64 %rounds, 1
-  br label %work
+  br label %look
+leave:
+  %down = atomicrmw xchg ptr %flag, i64 0 seq_cst
+  %late = call i1 @take(ptr %control, i64 %worker)
+  br i1 %late, label %again, label %end
+again:
+  %up.again = atomicrmw xchg ptr %flag, i64 1 seq_cst
+  br label %look
 end:
   ret void
 }}
@@ -224,12 +248,14 @@ end:
 
 
 class Tickets:
-    """The machine code: `lead` and `help`, to be called without the GIL, as ctypes does."""
+    """The machine code, to be called without the GIL, as ctypes does."""
 
     def __init__(self) -> None:
         self.engine = compile_code(_code(), host())
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         address = self.engine.get_function_address
-        leading = ctypes.CFUNCTYPE(None, pointer, pointer, number, *[pointer] * 5)
-        helping = ctypes.CFUNCTYPE(None, pointer, number, number)
-        self.lead, self.help = leading(address("lead")), helping(address("help"))
+        announcing = ctypes.CFUNCTYPE(None, pointer, pointer, number, *[pointer] * 5)
+        working = ctypes.CFUNCTYPE(None, pointer)
+        helping = ctypes.CFUNCTYPE(None, pointer, number, number, pointer)
+        self.announce, self.work = announcing(address("announce")), working(address("work"))
+        self.help = helping(address("help"))
