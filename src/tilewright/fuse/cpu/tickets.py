@@ -4,8 +4,8 @@ A job is a list of phases, each a function and a range of units cut into tickets
 numbered through the whole job. The leader makes a job known with `announce` and does it with
 `work`, which takes tickets until none is left and returns when all are done; `help`, on other
 threads, takes tickets of any job announced until there has been none for a while. Nobody waits for
-a helper: one that sleeps, or is late, has taken no ticket, and the leader does the work itself. Only
-a thread that holds a ticket can be waited for.
+a helper: one that sleeps, or is late, has taken no ticket, and the leader does the work itself.
+Only a thread that holds a ticket can be waited for.
 
 A helper takes its flag down before it looks for the last time. So a leader who finds the flag up,
 after he has announced a job, need not wake that helper.
