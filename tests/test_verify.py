@@ -585,6 +585,13 @@ def test_wrong_kernels_are_caught_inside_a_fused_network_too(name):
     assert not verify(rung, "cpu", zoo.network("ece408-2017")).passed
 
 
+def test_every_way_of_a_rung_is_tried():
+    wrong = rung_with("conv", bias_forgotten).prepare
+    rung = replace(im2col.RUNG, ways=(im2col.RUNG.prepare, wrong))
+    assert not verify(rung, "cpu", seed=1).passed
+    assert verify(replace(rung, ways=(im2col.RUNG.prepare,)), "cpu", seed=1).passed
+
+
 @pytest.mark.parametrize("bits", [8, 11])
 def test_wrong_sums_are_caught_at_lower_precision_too(bits):
     def one_left_out(stage, parameters, right):

@@ -64,7 +64,7 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     """Do the job. `progress` is told the images done and how many there are."""
     trace = Trace()
     with trace.phase("open device"):
-        rung = choose(request.device, request.rung, request.batch)
+        rung = choose(request.device, request.rung)
     with trace.phase("create network"):
         network = describe(request.net)
     plan = uniform(network, rung, request.device, request.batch, request.memory)

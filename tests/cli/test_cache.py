@@ -13,9 +13,9 @@ def test_show_and_clear(capsys):
     assert "compiled kernels: 0 files, 0 B" in capsys.readouterr().out
     tilewright.compile(tilewright.load("cifar10"))
     assert main(["cache"]) == 0
-    assert "compiled kernels: 1 files" in capsys.readouterr().out
+    assert "compiled kernels: 2 files" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0
-    assert "deleted 1 compiled kernels" in capsys.readouterr().out
+    assert "deleted 2 compiled kernels" in capsys.readouterr().out
     assert not list(compiled_folder().iterdir())
     assert main(["cache", "burn"]) == 2
 

@@ -7,12 +7,18 @@ import argparse
 from tilewright.cli import options
 from tilewright.errors import TilewrightError
 
-GPU_OPTIONS = ("layer", "device", "batch", "source")
+GPU_OPTIONS = ("layer", "device", "source")
+FUSED_BATCH = 640  # whole vectors for 2 to 20 cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rung", metavar="RUNG", help="fused, or any GPU rung")
     options.add_network(parser)
+    parser.add_argument(
+        "--batch", metavar="N", type=options.positive,
+        help=f"images at a time (default: {FUSED_BATCH} for fused, which takes few images by another "
+        "schedule than many; 100 for a GPU rung)",
+    )  # fmt: skip
     parser.add_argument(
         "--asm", metavar="LAYER", help="fused: the machine code of that layer's inner loop instead"
     )
@@ -25,9 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="opencl or cuda, or one of several as in cuda:1 (default: the CUDA GPU that is here, "
         "or else one that is assumed)",
     )  # fmt: skip
-    gpu.add_argument(
-        "--batch", type=options.positive, metavar="N", help="images at a time (default: 100)"
-    )
     gpu.add_argument("--source", action="store_true", help="the kernels' source instead")
 
 
@@ -57,10 +60,11 @@ def _explain_cpu(arguments: argparse.Namespace) -> int:
             f"rung {rung.name!r} has nothing to explain yet but its idea: {rung.idea}"
         )
     network = prepare(arguments.net, arguments.weights, None, images=1).network
+    images = arguments.batch or FUSED_BATCH
     if arguments.asm is not None:
-        print(machine_code(network, arguments.asm))
+        print(machine_code(network, arguments.asm, images))
         return 0
     screen = console.output()
-    for part in report(network, explain(network)):
+    for part in report(network, explain(network, images)):
         screen.print(part)
     return 0

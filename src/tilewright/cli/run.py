@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rung",
         metavar="NAME",
-        help="how to compute (default: our fastest on the device at that batch)",
+        help="how to compute (default: our fastest on the device)",
     )
     parser.add_argument(
         "--json",

@@ -45,15 +45,11 @@ def rungs(device: str) -> list[Rung]:
     return [module.RUNG for module in modules if kind in module.RUNG.devices]
 
 
-def choose(device: str, name: str | None, batch: int = DEFAULT_BATCH) -> Rung:
-    """The rung of that name, or the highest of our own that runs on the device at that batch."""
+def choose(device: str, name: str | None) -> Rung:
+    """The rung of that name, or the highest of our own that runs on the device."""
     known = rungs(device)
     if name is None:
-        own = [
-            rung
-            for rung in known
-            if not rung.vendor and rung.missing(device) is None and rung.smallest_batch <= batch
-        ]
+        own = [rung for rung in known if not rung.vendor and rung.missing(device) is None]
         if not own:
             raise TilewrightError(f"no rung of our own runs on {device}: name one with --rung")
         return own[-1]

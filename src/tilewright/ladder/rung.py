@@ -52,11 +52,12 @@ class Rung:
     """`idea` says what it changes against the rung below, and why that should help.
 
     `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
-    `vendor` rungs are other people's kernels: yardsticks, run only when named. Below its
-    `smallest_batch` a rung works, but the one below it is faster. `precision` is what the rung
-    claims of its arithmetic, and what the verifier holds it to. `memories` are the memory plans
-    it can run under (`tilewright.memory`), the default first; `convolution` says what kernels a GPU
-    rung computes a convolution with.
+    `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is what
+    the rung claims of its arithmetic, and what the verifier holds it to. A rung that chooses by
+    itself between several ways, by the size of a batch, names them in `ways`, each as something
+    that prepares that way alone: the verifier tries them all. `memories` are
+    the memory plans it can run under (`tilewright.memory`), the default first; `convolution` says
+    what kernels a GPU rung computes a convolution with.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Rung:
     cut: Callable[[Network], Sequence[Stages]] = layer_by_layer
     missing: Callable[[str], str | None] = never_missing
     vendor: bool = False
-    smallest_batch: int = 1
     precision: Precision = FLOAT32
+    ways: tuple[Prepare, ...] = ()
     memories: tuple[str, ...] = ("host",)
     convolution: ConvolutionDesign | None = None

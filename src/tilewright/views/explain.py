@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from tilewright.fuse.cpu.explain import Explanation
+from tilewright.fuse.cpu.shares import Shares
 from tilewright.model.network import Network
 from tilewright.views import units
 from tilewright.views.console import table
@@ -15,7 +16,8 @@ from tilewright.views.console import table
 def report(network: Network, explanation: Explanation) -> Iterator[RenderableType]:
     yield (
         f"{network.name} as one function for this CPU ({explanation.level}: vectors of "
-        f"{explanation.lanes} images), measured peak {explanation.peak / 1e9:.0f} GFLOP/s\n"
+        f"{explanation.lanes} {explanation.lanes_are}), "
+        f"measured peak {explanation.peak / 1e9:.0f} GFLOP/s\n{_division(explanation.shares)}\n"
     )
     rows = table(
         "", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA", ">MFLOP\nnominal",
@@ -41,3 +43,13 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak\n"
         "are of these. Times include the activation and pooling of a group."
     )
+
+
+def _division(shares: Shares) -> str:
+    """How the images of a batch are divided, in words."""
+    parts = (
+        (shares.many, "as lanes of vectors"),
+        (shares.alone - shares.many, "one by one, each on a core"),
+        (shares.images - shares.alone, "one by one, each on all cores"),
+    )
+    return f"batch of {shares.images}: " + ", ".join(f"{n} {how}" for n, how in parts if n)

@@ -8,9 +8,7 @@ name and renamed, so that two processes may build the same one at once.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,13 +18,12 @@ import llvmlite.binding as llvm
 from tilewright import __version__
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
-from tilewright.fuse.cpu.generate import PIXEL_TYPES, generate
-from tilewright.fuse.cpu.schedule import Schedule, Target, schedule
+from tilewright.fuse.cpu.generate import generate
+from tilewright.fuse.cpu.schedule import Schedule, by_images
+from tilewright.fuse.cpu.tiles import Target
 from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
 
-Entry = Callable[..., None]
-SIGNATURE = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_int64)
 # 3 ran no faster: 28,715 images/s of cifar10 against 28,734 (2 cores, AVX2, 2026-11-15).
 OPTIMISATION = 2
 MOST_KEPT = 500
@@ -54,12 +51,15 @@ class Machine:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A network as machine code. `engine` owns the memory that the entries point into."""
+    """A network as machine code. `engine` owns the memory it lies in."""
 
     schedule: Schedule
-    entries: Mapping[str, Entry]
-    engine: object
+    engine: llvm.ExecutionEngine
     from_cache: bool
+
+    def address(self, function: str) -> int:
+        """Where a function of the module lies."""
+        return int(self.engine.get_function_address(function))
 
 
 def host() -> Machine:
@@ -100,14 +100,17 @@ def _initialise() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def compile_network(network: Network, on: Machine, folder: Path | None) -> Compiled:
+def compile_network(
+    network: Network, on: Machine, folder: Path | None, plan: Schedule | None = None
+) -> Compiled:
     """Machine code for a network, from `folder` if it is there, else kept there.
 
-    A folder that cannot be written is no error: the code is then built each time.
+    The schedule is that by images unless another one is given. A folder that cannot be written
+    is no error: the code is then built each time.
     """
     _initialise()
-    plan = schedule(network, on.target)
-    path = None if folder is None else folder / f"{_key(network, on)}.object"
+    plan = plan or by_images(network, on.target)
+    path = None if folder is None else folder / f"{_key(network, on, plan)}.object"
     content = None if path is None else _read(path)
     found = content is not None
     if content is None:
@@ -117,34 +120,30 @@ def compile_network(network: Network, on: Machine, folder: Path | None) -> Compi
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(on))
     engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
-    entries = {
-        suffix: SIGNATURE(engine.get_function_address(f"network_{suffix}"))
-        for suffix in PIXEL_TYPES
-    }
-    return Compiled(plan, entries, engine, found)
+    return Compiled(plan, engine, found)
 
 
-def function_address(
-    code: str, name: str, on: Machine
-) -> tuple[Callable[[int, int], None], object]:
-    """A single function of an address and a number, and the engine that owns its memory."""
+def compile_code(code: str, on: Machine) -> llvm.ExecutionEngine:
+    """A small module of its own, not kept: the engine owns its functions and their memory."""
     _initialise()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(code), _target_machine(on))
     engine.finalize_object()
-    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-    return signature(engine.get_function_address(name)), engine
+    return engine
 
 
-def assembly(network: Network, on: Machine) -> str:
+def assembly(network: Network, on: Machine, plan: Schedule) -> str:
     """The machine code as text."""
     _initialise()
-    return str(_target_machine(on).emit_assembly(_module(network, schedule(network, on.target))))
+    return str(_target_machine(on).emit_assembly(_module(network, plan)))
+
+
+def is_arm() -> bool:
+    return bool(llvm.get_default_triple().startswith(("aarch64", "arm")))
 
 
 def _module(network: Network, plan: Schedule) -> llvm.ModuleRef:
     # ARM's cycle counter is closed to programs, its steady one is not; x86 has only the former.
-    arm = llvm.get_default_triple().startswith(("aarch64", "arm"))
-    clock = "llvm.readsteadycounter" if arm else "llvm.readcyclecounter"
+    clock = "llvm.readsteadycounter" if is_arm() else "llvm.readcyclecounter"
     return llvm.parse_assembly(generate(network, plan, clock))
 
 
@@ -153,9 +152,9 @@ def _target_machine(on: Machine) -> llvm.TargetMachine:
     return target.create_target_machine(cpu=on.cpu, features=on.features, opt=OPTIMISATION)
 
 
-def _key(network: Network, on: Machine) -> str:
-    layers = to_json(network)
-    parts = (layers, on.cpu, on.features, str(llvm.llvm_version_info), __version__, _source())
+def _key(network: Network, on: Machine, plan: Schedule) -> str:
+    version = f"{llvm.llvm_version_info} {__version__}"
+    parts = (to_json(network), repr(plan), on.cpu, on.features, version, _source())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

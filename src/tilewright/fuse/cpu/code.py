@@ -1,4 +1,4 @@
-"""A small writer of LLVM code: functions, loops, vectors, tanh and exp.
+"""A small writer of LLVM code: functions, loops, vectors.
 
 Text is written directly, because building it from objects takes several times as long as compiling
 it. A value is its name (`%12`) or a constant; every method returns the name of its result.
@@ -47,35 +47,37 @@ class Function:
         less = self.op(f"icmp slt i64 {a}, {b}")
         return self.op(f"select i1 {less}, i64 {a}, i64 {b}")
 
+    def larger(self, a: Value, b: Value) -> Value:
+        more = self.op(f"icmp sgt i64 {a}, {b}")
+        return self.op(f"select i1 {more}, i64 {a}, i64 {b}")
+
     def at(self, pointer: Value, index: Value | int, type_: str = "float") -> Value:
         """The address `index` elements on."""
         if index == 0:
             return pointer
         return self.op(f"getelementptr {type_}, ptr {pointer}, i64 {index}")
 
-    def vector_at(self, pointer: Value, index: Value | int) -> Value:
-        return self.at(pointer, index, self.vector)
-
     # Memory
 
-    def load(self, pointer: Value, index: int = 0, again: bool = False) -> Value:
-        """The vector `index` vectors behind an aligned address.
+    def load(self, pointer: Value, index: Value | int = 0) -> Value:
+        """The vector that starts `index` floats behind an address, aligned as a whole."""
+        return self.op(f"load {self.vector}, ptr {self.at(pointer, index)}, align {self.align}")
 
-        With `again` it is really loaded here, even if some register may still hold it. Left to
-        itself, LLVM keeps every activation that a later tap will use, runs out of registers and
-        spills: a load is cheaper than that.
-        """
-        place = self.vector_at(pointer, index)
-        volatile = "volatile " if again else ""
-        return self.op(f"load {volatile}{self.vector}, ptr {place}, align {self.align}")
-
-    def store(self, value: Value, pointer: Value, index: int = 0) -> None:
-        place = self.vector_at(pointer, index)
+    def store(self, value: Value, pointer: Value, index: Value | int = 0) -> None:
+        place = self.at(pointer, index)
         self.do(f"store {self.vector} {value}, ptr {place}, align {self.align}")
 
-    def spread(self, pointer: Value, index: int = 0) -> Value:
-        """One float in every lane."""
-        return self.splat_of(self.op(f"load float, ptr {self.at(pointer, index)}"))
+    def spread(self, pointer: Value, index: Value | int = 0) -> Value:
+        """One float in every lane; it may lie at any address."""
+        return self.splat_of(self.op(f"load float, ptr {self.at(pointer, index)}, align 1"))
+
+    def forget(self) -> None:
+        """Whatever is read after this is read again, even if some register may still hold it.
+
+        Left to itself, LLVM keeps every activation that a later tap will use, runs out of
+        registers and spills: a load is cheaper than that.
+        """
+        self.do('call void asm sideeffect "", "~{memory}"()')
 
     def splat_of(self, scalar: Value) -> Value:
         first = self.op(f"insertelement {self.vector} poison, float {scalar}, i32 0")
@@ -104,6 +106,9 @@ class Function:
         """a * b + c, fused where the CPU can. llvm.fma would call a library where it cannot."""
         return self.binary("fadd contract", self.binary("fmul contract", a, b), c)
 
+    def sum(self, a: Value, b: Value) -> Value:
+        return self.binary("fadd", a, b)
+
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger one, NaN if either is."""
         name = f"@llvm.maximum.v{self.lanes}f32"
@@ -122,48 +127,53 @@ class Function:
         flags = f"<{self.lanes} x i1>"
         return self.op(f"select {flags} {condition}, {self.vector} {a}, {self.vector} {b}")
 
+    def below(self, first: Value, bound: int) -> Value:
+        """Which lanes are below a bound, if they are numbered from `first` on."""
+        number = self.op(f"trunc i64 {first} to i32")
+        start = self.op(f"insertelement {self.whole} poison, i32 {number}, i32 0")
+        zeros = "zeroinitializer"
+        start = self.op(
+            f"shufflevector {self.whole} {start}, {self.whole} poison, {self.whole} {zeros}"
+        )
+        count = "<" + ", ".join(f"i32 {lane}" for lane in range(self.lanes)) + ">"
+        numbers = self.op(f"add {self.whole} {start}, {count}")
+        return self.op(f"icmp slt {self.whole} {numbers}, {self.whole_constant(bound)}")
+
+    def joined(self, values: Sequence[Value]) -> Value:
+        """A part of each, in turn: the first lanes of the first, the last of the last."""
+        size = self.lanes // len(values)
+        whole = values[0]
+        for index, value in enumerate(values[1:], start=1):
+            order = [i + self.lanes * (i // size == index) for i in range(self.lanes)]
+            places = ", ".join(f"i32 {place}" for place in order)
+            whole = self.op(
+                f"shufflevector {self.vector} {whole}, {self.vector} {value}, "
+                f"{self.whole} <{places}>"
+            )
+        return whole
+
+    def part(self, x: Value, index: int, parts: int) -> Value:
+        """One of the equal parts of a vector, in its first lanes."""
+        size = self.lanes // parts
+        places = ", ".join(f"i32 {index * size + lane % size}" for lane in range(self.lanes))
+        return self.op(
+            f"shufflevector {self.vector} {x}, {self.vector} poison, {self.whole} <{places}>"
+        )
+
+    def across(self, combine: Callable[[Value, Value], Value], x: Value) -> Value:
+        """All lanes combined, in every lane."""
+        distance = self.lanes // 2
+        while distance:
+            order = ", ".join(f"i32 {lane ^ distance}" for lane in range(self.lanes))
+            other = self.op(
+                f"shufflevector {self.vector} {x}, {self.vector} poison, {self.whole} <{order}>"
+            )
+            x = combine(x, other)
+            distance //= 2
+        return x
+
     def relu(self, x: Value) -> Value:
         return self.at_least(x, 0)
-
-    def exp(self, x: Value) -> Value:
-        """e to the x: 2^n times a polynomial on half a binade (Cephes' coefficients)."""
-        x = self.at_most(self.at_least(x, -87.3), 88.3)
-        # Adding and taking away 1.5 * 2^23 rounds to the nearest whole number.
-        magic = self.constant(12582912.0)
-        scaled = self.binary("fmul", x, self.constant(1.44269504088896341))
-        n = self.binary("fsub", self.binary("fadd", scaled, magic), magic)
-        r = self.fma(n, self.constant(-0.693359375), x)
-        r = self.fma(n, self.constant(2.12194440e-4), r)
-        p = self.constant(1.9875691500e-4)
-        for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
-            p = self.fma(p, r, self.constant(c))
-        y = self.fma(self.binary("fmul", p, r), r, self.binary("fadd", r, self.constant(1)))
-        bits = self.op(f"fptosi {self.vector} {n} to {self.whole}")
-        raised = self.op(f"add {self.whole} {bits}, {self.whole_constant(127)}")
-        exponent = self.op(f"shl {self.whole} {raised}, {self.whole_constant(23)}")
-        return self.binary("fmul", y, self.op(f"bitcast {self.whole} {exponent} to {self.vector}"))
-
-    def tanh(self, x: Value) -> Value:
-        """A polynomial near zero (Cephes'), 1 - 2 / (exp(2|x|) + 1) with x's sign elsewhere."""
-        bits = self.op(f"bitcast {self.vector} {x} to {self.whole}")
-        mask, sign = self.whole_constant(0x7FFFFFFF), self.whole_constant(-0x80000000)
-        size_bits = self.op(f"and {self.whole} {bits}, {mask}")
-        size = self.op(f"bitcast {self.whole} {size_bits} to {self.vector}")
-        square = self.binary("fmul", x, x)
-        p = self.constant(-5.70498872745e-3)
-        for c in (2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1):
-            p = self.fma(p, square, self.constant(c))
-        near = self.fma(self.binary("fmul", p, square), x, x)
-        e = self.exp(self.binary("fadd", size, size))
-        down = self.binary("fadd", e, self.constant(1))
-        fraction = self.binary("fdiv", self.constant(2), down)
-        far = self.binary("fsub", self.constant(1), fraction)
-        far_bits = self.op(f"bitcast {self.vector} {far} to {self.whole}")
-        signs = self.op(f"and {self.whole} {bits}, {sign}")
-        signed = self.op(f"or {self.whole} {far_bits}, {signs}")
-        far = self.op(f"bitcast {self.whole} {signed} to {self.vector}")
-        small = self.op(f"fcmp olt {self.vector} {size}, {self.constant(0.625)}")
-        return self.select(small, near, far)
 
     # Control
 
@@ -205,6 +215,19 @@ class Function:
             self.lines[place + 1 + k] = (
                 f"  {carried[k]} = phi {self.vector} [ {old}, %{before} ], [ {new}, %{self.block} ]"
             )
+        self.lines.append(f"{name}.end:")
+        self.block = f"{name}.end"
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """The body runs if the condition is true; it leaves no values behind."""
+        self.count += 1
+        name = f"w{self.count}"
+        self.do(f"br i1 {condition}, label %{name}.then, label %{name}.end")
+        self.lines.append(f"{name}.then:")
+        self.block = f"{name}.then"
+        yield
+        self.do(f"br label %{name}.end")
         self.lines.append(f"{name}.end:")
         self.block = f"{name}.end"
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 
 import numpy as np
 
 from tilewright.environment import cpu_cores
-from tilewright.fuse.cpu.build import Machine, function_address, host
+from tilewright.fuse.cpu.build import Machine, compile_code, host
 from tilewright.fuse.cpu.code import Function
 from tilewright.threads import share
 
 # Enough independent sums to keep every unit busy, few enough for the registers.
 SUMS = 12
 ROUNDS = 2_000_000
+SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
 
 class Peak:
@@ -22,7 +24,8 @@ class Peak:
     def __init__(self, on: Machine | None = None) -> None:
         machine = on or host()
         self.lanes, self.cores, self.best = machine.target.lanes, cpu_cores(), 0.0
-        self.run, self.engine = function_address(_code(self.lanes), "peak", machine)
+        self.engine = compile_code(_code(self.lanes), machine)
+        self.run = SIGNATURE(self.engine.get_function_address("peak"))
         self.buffers = [np.zeros(64, np.float32) for _ in range(self.cores)]
 
     def measure(self) -> float:

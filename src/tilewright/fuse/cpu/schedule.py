@@ -1,120 +1,79 @@
 """How the fused kernel computes a network: which layers go together, and in which tiles.
 
-Lanes are images: a vector holds one activation of as many images as it has lanes, so every layer
-is plain vertical arithmetic, whatever its shape. A convolution takes its activation and its pooling
-along and works on register tiles of output positions x output channels. With P positions and C
-channels a tap costs P loads of activations and C broadcasts of weights for P x C multiply-adds.
-Where a pooling window follows, its positions are the tile, and the pooling happens in registers.
+There are two schedules. In both, a convolution takes its activation and its pooling along and works
+on register tiles of output positions x output channels; where a pooling window follows, a tile is
+one or more windows, and the pooling happens in registers. Nothing is padded: positions whose
+window sticks out of the image skip the taps outside. Tiles with the same valid taps share their
+code, so each axis is cut into a few `Span`s.
 
-Nothing is padded: positions whose window sticks out of the image skip the taps outside. Tiles with
-the same valid taps share their code, so each axis is cut into a few `Span`s.
+`by_images`: lanes are images. A vector holds one activation of as many images as it has lanes, so
+every layer is plain vertical arithmetic, whatever its shape. A tap costs a load of activations for
+each position and a broadcast weight for each channel. Fully connected layers read every weight once
+for each set of images they work on. Those with many weights therefore take several vectors of
+images at a time, as their positions.
 
-Fully connected layers read every weight once for each set of images they work on. Those with
-many weights therefore take several vectors of images at a time (`BLOCKS`), as their positions.
+`by_channels`: lanes are output channels of one image, for when there are fewer images than lanes.
+The same tiles with the roles changed: a tap costs a broadcast activation for each position and a
+load of weights for each vector of channels. A picture lies as [y][x][channel], its channels filled
+up to whole vectors; what the surplus lanes compute is never read. Where half of the last vector or
+more would be surplus, it holds the channels left over for several positions at once.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tilewright.model.layers import (
-    AveragePool,
-    Convolution,
-    FullyConnected,
-    Pooling,
-    Shape,
+from tilewright.fuse.cpu.pictures import (
+    Picture,
+    channels_picture,
+    lanes_picture,
+    planar_picture,
+    staggered_picture,
 )
+from tilewright.fuse.cpu.tiles import (
+    Block,
+    Span,
+    Target,
+    best_tile,
+    block_width,
+    blocks_of,
+    packed_blocks,
+    spans,
+)
+from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pooling, Shape
 from tilewright.model.network import Network, Stage
 
 # Above this size a fully connected layer's weights are read for several vectors of images at once.
 LARGE_WEIGHTS_BYTES = 64 * 1024
-BLOCKS = 4
-# Inputs of such a layer taken at a time, so that they stay in the first cache.
-CHUNK = 128
-# A kernel with more taps than this loops over its rows instead of being unrolled.
-UNROLLED_TAPS = 64
-# Positions along x where no pooling gives them.
-ROW_POSITIONS = 4
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the schedule must know of a CPU: floats in a vector, and vector registers."""
-
-    lanes: int
-    registers: int
-
-
-@dataclass(frozen=True)
-class Span:
-    """Tiles `first` to `last` along one axis: for each position of a tile, its valid taps.
-
-    `taps[d]` is the range of kernel taps inside the image for the tile's position `d`.
-    """
-
-    first: int
-    last: int
-    taps: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class ChannelBlock:
-    """`count` blocks of `width` output channels, beginning at channel `first`."""
-
-    first: int
-    width: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Picture:
-    """How activations lie in memory, in vectors: a row every `pitch`, a channel every `plane`."""
-
-    channels: int
-    height: int
-    width: int
-    pitch: int
-    plane: int
-
-    @property
-    def size(self) -> int:
-        return self.channels * self.plane
-
-
-def dense_picture(shape: Shape) -> Picture:
-    """No gaps; a row of features is a column of pixels."""
-    channels, height, width = shape if len(shape) == 3 else (shape[0], 1, 1)
-    return Picture(channels, height, width, width, height * width)
-
-
-def staggered_picture(shape: Shape) -> Picture:
-    """Odd distances between rows and channels.
-
-    A tile reads the same place of every channel. With planes of a power of two those places
-    fall into the same few lines of the first cache and drive each other out.
-    """
-    channels, height, width = shape
-    pitch = width | 1
-    return Picture(channels, height, width, pitch, (pitch * height) | 1)
+# Vectors of outputs in a block of such a layer where lanes are channels: the fewer, the more evenly
+# the blocks can be shared out.
+DENSE_VECTORS = 2
 
 
 @dataclass(frozen=True)
 class ConvolutionGroup:
-    """A convolution with the activation and the pooling that follow it."""
+    """A convolution with the activation and the pooling that follow it.
+
+    Its items are channels, or vectors of channels; an item has `unit` of them. With `blocks_inside`
+    all blocks of a tile come before the next tile of the row: weights are read again and again
+    instead of activations.
+    """
 
     stages: tuple[Stage, ...]
     layer: Convolution
     activation: str | None
     pooling: Pooling | None
+    unit: int
     tile: tuple[int, int]
-    blocks: tuple[ChannelBlock, ...]
+    blocks: tuple[Block, ...]
     rows: tuple[Span, ...]
     columns: tuple[Span, ...]
+    blocks_inside: bool
 
     @property
     def accumulators(self) -> int:
-        return math.prod(self.tile) * max(block.width for block in self.blocks)
+        return max(block.sums(math.prod(self.tile)) for block in self.blocks)
 
     @property
     def loads_per_fma(self) -> float:
@@ -123,23 +82,35 @@ class ConvolutionGroup:
 
     @property
     def executed_flops(self) -> int:
-        """FLOP for one image, without the taps outside the image."""
+        """FLOP for one image, without the taps outside the image, with the lanes left over."""
         rows, columns = (
             sum((s.last - s.first) * sum(high - low for low, high in s.taps) for s in spans)
             for spans in (self.rows, self.columns)
         )
-        return 2 * rows * columns * self.stages[0].input_shape[0] * self.layer.filters
+        lanes = padded_channels(self) - self.unit + math.ceil(self.unit / self.blocks[-1].packed)
+        return 2 * rows * columns * self.stages[0].input_shape[0] * lanes
 
 
 @dataclass(frozen=True)
 class DenseGroup:
-    """A fully connected layer, on `images` vectors of images at a time, with its activation."""
+    """A fully connected layer with its activation, on `images` vectors of images at a time.
+
+    `chunk` inputs at a time, so that they stay in the first cache. Where lanes are channels,
+    `images` is 1 and `unit` the outputs in a vector.
+    """
 
     stages: tuple[Stage, ...]
     layer: FullyConnected
     activation: str | None
+    unit: int
     images: int
-    blocks: tuple[ChannelBlock, ...]
+    chunk: int
+    blocks: tuple[Block, ...]
+
+    @property
+    def executed_flops(self) -> int:
+        """FLOP for one image, with the lanes left over."""
+        return 2 * math.prod(self.stages[0].input_shape) * padded_channels(self)
 
 
 @dataclass(frozen=True)
@@ -147,9 +118,16 @@ class PlainGroup:
     """A layer of its own: pooling that cannot be fused, activations, softmax."""
 
     stages: tuple[Stage, ...]
+    unit: int
 
 
 Group = ConvolutionGroup | DenseGroup | PlainGroup
+
+
+def padded_channels(group: ConvolutionGroup | DenseGroup) -> int:
+    """Output channels with those that fill up the last vector."""
+    last = group.blocks[-1]
+    return (last.first + last.width * last.count) * group.unit
 
 
 @dataclass(frozen=True)
@@ -157,33 +135,75 @@ class Schedule:
     """Groups in order. From group `gathered` on, several vectors of images go `together`."""
 
     target: Target
+    lanes_are: str
     groups: tuple[Group, ...]
     gathered: int
+    together: int
     # What goes into each group, and last what comes out of the network.
     pictures: tuple[Picture, ...]
 
-    @property
-    def together(self) -> int:
-        return BLOCKS if self.gathered < len(self.groups) else 1
+
+@dataclass(frozen=True)
+class Rules:
+    """What `by_images` is free to choose. The defaults are those that measured best.
+
+    `windows` is how many pooling windows make a tile, `row` the positions of one without pooling,
+    `spare` the registers that a tile leaves free; `together` the vectors of images that a large
+    product takes at once, `chunk_bytes` what of their inputs it reads at a time.
+    """
+
+    windows: tuple[int, int] = (1, 1)
+    row: tuple[int, int] = (1, 4)
+    spare: int = 0
+    blocks_inside: bool = False
+    together: int = 4
+    chunk_bytes: int = 16 * 1024
 
 
-def schedule(network: Network, target: Target) -> Schedule:
-    """The schedule of a network on a CPU: a few rules, no search."""
-    rest = [stage for stage in network.stages[1:] if stage.kind != "flatten"]
-    groups: list[Group] = []
-    while rest:
-        group = _convolution(rest, target) or _dense(rest, target) or PlainGroup((rest[0],))
-        rest = rest[len(group.stages) :]
-        groups.append(group)
+DEFAULT = Rules()
+
+
+def by_images(network: Network, target: Target, rules: Rules = DEFAULT) -> Schedule:
+    """The schedule for many images: a few rules, no search."""
+    free = replace(target, registers=target.registers - rules.spare)
+    groups = _groups(network, free, 1, rules)
     large = [i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1]
     shapes = [network.input.shape, *map(_written_shape, groups)]
-    pictures = [dense_picture(shape) for shape in shapes]
+    pictures = [lanes_picture(shape, target.lanes) for shape in shapes]
     for i in range(1, len(groups)):
         # Only convolutions and poolings write and read row by row.
         if _by_rows(groups[i - 1]) and isinstance(groups[i], ConvolutionGroup):
-            pictures[i] = staggered_picture(shapes[i])
+            pictures[i] = staggered_picture(shapes[i], target.lanes)
     gathered = large[0] if large else len(groups)
-    return Schedule(target, tuple(groups), gathered, tuple(pictures))
+    together = rules.together if large else 1
+    return Schedule(target, "images", tuple(groups), gathered, together, tuple(pictures))
+
+
+def by_channels(network: Network, target: Target) -> Schedule:
+    """The schedule for few images, one at a time."""
+    groups = _groups(network, target, target.lanes, DEFAULT)
+    # A convolution or product reads pixels as they come; poolings and softmax want vectors.
+    first = next((g for g in groups if g.stages[0].kind not in ("relu", "tanh")), None)
+    picture = channels_picture if isinstance(first, PlainGroup) else planar_picture
+    pictures = [picture(network.input.shape, target.lanes)]
+    for group in groups:
+        after = channels_picture(_written_shape(group), target.lanes)
+        pictures.append(pictures[-1] if _in_place(group) else after)
+    return Schedule(target, "channels", tuple(groups), len(groups), 1, tuple(pictures))
+
+
+def _groups(network: Network, target: Target, unit: int, rules: Rules) -> list[Group]:
+    rest = [stage for stage in network.stages[1:] if stage.kind != "flatten"]
+    groups: list[Group] = []
+    while rest:
+        group = (
+            _convolution(rest, target, unit, rules)
+            or _dense(rest, target, unit, rules)
+            or PlainGroup((rest[0],), unit)
+        )
+        rest = rest[len(group.stages) :]
+        groups.append(group)
+    return groups
 
 
 def _written_shape(group: Group) -> Shape:
@@ -196,45 +216,60 @@ def _by_rows(group: Group) -> bool:
     return isinstance(group, ConvolutionGroup) or group.stages[0].kind == "pool"
 
 
-def _convolution(rest: list[Stage], target: Target) -> ConvolutionGroup | None:
+def _in_place(group: Group) -> bool:
+    """Whether every activation stays where it is."""
+    return isinstance(group, PlainGroup) and group.stages[0].kind != "pool"
+
+
+def _convolution(
+    rest: list[Stage], target: Target, unit: int, rules: Rules
+) -> ConvolutionGroup | None:
     layer = rest[0].layer
     if not isinstance(layer, Convolution):
         return None
     taken = [rest[0]]
     activation = _activation(rest, 1)
     taken += rest[1:2] if activation else []
-    pooling = rest[len(taken)].layer if len(rest) > len(taken) else None
-    if isinstance(pooling, Pooling) and _fits(pooling, target):
-        taken.append(rest[len(taken)])
-        tile = pooling.size
-    else:
-        pooling = None
-        tile = (1, min(ROW_POSITIONS, rest[0].output_shape[2]))
-    width = channel_width(layer.filters, math.prod(tile), target)
-    _, height, column = rest[0].input_shape
+    following = rest[len(taken)].layer if len(rest) > len(taken) else None
+    _, height, width = rest[0].input_shape
     _, out_y, out_x = rest[0].output_shape
-    return ConvolutionGroup(
-        tuple(taken),
-        layer,
-        activation,
-        pooling if isinstance(pooling, Pooling) else None,
-        tile,
-        channel_blocks(layer.filters, width),
-        spans(out_y, tile[0], layer.kernel[0], layer.stride[0], layer.padding[0], height, pooling),
-        spans(out_x, tile[1], layer.kernel[1], layer.stride[1], layer.padding[1], column, pooling),
+    pooling = following if isinstance(following, Pooling) and _fits(following, target) else None
+    taken += rest[len(taken) : len(taken) + 1] if pooling else []
+    window = pooling.size if pooling else (1, 1)
+    if unit > 1:
+        tile = best_tile(out_y // window[0], out_x // window[1], layer.filters, target, window)
+        blocks = packed_blocks(layer.filters, math.prod(tile), target)
+    else:
+        wanted = rules.windows if pooling else rules.row
+        tile = (
+            window[0] * min(wanted[0], out_y // window[0]),
+            window[1] * min(wanted[1], out_x // window[1]),
+        )
+        across = block_width(layer.filters, math.prod(tile), target)
+        blocks = blocks_of(layer.filters, across)
+    rows, columns = (
+        spans(outputs, tile[i], layer.kernel[i], layer.stride[i], layer.padding[i], size, window[i])
+        for i, outputs, size in ((0, out_y, height), (1, out_x, width))
     )
+    return ConvolutionGroup(
+        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns,
+        rules.blocks_inside and unit == 1,
+    )  # fmt: skip
 
 
-def _dense(rest: list[Stage], target: Target) -> DenseGroup | None:
+def _dense(rest: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGroup | None:
     layer = rest[0].layer
     if not isinstance(layer, FullyConnected):
         return None
     activation = _activation(rest, 1)
     large = 4 * rest[0].parameter_count > LARGE_WEIGHTS_BYTES
-    images = BLOCKS if large else 1
-    width = channel_width(layer.outputs, images, target)
+    images = rules.together if large and unit == 1 else 1
+    chunk = max(1, rules.chunk_bytes // (4 * target.lanes * images))
+    items = math.ceil(layer.outputs / unit)
     taken = tuple(rest[: 2 if activation else 1])
-    return DenseGroup(taken, layer, activation, images, channel_blocks(layer.outputs, width))
+    width = block_width(items, images, target) if unit == 1 else min(items, DENSE_VECTORS)
+    blocks = blocks_of(items, width)
+    return DenseGroup(taken, layer, activation, unit, images, chunk, blocks)
 
 
 def _activation(rest: list[Stage], index: int) -> str | None:
@@ -245,54 +280,6 @@ def _activation(rest: list[Stage], index: int) -> str | None:
 def _fits(pooling: Pooling, target: Target) -> bool:
     """Whether a pooling window can be a register tile: windows must not overlap nor be large."""
     return pooling.stride == pooling.size and 2 * math.prod(pooling.size) <= target.registers // 2
-
-
-def channel_width(channels: int, positions: int, target: Target) -> int:
-    """Output channels in a tile: as many as registers allow, then no more blocks than needed.
-
-    A tile needs its accumulators, one broadcast weight a channel, and one activation.
-    """
-    most = max(1, (target.registers - 1) // (positions + 1))
-    blocks = math.ceil(channels / most)
-    return math.ceil(channels / blocks)
-
-
-def channel_blocks(channels: int, width: int) -> tuple[ChannelBlock, ...]:
-    """Blocks of `width` channels, then of one fewer, so that none is much emptier than another."""
-    count = math.ceil(channels / width)
-    narrow = count * width - channels
-    if narrow > count:  # one fewer in each is not enough: full blocks and a remainder
-        full, rest = divmod(channels, width)
-        blocks = [ChannelBlock(0, width, full)]
-        return tuple(blocks + ([ChannelBlock(full * width, rest, 1)] if rest else []))
-    wide = count - narrow
-    blocks = [ChannelBlock(0, width, wide)] if wide else []
-    if narrow:
-        blocks.append(ChannelBlock(wide * width, width - 1, narrow))
-    return tuple(blocks)
-
-
-def spans(
-    outputs: int, tile: int, kernel: int, stride: int, padding: int, size: int, pooling: object
-) -> tuple[Span, ...]:
-    """Cut an axis into tiles, and gather neighbours that have the same valid taps."""
-
-    def taps(position: int) -> tuple[int, int]:
-        start = position * stride - padding
-        return max(0, -start), max(0, -start, min(kernel, size - start))
-
-    found: list[Span] = []
-    whole = outputs // tile
-    for index in range(whole):
-        valid = tuple(taps(index * tile + d) for d in range(tile))
-        if found and found[-1].taps == valid:
-            found[-1] = Span(found[-1].first, index + 1, valid)
-        else:
-            found.append(Span(index, index + 1, valid))
-    if outputs % tile and not pooling:
-        valid = tuple(taps(p) for p in range(whole * tile, outputs))
-        found.append(Span(whole, whole + 1, valid))
-    return tuple(found)
 
 
 def average_factor(pooling: Pooling | None) -> float | None:

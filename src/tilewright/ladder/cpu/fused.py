@@ -2,11 +2,15 @@
 
 All shapes are constants, activations stay in cache from pixels to probabilities, and activation
 and pooling happen in registers at the end of each convolution (`tilewright.fuse.cpu`). Lanes are
-images, so that no layer's shape leaves a vector half empty. It should win everywhere but on a few
-images: below the width of a vector, lanes compute nothing.
+images, so that no layer's shape leaves a vector half empty; for fewer images than that takes, lanes
+are output channels, and all cores work on one image. It should win everywhere; least where a layer
+has a few channels more than vectors hold, and the images are few.
 """
 
 from __future__ import annotations
+
+import math
+from functools import partial
 
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.layers import Pixels
@@ -15,13 +19,16 @@ from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: FunctionRuntime, stages: Stages, parameters: Parameters, single: float | None = None
+) -> Launch:
+    """`single` is what an image costs by channels; 0 or infinite, it leaves no choice."""
     from tilewright.fuse.cpu.run import FusedNetwork
 
     pixels = stages[0].layer
     assert isinstance(pixels, Pixels)  # the rung takes networks whole
     network = Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
-    fused = FusedNetwork(network.with_parameters(parameters))
+    fused = FusedNetwork(network.with_parameters(parameters), single=single)
     kernel = runtime.build("fused", fused.run, parts=fused.parts)
     layers = tuple(stage.name for stage in stages)
 
@@ -38,7 +45,5 @@ RUNG = Rung(
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),
     cut=whole_network,
-    # cifar10 on 2 cores with AVX2 (2026-11-15): 1,570 images/s one by one against im2col's 1,700,
-    # 3,160 against 1,900 by twos.
-    smallest_batch=2,
+    ways=(partial(prepare, single=0.0), partial(prepare, single=math.inf)),
 )

@@ -1,0 +1,38 @@
+"""What a schedule should cost, in cycles of one core: enough to choose between two of them."""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, Schedule
+from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS
+
+# Convolutions run at the CPU's peak by both schedules. A weight that is used for a single image is
+# no sooner used than it has come from the second cache or beyond: 44 GFLOP/s of a core's 100.
+# A vector of tanh is some 30 operations. (2 cores of an AMD EPYC, AVX2, 2026-11-15: the layers of
+# `tilewright explain fused` at batches 2 and 64.)
+CYCLES_A_WEIGHT_USED_ONCE = 1.0
+CYCLES_A_TANH = 25
+
+
+def cycles(plan: Schedule) -> float:
+    """For one image where lanes are channels, for a vector of images where lanes are images."""
+    return sum(_cycles(group, plan.target.lanes) for group in plan.groups)
+
+
+def _cycles(group: Group, lanes: int) -> float:
+    # Lanes of a single image are a vector; so are images of a single lane.
+    values = math.prod(group.stages[0].output_shape) / group.unit
+    tanh = any(stage.kind == "tanh" for stage in group.stages)
+    rest = values * (1 + CYCLES_A_TANH * tanh)
+    if isinstance(group, ConvolutionGroup):
+        return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
+    if isinstance(group, DenseGroup):
+        each = CYCLES_A_WEIGHT_USED_ONCE if group.unit == lanes else 1 / MULTIPLY_ADDS
+        return group.executed_flops / 2 / group.unit * each + rest
+    return rest
+
+
+def single_cost(few: Schedule, many: Schedule) -> float:
+    """What an image by channels costs, as a share of a vector of images by images."""
+    return cycles(few) / cycles(many)

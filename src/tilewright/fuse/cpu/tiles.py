@@ -1,0 +1,169 @@
+"""Register tiles: how an axis of positions and a row of channels are cut, and what a tile costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# What AVX2 and AVX-512 cores of the last ten years do in a cycle, and how long a sum must wait for
+# the one before it.
+MULTIPLY_ADDS, LOADS, LATENCY = 2, 2, 4
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the schedule must know of a CPU: floats in a vector, and vector registers."""
+
+    lanes: int
+    registers: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Tiles `first` to `last` along one axis: for each position of a tile, its valid taps.
+
+    `taps[d]` is the range of kernel taps inside the image for the tile's position `d`.
+    """
+
+    first: int
+    last: int
+    taps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """`count` blocks of `width` items (output channels, or vectors of them) from item `first`.
+
+    With `packed` above 1, the last item has so few channels that its vector holds them as often,
+    each time for another position.
+    """
+
+    first: int
+    width: int
+    count: int
+    packed: int = 1
+
+    def sums(self, positions: int) -> int:
+        """Vectors that a tile of so many positions adds up."""
+        return positions * (self.width - 1) + math.ceil(positions / self.packed)
+
+
+def block_width(items: int, positions: int, target: Target) -> int:
+    """Items in a tile: as many as registers allow, then no more blocks than needed.
+
+    A tile needs its sums, a register for each item's weights, and one activation.
+    """
+    most = max(1, (target.registers - 1) // (positions + 1))
+    blocks = math.ceil(items / most)
+    return math.ceil(items / blocks)
+
+
+def blocks_of(items: int, width: int) -> tuple[Block, ...]:
+    """Blocks of `width` items, then of one fewer, so that none is much emptier than another."""
+    count = math.ceil(items / width)
+    narrow = count * width - items
+    if narrow > count:  # one fewer in each is not enough: full blocks and a remainder
+        full, rest = divmod(items, width)
+        blocks = [Block(0, width, full)]
+        return tuple(blocks + ([Block(full * width, rest, 1)] if rest else []))
+    wide = count - narrow
+    blocks = [Block(0, width, wide)] if wide else []
+    if narrow:
+        blocks.append(Block(wide * width, width - 1, narrow))
+    return tuple(blocks)
+
+
+def packed_blocks(channels: int, positions: int, target: Target) -> tuple[Block, ...]:
+    """As few blocks of vectors of channels as the registers allow.
+
+    What is left over for the last vector is packed where that saves cycles. It takes two registers
+    more, for the activations that are put together.
+    """
+    items = math.ceil(channels / target.lanes)
+    left = channels % target.lanes
+    packed = min(target.lanes // left, positions) if left else 1
+    packed = 1 << packed.bit_length() - 1  # a power of two
+    for count in range(1, items + 1):
+        blocks = _last_packed(blocks_of(items, math.ceil(items / count)), packed, positions)
+        needed = [b.sums(positions) + b.width + (3 if b.packed > 1 else 1) for b in blocks]
+        if max(needed) <= target.registers:
+            break
+    return blocks
+
+
+def _last_packed(blocks: tuple[Block, ...], packed: int, positions: int) -> tuple[Block, ...]:
+    """The same with the very last block on its own, and packed, if that makes it faster."""
+    last = blocks[-1]
+    begin = last.first + last.width * (last.count - 1)
+    plain, single = Block(begin, last.width, 1), Block(begin, last.width, 1, packed)
+    if tap_cycles(positions, single) >= tap_cycles(positions, plain):
+        return blocks
+    rest = [Block(last.first, last.width, last.count - 1)] if last.count > 1 else []
+    return (*blocks[:-1], *rest, single)
+
+
+def spans(
+    outputs: int, tile: int, kernel: int, stride: int, padding: int, size: int, window: int = 1
+) -> tuple[Span, ...]:
+    """Cut an axis into tiles, and gather neighbours that have the same valid taps.
+
+    Positions that do not fill a tile are a smaller one; those that do not fill a pooling window
+    are left out.
+    """
+
+    def taps(position: int) -> tuple[int, int]:
+        start = position * stride - padding
+        return max(0, -start), max(0, -start, min(kernel, size - start))
+
+    found: list[Span] = []
+    used = outputs // window * window
+    for index in range(math.ceil(used / tile)):
+        valid = tuple(taps(p) for p in range(index * tile, min(index * tile + tile, used)))
+        if found and found[-1].taps == valid:
+            found[-1] = Span(found[-1].first, index + 1, valid)
+        else:
+            found.append(Span(index, index + 1, valid))
+    return tuple(found)
+
+
+def tap_cycles(positions: int, block: Block) -> float:
+    """What one tap of a tile costs: arithmetic, loads or waiting, whichever takes longest.
+
+    Loads are never quite for nothing: of two tiles that are equal else, the one with fewer is
+    the faster.
+    """
+    loads = positions + block.width
+    return max(block.sums(positions) / MULTIPLY_ADDS, loads / LOADS, LATENCY) + loads / 10
+
+
+def best_tile(
+    height: int, width: int, channels: int, target: Target, window: tuple[int, int] = (1, 1)
+) -> tuple[int, int]:
+    """The tile of whole windows that takes the fewest cycles over a picture of so many windows.
+
+    For lanes that are channels.
+    """
+
+    def cost(tile: tuple[int, int]) -> float:
+        positions = math.prod(tile) * math.prod(window)
+        return sum(
+            rows * columns * block.count * tap_cycles(ty * tx * math.prod(window), block)
+            for block in packed_blocks(channels, positions, target)
+            for rows, ty in _pieces(height, tile[0])
+            for columns, tx in _pieces(width, tile[1])
+        )
+
+    most = max(1, (target.registers - 2) // math.prod(window))
+    tiles = [
+        (ty, tx)
+        for ty in range(1, min(height, most, 4) + 1)
+        for tx in range(1, min(width, most // ty) + 1)
+    ]
+    tile = min(tiles, key=cost)
+    return tile[0] * window[0], tile[1] * window[1]
+
+
+def _pieces(size: int, tile: int) -> list[tuple[int, int]]:
+    """How many tiles of which length an axis has."""
+    full, rest = divmod(size, tile)
+    return [(full, tile)] * (full > 0) + [(1, rest)] * (rest > 0)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.fuse.cpu.tiles import (
+    Target,
+    best_tile,
+    block_width,
+    blocks_of,
+    packed_blocks,
+    spans,
+)
+
+targets = st.sampled_from([Target(8, 16), Target(16, 32), Target(4, 16)])
+
+
+@given(st.integers(1, 300), st.integers(1, 8), targets)
+def test_blocks_cover_every_item_once_within_the_registers(items, positions, target):
+    width = block_width(items, positions, target)
+    assert width == 1 or positions * width + width + 1 <= target.registers
+    covered = [
+        b.first + i * b.width + c
+        for b in blocks_of(items, width)
+        for i in range(b.count)
+        for c in range(b.width)
+    ]
+    assert covered == list(range(items))
+    assert all(block.width >= 1 and block.count >= 1 for block in blocks_of(items, width))
+
+
+@given(st.integers(1, 30), st.integers(1, 4), st.integers(1, 7), st.integers(1, 4),
+       st.integers(0, 8), st.integers(1, 3))  # fmt: skip
+def test_spans_cover_an_axis_and_know_its_valid_taps(size, tiles, kernel, stride, padding, window):
+    if size + 2 * padding < kernel:
+        return
+    tile = tiles * window
+    outputs = (size + 2 * padding - kernel) // stride + 1
+    found = spans(outputs, tile, kernel, stride, padding, size, window)
+    seen = {}
+    for span in found:
+        for index in range(span.first, span.last):
+            for d, (low, high) in enumerate(span.taps):
+                position = index * tile + d
+                assert position not in seen
+                seen[position] = [*range(low, high)]
+    assert sorted(seen) == list(range(outputs // window * window))
+    for position, taps in seen.items():
+        inside = [k for k in range(kernel) if 0 <= position * stride + k - padding < size]
+        assert taps == inside
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 300), targets,
+       st.sampled_from([(1, 1), (2, 2), (1, 3)]))  # fmt: skip
+def test_the_best_tile_fits_the_registers(height, width, channels, target, window):
+    tile = best_tile(height, width, channels, target, window)
+    assert tile[0] % window[0] == tile[1] % window[1] == 0
+    assert tile[0] <= height * window[0]
+    assert tile[1] <= width * window[1]
+    positions = math.prod(tile)
+    for block in packed_blocks(channels, positions, target):
+        assert block.sums(positions) + block.width < target.registers
+
+
+@given(st.integers(1, 300), st.integers(1, 12), targets)
+def test_packed_blocks_cover_every_channel_once(channels, positions, target):
+    blocks = packed_blocks(channels, positions, target)
+    items = [b.first + i * b.width + c for b in blocks for i in range(b.count)
+             for c in range(b.width)]  # fmt: skip
+    assert items == list(range(math.ceil(channels / target.lanes)))
+    assert all(block.packed == 1 for block in blocks[:-1])
+    if (packed := blocks[-1].packed) > 1:
+        assert blocks[-1].count == 1
+        assert channels % target.lanes * packed <= target.lanes
+
+
+def test_what_is_left_over_is_packed_where_it_saves_time():
+    """20 channels are two and a half vectors: ten sums for four positions instead of twelve."""
+    (block,) = packed_blocks(20, 4, Target(8, 16))
+    assert (block.width, block.packed, block.sums(4)) == (3, 2, 10)
+    (block,) = packed_blocks(12, 4, Target(8, 16))  # six sums would wait for each other
+    assert block.packed == 1
