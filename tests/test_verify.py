@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tilewright.verify as verify_module
 from tilewright.ladder import rungs
 from tilewright.ladder.cpu import im2col
 from tilewright.ladder.rung import whole_network
@@ -644,6 +645,28 @@ def test_every_rung_is_right(rung, net):
     verdict = verify(rung, "cpu", zoo.network(net))
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
     assert verdict.outputs > 100_000
+    assert verdict.worst <= 1
+
+
+@pytest.mark.parametrize("rung", rungs("opencl"), ids=lambda rung: rung.name)
+def test_every_gpu_rung_is_right(rung, monkeypatch):
+    """All layers of the first rung; of the others, the convolutions, which alone are their own."""
+    if reason := rung.missing("opencl"):
+        pytest.skip(reason)
+    if rung is not rungs("opencl")[0]:
+        everything = verify_module.trials
+        monkeypatch.setattr(
+            verify_module,
+            "trials",
+            lambda *given: (
+                trial
+                for trial in everything(*given)
+                if [stage.kind for stage in trial[1].stages] == ["input", "conv"]
+            ),
+        )
+    verdict = verify(rung, "opencl")
+    assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
+    assert verdict.trials > 100
     assert verdict.worst <= 1
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import tilewright
 from tilewright.cli import main
 from tilewright.fuse.cpu import build
-from tilewright.fuse.cpu.run import compiled_folder
+from tilewright.fuse.cpu.build import compiled_folder
 from tilewright.model.layers import FullyConnected, Pixels
 from tilewright.model.network import Network
 

@@ -90,7 +90,7 @@ def test_any_network_in_any_batches(rung, device, network, images, batch, seed):
 
 
 @pytest.mark.parametrize(("rung", "device"), ON_GPU)
-@settings(max_examples=6)  # each network has its own kernels, which take seconds to compile
+@settings(max_examples=4)  # each network has its own kernels, which take seconds to compile
 @given(**SIZES)
 def test_any_network_in_any_batches_on_a_gpu(rung, device, network, images, batch, seed):
     check_any_network(rung, device, network, images, batch, seed)

@@ -18,8 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.data import catalogue
-    from tilewright.fuse.cpu.build import kept_objects
-    from tilewright.fuse.cpu.run import compiled_folder
+    from tilewright.fuse.cpu.build import compiled_folder, kept_objects
     from tilewright.views import units
 
     if arguments.action not in ACTIONS:

@@ -8,7 +8,7 @@ from tilewright.cli import options
 from tilewright.errors import TilewrightError
 
 GPU_OPTIONS = ("layer", "device", "source")
-FUSED_BATCH = 640  # whole vectors for 2 to 20 cores
+FUSED_BATCH = 640  # enough for every core
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_network(parser)
     parser.add_argument(
         "--batch", metavar="N", type=options.positive,
-        help=f"images at a time (default: {FUSED_BATCH} for fused, which takes few images by another "
+        help=f"images at a time (default: {FUSED_BATCH} for fused, which takes few by another "
         "schedule than many; 100 for a GPU rung)",
     )  # fmt: skip
     parser.add_argument(

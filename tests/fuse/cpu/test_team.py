@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import tilewright
+from tilewright.fuse.cpu.arrays import address, aligned
 from tilewright.fuse.cpu.run import FusedNetwork
-from tilewright.fuse.cpu.team import address, aligned, team
+from tilewright.fuse.cpu.team import team
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 3, 32, 32), np.uint8)
 
@@ -87,4 +88,4 @@ def test_addresses():
     values.flags.writeable = False
     assert address(values) == values.ctypes.data
     assert address(values[:0]) == values[:0].ctypes.data
-    assert address(aligned(values)) % 64 == 0
+    assert address(aligned(5, np.float32)) % 64 == 0

@@ -9,6 +9,7 @@ name and renamed, so that two processes may build the same one at once.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ import llvmlite.binding as llvm
 
 from tilewright import __version__
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write
+from tilewright.files import atomic_write, cache_home
 from tilewright.fuse.cpu.generate import generate
 from tilewright.fuse.cpu.schedule import Schedule, by_images
 from tilewright.fuse.cpu.tiles import Target
@@ -60,6 +61,11 @@ class Compiled:
     def address(self, function: str) -> int:
         """Where a function of the module lies."""
         return int(self.engine.get_function_address(function))
+
+
+def compiled_folder() -> Path:
+    """Where machine code is kept."""
+    return cache_home() / "compiled"
 
 
 def host() -> Machine:
@@ -110,25 +116,31 @@ def compile_network(
     """
     _initialise()
     plan = plan or by_images(network, on.target)
-    path = None if folder is None else folder / f"{_key(network, on, plan)}.object"
+    key = _key(on, to_json(network), repr(plan))
+    return Compiled(plan, *_engine(on, folder, key, lambda: _module(network, plan)))
+
+
+def compile_code(code: str, on: Machine, folder: Path | None = None) -> llvm.ExecutionEngine:
+    """A small module of its own: the engine owns its functions and their memory."""
+    _initialise()
+    return _engine(on, folder, _key(on, code), lambda: llvm.parse_assembly(code))[0]
+
+
+def _engine(
+    on: Machine, folder: Path | None, key: str, module: Callable[[], llvm.ModuleRef]
+) -> tuple[llvm.ExecutionEngine, bool]:
+    """A module as machine code, and whether it was kept already."""
+    path = None if folder is None else folder / f"{key}.object"
     content = None if path is None else _read(path)
     found = content is not None
     if content is None:
-        content = _target_machine(on).emit_object(_module(network, plan))
+        content = _target_machine(on).emit_object(module())
         if path is not None:
             _keep(path, content)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(on))
     engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
-    return Compiled(plan, engine, found)
-
-
-def compile_code(code: str, on: Machine) -> llvm.ExecutionEngine:
-    """A small module of its own, not kept: the engine owns its functions and their memory."""
-    _initialise()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(code), _target_machine(on))
-    engine.finalize_object()
-    return engine
+    return engine, found
 
 
 def assembly(network: Network, on: Machine, plan: Schedule) -> str:
@@ -152,9 +164,9 @@ def _target_machine(on: Machine) -> llvm.TargetMachine:
     return target.create_target_machine(cpu=on.cpu, features=on.features, opt=OPTIMISATION)
 
 
-def _key(network: Network, on: Machine, plan: Schedule) -> str:
+def _key(on: Machine, *what: str) -> str:
     version = f"{llvm.llvm_version_info} {__version__}"
-    parts = (to_json(network), repr(plan), on.cpu, on.features, version, _source())
+    parts = (*what, on.cpu, on.features, version, _source())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

@@ -8,10 +8,13 @@ from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, Sc
 from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS
 
 # Convolutions run at the CPU's peak by both schedules. A weight that is used for a single image is
-# no sooner used than it has come from the second cache or beyond: 44 GFLOP/s of a core's 100.
-# A vector of tanh is some 30 operations. (2 cores of an AMD EPYC, AVX2, 2026-11-15: the layers of
-# `tilewright explain fused` at batches 2 and 64.)
-CYCLES_A_WEIGHT_USED_ONCE = 1.0
+# no sooner used than it has come from the second cache or beyond: 44 GFLOP/s of a core's 100, 32
+# bytes a cycle, on 2 cores of an AMD EPYC with AVX2 (2026-11-15, the layers of `tilewright explain
+# fused` at batches 2 and 64). On 2 cores of a Xeon with AVX-512 (2026-11-15), whose last cache is
+# slower, the 10 MB of ece408's first fully connected layer came at 6 to 8 bytes a cycle. A vector
+# of tanh is some 30 operations.
+BYTES_A_CYCLE, FAR_BYTES_A_CYCLE = 32, 8
+FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
 CYCLES_A_TANH = 25
 
 
@@ -28,8 +31,12 @@ def _cycles(group: Group, lanes: int) -> float:
     if isinstance(group, ConvolutionGroup):
         return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
     if isinstance(group, DenseGroup):
-        each = CYCLES_A_WEIGHT_USED_ONCE if group.unit == lanes else 1 / MULTIPLY_ADDS
-        return group.executed_flops / 2 / group.unit * each + rest
+        vectors = group.executed_flops / 2 / group.unit
+        if group.unit != lanes:
+            return vectors / MULTIPLY_ADDS + rest
+        far = lanes > 8 and 4 * lanes * vectors > FAR_BYTES
+        rate = FAR_BYTES_A_CYCLE if far else BYTES_A_CYCLE
+        return vectors * 4 * lanes / rate + rest
     return rest
 
 

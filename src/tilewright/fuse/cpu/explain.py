@@ -18,7 +18,8 @@ from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group
 from tilewright.fuse.cpu.shares import Shares
 from tilewright.model.network import Network
 
-IMAGES = 640
+# Images of a run, at least: a call of few is repeated.
+MANY = 640
 # Runs last at least this long together.
 SECONDS = 0.3
 
@@ -54,7 +55,7 @@ class Explanation:
     groups: tuple[GroupFacts, ...]
 
 
-def explain(network: Network, images: int = IMAGES) -> Explanation:
+def explain(network: Network, images: int) -> Explanation:
     """Run a network on random pixels and put each group's time beside its schedule.
 
     The network and the peak take turns, and the best of each counts: both on a machine at rest.
@@ -68,7 +69,7 @@ def explain(network: Network, images: int = IMAGES) -> Explanation:
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end:
         peak.measure()
-        for _ in range(max(1, IMAGES // images)):
+        for _ in range(max(1, MANY // images)):
             start = time.perf_counter()
             counted = fused.run(pixels, outputs)
             elapsed = time.perf_counter() - start
@@ -83,7 +84,7 @@ def explain(network: Network, images: int = IMAGES) -> Explanation:
     return Explanation(host().level, plan.target.lanes, plan.lanes_are, divided, peak.best, facts)
 
 
-def machine_code(network: Network, layer: str, images: int = IMAGES) -> str:
+def machine_code(network: Network, layer: str, images: int) -> str:
     """The longest run of straight code in a layer's function: its inner loop."""
     fused = FusedNetwork(network)
     plan = _variant(fused, fused.shares(images, cpu_cores())).schedule

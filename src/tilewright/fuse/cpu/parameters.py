@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.fuse.cpu.arrays import aligned
 from tilewright.fuse.cpu.schedule import (
     ConvolutionGroup,
     DenseGroup,
@@ -15,6 +16,7 @@ from tilewright.fuse.cpu.schedule import (
     Schedule,
     padded_channels,
 )
+from tilewright.fuse.cpu.tiles import Block
 from tilewright.model.network import Parameters
 
 
@@ -45,19 +47,21 @@ def layout(plan: Schedule) -> Layout:
 
 
 def weight_offsets(plan: Schedule) -> list[int]:
-    """Where the weights of each group begin, in floats."""
-    offsets, position = [], 0
+    """Where the weights of each group begin, in floats, and behind the last of them."""
+    offsets = [0]
     for group in plan.groups:
-        offsets.append(position)
+        size = 0
         if not isinstance(group, PlainGroup):
             taps = math.prod(next(iter(group.stages[0].parameter_shapes.values()))[1:])
-            position += padded_channels(group) * (taps + 1)
+            size = padded_channels(group) * (taps + 1)
+        offsets.append(offsets[-1] + size)
     return offsets
 
 
 def pack(plan: Schedule, parameters: Parameters) -> NDArray[np.float32]:
     """All parameters in one array, in the order in which the kernel reads them."""
-    parts: list[NDArray[np.float32]] = []
+    offsets = weight_offsets(plan)
+    packed = aligned(offsets[-1] + 1, np.float32)  # some networks have no parameters
     for index, group in enumerate(plan.groups):
         if isinstance(group, PlainGroup):
             continue
@@ -68,21 +72,35 @@ def pack(plan: Schedule, parameters: Parameters) -> NDArray[np.float32]:
             weight = weight.reshape(len(weight), picture.channels, pixels).swapaxes(1, 2)
         flat = weight.reshape(len(weight), -1)
         bias = parameters.get(f"{name}.bias", np.zeros(len(weight), np.float32))
-        flat, bias = _filled(flat, group), _filled(bias, group)
-        parts.append(bias)
+        rows, position = _rows(group, len(weight)), offsets[index]
+        packed[position : position + len(rows)] = np.where(rows < 0, 0, bias[rows])
+        position += len(rows)
+        taps = flat.shape[1]
         for block in group.blocks:
-            for item in range(block.first, block.first + block.width * block.count, block.width):
-                rows = slice(item * group.unit, (item + block.width) * group.unit)
-                parts.append(flat[rows].T.ravel())
-    return np.concatenate([*parts, np.zeros(1, np.float32)])  # some networks have no parameters
+            size = block.width * group.unit
+            for first in range(block.first * group.unit, _end(block, group.unit), size):
+                chosen = rows[first : first + size]
+                target = packed[position : position + taps * size].reshape(taps, size)
+                real = chosen >= 0
+                if real.all() and chosen[-1] - chosen[0] == size - 1:
+                    target[:] = flat[chosen[0] : chosen[-1] + 1].T
+                else:
+                    target[:, real] = flat[chosen[real]].T
+                position += taps * size
+    return packed
 
 
-def _filled(rows: NDArray[np.float32], group: ConvolutionGroup | DenseGroup) -> NDArray[np.float32]:
-    """The rows of all channels, with zeros up to whole vectors, or the last ones repeated."""
-    packed = group.blocks[-1].packed
-    surplus = padded_channels(group) - len(rows)
-    if packed > 1:
-        surplus -= group.unit - group.unit // packed
-    rows = np.pad(rows, ((0, surplus), *[(0, 0)] * (rows.ndim - 1)))
-    last = rows[len(rows) - group.unit // packed :]
-    return np.concatenate([rows, *[last] * (packed - 1)])
+def _end(block: Block, unit: int) -> int:
+    return (block.first + block.width * block.count) * unit
+
+
+def _rows(group: ConvolutionGroup | DenseGroup, channels: int) -> NDArray[np.intp]:
+    """The channel of every row that is packed: -1 for zeros up to whole vectors; leftover
+    channels that are packed for several positions come several times."""
+    copies = group.blocks[-1].packed
+    surplus = padded_channels(group) - channels
+    if copies > 1:
+        surplus -= group.unit - group.unit // copies
+    rows = np.concatenate([np.arange(channels), np.full(surplus, -1)])
+    last = rows[len(rows) - group.unit // copies :]
+    return np.concatenate([rows, *[last] * (copies - 1)])

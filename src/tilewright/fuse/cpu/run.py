@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.files import cache_home
-from tilewright.fuse.cpu.build import Machine, compile_network, host
+from tilewright.fuse.cpu.arrays import address
+from tilewright.fuse.cpu.build import Machine, compile_network, compiled_folder, host
 from tilewright.fuse.cpu.cost import single_cost
 from tilewright.fuse.cpu.few import Phase, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
 from tilewright.fuse.cpu.schedule import DEFAULT, Rules, Schedule, by_channels, by_images
 from tilewright.fuse.cpu.shares import Job, Kernel, Shares, job, piece_of, shares
-from tilewright.fuse.cpu.team import Memory, address, aligned, team
+from tilewright.fuse.cpu.team import Memory, team
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network
 
@@ -26,18 +26,15 @@ UINT8 = np.dtype(np.uint8)
 PIXELS = (np.dtype(np.float32), UINT8)
 
 
-def compiled_folder() -> Path:
-    """Where compiled networks are kept."""
-    return cache_home() / "compiled"
-
-
 class Variant:
     """A network by one of the schedules: compiled, and its weights packed."""
 
-    def __init__(self, network: Network, on: Machine, plan: Schedule) -> None:
+    def __init__(
+        self, network: Network, on: Machine, plan: Schedule, weights: Future[NDArray[np.float32]]
+    ) -> None:
         self.schedule = plan
         self.compiled = compile_network(network, on, compiled_folder(), plan)
-        self.weights = aligned(pack(plan, network.parameters))
+        self.weights = weights.result()
         self.scratch = layout(plan).size
 
     def kernel(self, suffix: str) -> Kernel:
@@ -74,8 +71,13 @@ class FusedNetwork:
             raise TilewrightError(f"network {network.name!r} has no weights to compile with")
         self.network, self.output_shape = network, network.output_shape
         machine = on or host()
-        self.many = Variant(network, machine, by_images(network, machine.target, rules))
-        self.few = Variant(network, machine, by_channels(network, machine.target))
+        plans = (by_images(network, machine.target, rules), by_channels(network, machine.target))
+        # Packing megabytes of weights twice takes as long as loading the machine code does.
+        with ThreadPoolExecutor(len(plans)) as pool:
+            packed = [pool.submit(pack, plan, network.parameters) for plan in plans]
+            self.many, self.few = (
+                Variant(network, machine, *each) for each in zip(plans, packed, strict=True)
+            )
         computed = single_cost(self.few.schedule, self.many.schedule)
         self.single = computed if single is None else single
         self.jobs: dict[tuple[int, str, int], Job] = {}

@@ -14,11 +14,11 @@ import os
 import threading
 from functools import cache
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.fuse.cpu.arrays import address, aligned
 from tilewright.fuse.cpu.shares import Job
 from tilewright.fuse.cpu.tickets import CONTROL_WORDS, Tickets
 
@@ -26,23 +26,6 @@ from tilewright.fuse.cpu.tickets import CONTROL_WORDS, Tickets
 # took 46 us each (cifar10, 2 cores of an AMD EPYC, 2026-11-15), and 82 us with helpers that sleep
 # at once.
 PATIENCE = 5_000
-ALIGNMENT = 64
-
-
-def aligned(values: NDArray[Any]) -> NDArray[Any]:
-    """A copy that starts at a multiple of 64 bytes, as the widest vectors want it."""
-    room = np.empty(values.size + ALIGNMENT // values.itemsize, values.dtype)
-    start = -room.ctypes.data % ALIGNMENT // values.itemsize
-    inside = room[start : start + values.size]
-    inside[:] = values
-    return inside
-
-
-def address(array: NDArray[Any]) -> int:
-    """Where an array's values lie. `ctypes.data` takes three times as long, but never fails."""
-    if array.size and array.flags.writeable:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    return array.ctypes.data
 
 
 class Helper:
@@ -51,7 +34,7 @@ class Helper:
     def __init__(self, tickets: Tickets, control: int, worker: int, core: int) -> None:
         self.tickets, self.core = tickets, core
         # Up while the helper looks for tickets; alone in its cache line.
-        self.flag = aligned(np.zeros(8, np.int64))
+        self.flag = aligned(8, np.int64)
         self.arguments = (control, worker, PATIENCE, address(self.flag))
         self.calls: SimpleQueue[bool] = SimpleQueue()
         self.thread = threading.Thread(target=self._live, name=f"tilewright-{core}", daemon=True)
@@ -79,8 +62,8 @@ class Memory:
     def __init__(self, floats: int, parts: int) -> None:
         self.floats = floats
         self.ticks = np.zeros(parts, np.int64)
-        self.scratch = aligned(np.zeros(floats, np.float32))
-        self.control = aligned(np.zeros(CONTROL_WORDS, np.int64))
+        self.scratch = aligned(floats, np.float32)
+        self.control = aligned(CONTROL_WORDS, np.int64)
         self.addresses = (address(self.ticks), address(self.scratch))
         self.control_address = address(self.control)
 
@@ -92,7 +75,7 @@ class Team:
         self.tickets = Tickets()
         self.cores = max(1, len(cores))
         self.busy = threading.Lock()
-        self.control = aligned(np.zeros(CONTROL_WORDS, np.int64))
+        self.control = aligned(CONTROL_WORDS, np.int64)
         self.control_address = address(self.control)
         self.helpers = [
             Helper(self.tickets, self.control_address, 1 + index, core)
@@ -123,7 +106,7 @@ class Team:
 
     def _make_room(self, floats: int) -> None:
         """Scratch memory for the helpers, as much as the caller has."""
-        self.memory = [aligned(np.zeros(floats, np.float32)) for _ in self.helpers]
+        self.memory = [aligned(floats, np.float32) for _ in self.helpers]
         self.places[1:] = [address(scratch) for scratch in self.memory]
         self.floats = floats
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from tilewright.fuse.cpu.build import compile_code, host, is_arm
+from tilewright.fuse.cpu.build import compile_code, compiled_folder, host, is_arm
 
 # Bits for the next ticket and for the number of tickets; the rest numbers the jobs.
 TICKET_BITS = 20
@@ -251,7 +251,7 @@ class Tickets:
     """The machine code, to be called without the GIL, as ctypes does."""
 
     def __init__(self) -> None:
-        self.engine = compile_code(_code(), host())
+        self.engine = compile_code(_code(), host(), compiled_folder())
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         address = self.engine.get_function_address
         announcing = ctypes.CFUNCTYPE(None, pointer, pointer, number, *[pointer] * 5)
