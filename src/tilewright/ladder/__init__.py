@@ -41,7 +41,11 @@ def rungs(device: str) -> list[Rung]:
         raise TilewrightError(
             f"unknown device {device!r}; name cpu, opencl or cuda, or one of several as in cuda:1"
         )
-    modules = [import_module(f"tilewright.ladder.{name}") for name in ORDER]
+    # What is for another device need not be imported.
+    folders = ("cpu" if kind == "cpu" else "gpu", "vendor")
+    modules = [
+        import_module(f"tilewright.ladder.{name}") for name in ORDER if name.startswith(folders)
+    ]
     return [module.RUNG for module in modules if kind in module.RUNG.devices]
 
 
@@ -49,10 +53,12 @@ def choose(device: str, name: str | None) -> Rung:
     """The rung of that name, or the highest of our own that runs on the device."""
     known = rungs(device)
     if name is None:
-        own = [rung for rung in known if not rung.vendor and rung.missing(device) is None]
-        if not own:
-            raise TilewrightError(f"no rung of our own runs on {device}: name one with --rung")
-        return own[-1]
+        reasons = {rung.name: rung.missing(device) for rung in known if not rung.vendor}
+        able = [rung for rung in known if not rung.vendor and reasons[rung.name] is None]
+        if not able:
+            why = "; ".join(dict.fromkeys(str(reason) for reason in reasons.values()))
+            raise TilewrightError(f"no rung of our own runs on {device}: {why}")
+        return able[-1]
     for rung in known:
         if rung.name == name:
             if reason := rung.missing(device):

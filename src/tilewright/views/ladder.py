@@ -172,6 +172,10 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
         "times are medians over all images, ± half the interquartile range; proof: every output "
         f"within\nits rounding bound; peak: {peak} in float32; vendor: the fastest library rung"
     )
+    yield (
+        "GFLOP/s count every tap of a convolution, also those outside the image, which a rung may "
+        "leave out"
+    )
     for row in rows:
         if row.verdict is not None and row.verdict.fault is not None:
             yield f"{row.rung.name} computes something wrong: {row.verdict.fault}"

@@ -73,7 +73,7 @@ def test_any_network_by_both_schedules(level, network, seed, pixels):
     images=st.integers(1, 70),
     rules=st.builds(
         Rules, st.tuples(st.integers(1, 2), st.integers(1, 3)),
-        st.tuples(st.integers(1, 2), st.integers(1, 6)), st.integers(0, 6), st.booleans(),
+        st.tuples(st.integers(1, 2), st.integers(1, 6)), st.integers(0, 6),
         st.integers(1, 5),
         st.sampled_from([1024, 16384]),
     ),

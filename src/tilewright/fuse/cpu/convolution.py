@@ -26,13 +26,6 @@ def convolution(f: Function, group: ConvolutionGroup, before: Picture, after: Pi
     for row in group.rows:
         first, last = f.larger("%first", str(row.first)), f.smaller("%last", str(row.last))
         with f.loop(first, last) as y:
-            if group.blocks_inside:
-                for column in group.columns:
-                    with f.loop(column.first, column.last) as x:
-                        for block in group.blocks:
-                            with f.loop(0, block.count) as b:
-                                Tile(f, group, before, after, block, row, column).write(y, x, b)
-                continue
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
                     for column in group.columns:

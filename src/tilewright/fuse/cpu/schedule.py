@@ -55,9 +55,7 @@ DENSE_VECTORS = 2
 class ConvolutionGroup:
     """A convolution with the activation and the pooling that follow it.
 
-    Its items are channels, or vectors of channels; an item has `unit` of them. With `blocks_inside`
-    all blocks of a tile come before the next tile of the row: weights are read again and again
-    instead of activations.
+    Its items are channels, or vectors of channels; an item has `unit` of them.
     """
 
     stages: tuple[Stage, ...]
@@ -69,7 +67,6 @@ class ConvolutionGroup:
     blocks: tuple[Block, ...]
     rows: tuple[Span, ...]
     columns: tuple[Span, ...]
-    blocks_inside: bool
 
     @property
     def accumulators(self) -> int:
@@ -155,7 +152,6 @@ class Rules:
     windows: tuple[int, int] = (1, 1)
     row: tuple[int, int] = (1, 4)
     spare: int = 0
-    blocks_inside: bool = False
     together: int = 4
     chunk_bytes: int = 16 * 1024
 
@@ -252,8 +248,7 @@ def _convolution(
         for i, outputs, size in ((0, out_y, height), (1, out_x, width))
     )
     return ConvolutionGroup(
-        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns,
-        rules.blocks_inside and unit == 1,
+        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns
     )  # fmt: skip
 
 
