@@ -106,10 +106,10 @@ def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
         f"{_bytes(kernel, kernel.once_bytes)} once; {_bytes(kernel, kernel.issued_bytes)} issued",
     )
     if kernel.loads_each is not None:
-        yield (
-            "arithmetic",
-            f"{kernel.flops / 1e9:.3f} GFLOP, {kernel.loads_each:.2f} loads for each multiply-add",
-        )
+        each = f"{kernel.flops / 1e9:.3f} GFLOP, {kernel.loads_each:.2f} loads"
+        if kernel.broadcasts:
+            each += f" and {kernel.broadcasts / kernel.multiply_adds:.2f} from constant memory"
+        yield "arithmetic", f"{each} for each multiply-add"
     yield "limit", _limit(kernel, gpu)
     yield "at best", units.seconds(kernel.seconds)
 

@@ -27,7 +27,7 @@ def report(
     timed = [row for row in ladder.rows if row.network is not None]
     convolutions = [stage.name for stage in network.stages if stage.kind == "conv"]
     inline = convolutions if len(convolutions) <= INLINE_CONVOLUTIONS else []
-    yield _times(timed, inline, labels)
+    yield _times(ladder.rows, inline, labels)
     if not inline and convolutions:
         yield ""
         yield _operations(timed, convolutions)
@@ -41,15 +41,17 @@ def report(
 
 
 def _times(
-    timed: list[Row], convolutions: list[str], labels: NDArray[np.int64] | None
+    ladder: list[Row], convolutions: list[str], labels: NDArray[np.int64] | None
 ) -> RenderableType:
-    copied = any(row.copies for row in timed)
+    copied = any(row.copies for row in ladder)
     rows = table(
         "", "\nrung", "\nproof", *(f">{name}\nms" for name in convolutions), ">network\nms",
         ">\n± %", *((">copies\nms", ">copies\nMB") if copied else ()), ">\ncorrect",
     )  # fmt: skip
-    for row in timed:
-        assert row.network is not None
+    for row in ladder:
+        if row.network is None:
+            rows.add_row(row.rung.name, "not here" if row.missing else "WRONG")
+            continue
         copies = (
             units.milliseconds(row.copies.median) if row.copies else "-",
             units.megabytes(row.copied_bytes) if row.copies else "-",

@@ -12,6 +12,7 @@ import atexit
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from functools import cache
 from queue import SimpleQueue
 
@@ -26,6 +27,8 @@ from tilewright.fuse.cpu.tickets import CONTROL_WORDS, Tickets
 # took 46 us each (cifar10, 2 cores of an AMD EPYC, 2026-11-15), and 82 us with helpers that sleep
 # at once.
 PATIENCE = 5_000
+# Whether the system lets threads be put on cores, as Linux does; elsewhere it places them itself.
+PLACED = hasattr(os, "sched_setaffinity")
 
 
 class Helper:
@@ -50,7 +53,8 @@ class Helper:
         self.thread.join()
 
     def _live(self) -> None:
-        os.sched_setaffinity(0, {self.core})
+        if PLACED:
+            os.sched_setaffinity(0, {self.core})
         while self.calls.get():
             self.tickets.help(*self.arguments)
 
@@ -130,7 +134,7 @@ def team() -> Team:
     try:
         found: Team = _own.team
     except AttributeError:
-        cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        cores = os.sched_getaffinity(0) if PLACED else range(os.cpu_count() or 1)
         found = _own.team = _team(frozenset(cores))
     return found
 
@@ -149,5 +153,4 @@ def _start_anew() -> None:
 _own = threading.local()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
-if hasattr(os, "sched_getaffinity"):
-    _current_core = ctypes.CDLL(None).sched_getcpu
+_current_core: Callable[[], int] = ctypes.CDLL(None).sched_getcpu if PLACED else lambda: 0

@@ -55,6 +55,7 @@ class KernelFacts:
     once_bytes: int  # every buffer it is given, read or written once
     issued_bytes: float  # what its threads ask of device memory; caches may serve it
     loads: float  # from device and shared memory
+    broadcasts: float  # from constant memory, one for a whole warp
     limit: str
     seconds: float  # at best, if nothing but that limit held it up
 
@@ -157,6 +158,7 @@ def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> 
     return KernelFacts(
         work, grid, compiled, occupied, multiply_adds, flops, once,
         issued_bytes=4 * (covered * traffic.global_loads + images * traffic.stores), loads=loads,
+        broadcasts=covered * traffic.constant_loads,
         limit="too few blocks" if blocks < gpu.processors else limit, seconds=times[limit],
     )  # fmt: skip
 

@@ -35,6 +35,7 @@ from tilewright.ladder.gpu.design import (
 )
 from tilewright.ladder.gpu.prepare import gpu_rung
 from tilewright.runtime.dialect import DoesNotFit, Limits
+from tilewright.runtime.multiprocessor import REFERENCE, REGISTERS, WARP
 
 WIDE = 4  # positions of a thread: one vector load of pixels at stride 1
 MOST_FILTERS = 16  # of a thread: 64 sums
@@ -45,9 +46,8 @@ MOST_THREADS = 256
 # on an H200 (2026-11-15), the model then chose one within 3 % of the fastest.
 FMA_CYCLES, QUAD_CYCLES, BROADCAST_CYCLES, STAGE_CYCLES = 0.25, 4.0, 1.0, 10.0
 WAITING, PIECES, ROUNDS = 0.2, 0.05, 0.05
-# What a multiprocessor has, from compute capability 8.0 on (shared memory: of 9.0).
-MULTIPROCESSOR_THREADS, MULTIPROCESSOR_REGISTERS = 2048, 65536
-MULTIPROCESSOR_SHARED = 227 * 1024
+# The multiprocessor that is modelled: of the GPU the model was fitted on.
+MODEL = REFERENCE.multiprocessor
 
 
 @dataclass(frozen=True)
@@ -164,26 +164,26 @@ def cost(geometry: Geometry, tile: Tile) -> float:
     """Cycles of a multiprocessor for one image, in a model that only ranks tiles."""
     blocks = tiles(geometry.out_y, tile.rows) * tiles(geometry.out_x, tile.columns * WIDE)
     blocks *= tiles(geometry.filters, tile.filters)
-    warps = tiles(tile.threads, 32)
+    warps = tiles(tile.threads, WARP)
     quads = tiles((WIDE - 1) * geometry.stride_x + geometry.taps_x, 4)
     fmas = WIDE * tile.filters_each * geometry.taps_x
     # Threads of a warp that work on different filters read different weights.
-    same = min(32, tile.columns * tile.rows * tile.images)
+    same = min(WARP, tile.columns * tile.rows * tile.images)
     weights = geometry.taps_x * tile.filters_each / 4
     row = max(
         FMA_CYCLES * (fmas + quads + weights),
-        QUAD_CYCLES * quads + BROADCAST_CYCLES * weights * 32 / same,
+        QUAD_CYCLES * quads + BROADCAST_CYCLES * weights * WARP / same,
     )
     stages = tiles(geometry.channels, tile.staged)
     compute = warps * stages * tile.staged * geometry.taps_y * row
     floats = shared_floats(geometry, tile)
-    stage = STAGE_CYCLES * stages * floats / 32
+    stage = STAGE_CYCLES * stages * floats / WARP
     # While one block waits at its barriers, the others on the multiprocessor go on.
     registers = 32 + WIDE * tile.filters_each + 4 * quads
     resident = min(
-        MULTIPROCESSOR_THREADS // tile.threads,
-        MULTIPROCESSOR_REGISTERS // (32 * warps * registers),
-        MULTIPROCESSOR_SHARED // (4 * floats + 1024),
+        MODEL.threads // tile.threads,
+        REGISTERS // (WARP * warps * registers),
+        MODEL.shared_bytes // (4 * floats + MODEL.reserved_bytes),
     )
     waiting = 1 + WAITING / max(1, resident)
     # Rows shorter than 8 threads x 16 bytes are stored in pieces of a cache line.
