@@ -6,9 +6,13 @@ import pytest
 import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import choose
+from tilewright.job import Request, run
+from tilewright.ladder import choose, rungs
+from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
+from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.trace import Trace
+from tilewright.trials import random_parameters
 
 NETWORK = tilewright.load("cifar10")
 PIXELS = np.random.default_rng(0).integers(0, 256, (7, 3, 32, 32), np.uint8)
@@ -54,3 +58,58 @@ def test_a_network_without_weights_says_how_to_get_them():
 def test_an_impossible_batch_is_refused():
     with pytest.raises(TilewrightError, match="--batch 0"):
         program(0)
+
+
+@pytest.mark.parametrize("memory", ["resident", "streamed", "per-layer", "managed"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_network_that_only_flattens(memory, dtype):
+    """Nothing writes the output unless somebody thinks of it: with floats no kernel runs at all."""
+    network = Network("flat", Pixels((1, 4, 5)), (Flatten(),))
+    images = np.arange(140).reshape(7, 1, 4, 5).astype(dtype)
+    expected = images.reshape(7, -1).astype(np.float32)
+    if dtype == np.uint8:
+        expected = expected * np.float32(network.input.scale) + np.float32(network.input.shift)
+    cases = [("cpu", choose("cpu", "im2col"), None)]
+    if not choose_missing("direct"):
+        cases.append(("opencl", choose("opencl", "direct"), memory))
+    for device, rung, plan in cases:
+        made = Program(network, uniform(network, rung, device, 3, plan))
+        np.testing.assert_allclose(made(images), expected, atol=1e-6)
+
+
+def choose_missing(name):
+    return next(rung for rung in rungs("opencl") if rung.name == name).missing("opencl")
+
+
+def test_copies_per_layer_are_the_parameters_once():
+    """Input, weights and bias in and the output out, of each layer and batch; no bias, no copy."""
+    if choose_missing("constant"):
+        pytest.skip("no OpenCL")
+    layers = (Convolution(3, 3), ReLU(), FullyConnected(4, bias=False))
+    network = Network("copies", Pixels((2, 6, 6)), layers)
+    network = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
+    images = np.zeros((5, 2, 6, 6), np.uint8)
+    weights = [3 * 2 * 9, 3, 4 * 48]
+    for name in ("direct", "constant"):
+        trace = Trace()
+        Program(network, uniform(network, choose("opencl", name), "opencl", 2, "per-layer"))(
+            images, trace
+        )
+        copies = [event.bytes for event in trace.of("copy")]
+        assert len(copies) == 3 * (2 * 3 + 3)
+        moved = 5 * (72 + 2 * (48 + 48) + 4)
+        assert sum(copies) == 4 * (moved + 3 * sum(weights))
+
+
+def test_an_output_that_is_not_finite_is_never_passed_on(monkeypatch):
+    """Also when the layers, computed once more, are all finite."""
+    right = Program.__call__
+
+    def once_wrong(self, images, *given):
+        outputs = right(self, images, *given)
+        outputs[-1] = np.nan
+        return outputs
+
+    monkeypatch.setattr(Program, "__call__", once_wrong)
+    with pytest.raises(TilewrightError, match="not finite, but was when computed again"):
+        run(Request(net="ece408", images=3, rung="im2col"))

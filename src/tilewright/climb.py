@@ -31,6 +31,7 @@ from tilewright.verify import Verdict, verify
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]
 RANDOM_SEED = 1
+SAMPLE_CLASSES = 10  # of the sample that ships, which networks of one channel are measured on
 # Op times of a rung that computes the network as one piece were taken from convolutions on their
 # own; those of a rung that fuses layers have the activation and pooling after them in it.
 ALONE, TOGETHER = "*", "+"
@@ -58,7 +59,7 @@ def prepare(net: str, weights: str | None, data: str | None, images: int) -> Sub
         generator = np.random.default_rng(RANDOM_SEED)
         network = network.with_parameters(random_parameters(network, generator))
     shape = network.input.shape
-    if data is None and shape[0] == 1:
+    if data is None and shape[0] == 1 and math.prod(network.output_shape) >= SAMPLE_CLASSES:
         data = SAMPLE
     if data is not None:
         dataset = open_data(data, shape, images)
@@ -139,7 +140,13 @@ def climb(
 def _missing(rung: Rung, device: str, memory: str | None) -> str | None:
     if memory is not None and memory not in rung.memories:
         return f"it cannot work with --memory {memory}"
-    return rung.missing(device)
+    if reason := rung.missing(device):
+        return reason
+    try:
+        rung.open_runtime(device, memory or rung.memories[0])
+    except TilewrightError as error:  # before minutes of verifying
+        return str(error)
+    return None
 
 
 class _Contest:

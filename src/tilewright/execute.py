@@ -85,7 +85,7 @@ class Program:
     def into(self, x: Buffer, out: Buffer) -> None:
         """Compute a batch that is on the device into a buffer that is there, too."""
         *_, last = self.activations(x, out)
-        if last is x or all(step.launch is None for step in self.steps):
+        if not any(self._computes(step, x) for step in self.steps):
             out[:] = last  # nothing but flattening
 
     def activations(self, x: Buffer, out: Buffer = None) -> Iterator[Buffer]:
@@ -95,15 +95,20 @@ class Program:
         into `out`, if that is given.
         """
         images = len(x)
-        pixels = "uint8" in str(x.dtype)  # NumPy, CuPy and PyTorch agree on the name only
+        computing = [self._computes(step, x) for step in self.steps]
         last = max((i for i, step in enumerate(self.steps) if step.launch), default=-1)
         for index, (step, output) in enumerate(zip(self.steps, self.outputs, strict=True)):
             if step.launch is None:
                 x = x.reshape(images, *step.shape)
-            elif pixels or not step.only_input:
+            elif computing[index]:
                 given = out is not None and index == last
                 own = output if images == self.capacity else output[:images]
                 target = out.reshape(images, *step.shape) if given else own
                 step.launch(x, target)
                 x = target
             yield x
+
+    def _computes(self, step: ReadyStep, x: Buffer) -> bool:
+        """Whether a step has anything to do: values that are float32 need no input step."""
+        pixels = "uint8" in str(x.dtype)  # NumPy, CuPy and PyTorch agree on the name only
+        return step.launch is not None and (pixels or not step.only_input)

@@ -110,3 +110,7 @@ def _check_finite(outputs: NDArray[np.float32], program: Program, dataset: Datas
                 f"image {wrong[0]}: {step.layers[-1]} gives values that are not finite: "
                 "the weights are too large for float32, or the kernel is wrong"
             )
+    raise TilewrightError(
+        f"image {wrong[0]}: the output is not finite, but was when computed again: "
+        "the kernel is wrong"
+    )

@@ -2,7 +2,8 @@
 
 - `host`: there is no other memory (the CPU rungs).
 - `managed`: one address space; host and device touch the same pages, which move by themselves.
-- `per-layer`: around every layer its input and parameters are copied in and its output out.
+- `per-layer`: around every layer its input and its parameters, as the rung has packed them, are
+  copied in and its output out.
 - `resident`: parameters, images and results stay on the device; two copies for the whole set.
 - `streamed`: images go in and results come out batch by batch through pinned memory, while
   other batches are computed.

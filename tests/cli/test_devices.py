@@ -33,7 +33,7 @@ def without_cuda(monkeypatch):
     monkeypatch.setattr(cuda, "find_spec", lambda name: None)
 
 
-@pytest.mark.skipif(not opencl.installed(), reason="no pyopencl")
+@pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
 def test_what_is_here(capsys, without_cuda):
     text = shown(capsys)
     assert f"cpu {cpu_model()}" in text
@@ -43,7 +43,7 @@ def test_what_is_here(capsys, without_cuda):
         assert device.name.strip() in text
 
 
-@pytest.mark.skipif(not opencl.installed(), reason="no pyopencl")
+@pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
 def test_simulators_are_last_and_marked(capsys, without_cuda):
     here = listed(capsys)
     order = list(here)
@@ -58,7 +58,7 @@ def test_simulators_are_last_and_marked(capsys, without_cuda):
         assert here[name]["limits"]["threads"] <= 1024
 
 
-@pytest.mark.skipif(not opencl.installed(), reason="no pyopencl")
+@pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
 def test_what_is_said_of_managed_memory_is_so(capsys, without_cuda):
     for name, device in listed(capsys).items():
         if not name.startswith("opencl") or not device["usable"]:
@@ -77,13 +77,13 @@ def test_nothing_but_a_cpu(capsys, without_cuda, monkeypatch):
     assert [name for name, device in listed(capsys).items() if device["usable"]] == ["cpu"]
 
 
-@pytest.mark.skipif(not opencl.installed(), reason="no pyopencl")
+@pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
 def test_no_opencl_device_at_all(capsys, without_cuda, monkeypatch):
     monkeypatch.setattr(opencl, "devices", list)
     assert "opencl no OpenCL device found; one that runs on the CPU comes with" in shown(capsys)
 
 
-@pytest.mark.skipif(not opencl.installed(), reason="no pyopencl")
+@pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
 def test_a_device_that_cannot_build_kernels(capsys, without_cuda, monkeypatch):
     monkeypatch.setattr(opencl, "check_pocl", lambda: "PoCL needs the linker")
     for name, device in listed(capsys).items():

@@ -76,6 +76,7 @@ def test_no_verb_shows_the_help(capsys):
         (["train", "cifar10", "--output", "weights"], "must end in .safetensors"),
         (["run", "--device", "cpu:x"], "unknown device 'cpu:x'"),
         (["run", "--device", "cuda:x"], "unknown device 'cuda:x'"),
+        (["run", "--device", "opencl:²"], "unknown device 'opencl:²'"),
         (["run", "--predictions", "-"], "--predictions - is not possible"),
         (["run", "--json", "a.out", "--predictions", "a.out"], "a.out is the file of --json"),
         (["run", "--net", "x.json", "--json", "x.json"], "x.json is the file of --net"),

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SIMULATOR = next(
     (
         f"opencl:{index}"
-        for index, device in enumerate(opencl.devices() if opencl.installed() else [])
+        for index, device in enumerate(opencl.devices() if not opencl.unusable() else [])
         if opencl.is_simulator(device)
     ),
     None,

@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
         from tilewright.cli.explain_gpu import explain_gpu
 
         return explain_gpu(rung, arguments)
-    if given := [name for name in GPU_OPTIONS if getattr(arguments, name)]:
+    if given := [name for name in GPU_OPTIONS if getattr(arguments, name) not in (None, False)]:
         raise TilewrightError(f"--{given[0]} is for GPU rungs, and {rung.name!r} is none")
     return _explain_cpu(arguments)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 
 from tilewright.errors import TilewrightError, unknown
@@ -37,7 +38,7 @@ def rungs(device: str) -> list[Rung]:
     kind, colon, index = device.partition(":")
     if kind not in DEVICES:
         raise unknown("device", device, DEVICES)
-    if colon and (kind == "cpu" or not index.isdigit() or len(index) > 3):
+    if colon and (kind == "cpu" or not re.fullmatch("[0-9]{1,3}", index)):
         raise TilewrightError(
             f"unknown device {device!r}; name cpu, opencl or cuda, or one of several as in cuda:1"
         )

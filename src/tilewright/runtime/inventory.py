@@ -50,7 +50,7 @@ def _cpu() -> Device:
 def _opencl() -> Iterator[Device]:
     from tilewright.runtime import opencl
 
-    found = opencl.devices() if opencl.installed() else []
+    found = [] if opencl.unusable() else opencl.devices()
     if not found:
         yield Device("opencl", problem=opencl.missing("opencl"))
     for index, device in enumerate(found):

@@ -7,6 +7,7 @@ fine-grained shared virtual memory: plain NumPy arrays that kernels can read and
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -35,13 +36,16 @@ INSTALL = "pip install 'tilewright[opencl]'"
 SIMULATORS = ("Oclgrind",)
 # Launches recorded before their times are read, so that a long run's events do not pile up.
 PENDING = 2000
+# Launches that may wait in the queue: the host is not far ahead when it shows how far the work has
+# come, or when it is interrupted.
+QUEUED = 50
 FINE_GRAIN_BUFFER = 2
 
 
 def missing(device: str) -> str | None:
     """Why this OpenCL device cannot be used, and how to get it; None if it can."""
-    if not installed():
-        return f"pyopencl not installed: {INSTALL}"
+    if reason := unusable():
+        return reason
     found = devices()
     if not found:
         return f"no OpenCL device found; one that runs on the CPU comes with {INSTALL}"
@@ -53,8 +57,15 @@ def missing(device: str) -> str | None:
     return None
 
 
-def installed() -> bool:
-    return find_spec("pyopencl") is not None
+def unusable() -> str | None:
+    """Why pyopencl itself cannot be used, or None."""
+    if find_spec("pyopencl") is None:
+        return f"pyopencl not installed: {INSTALL}"
+    try:
+        load()
+    except Exception as error:
+        return f"pyopencl does not load ({' '.join(str(error).split())}): {INSTALL}"
+    return None
 
 
 def number(device: str) -> int:
@@ -63,9 +74,19 @@ def number(device: str) -> int:
 
 
 @cache
+def load() -> Any:
+    """pyopencl, without its own cache of programs: compilers keep what they built themselves, and
+    that cache fails where its folder cannot be made."""
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    import pyopencl
+
+    return pyopencl
+
+
+@cache
 def devices() -> list[Any]:
     """Every OpenCL device: GPUs first, then the rest, simulators last."""
-    import pyopencl as cl
+    cl = load()
 
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
@@ -101,14 +122,14 @@ def limits(device: Any) -> Limits:
 
 @cache
 def _context(index: int) -> Any:
-    import pyopencl as cl
+    cl = load()
 
     return cl.Context([devices()[index]])
 
 
 @lru_cache(maxsize=1000)
 def _program(index: int, text: str) -> Any:
-    import pyopencl as cl
+    cl = load()
 
     try:
         return cl.Program(_context(index), text).build(options="-cl-std=CL1.2")
@@ -154,7 +175,7 @@ class OpenClRuntime:
     recording_disturbs = True
 
     def __init__(self, device: str, managed: bool = False) -> None:
-        import pyopencl as cl
+        cl = load()
 
         if reason := missing(device):
             raise TilewrightError(f"device {device!r}: {reason}")
@@ -175,6 +196,7 @@ class OpenClRuntime:
             cl.CommandQueue(self.context, properties=profiling) for _ in range(3)
         )
         self.trace: Trace | None = None
+        self.queued = 0
         self.pending: list[tuple[Any, Kind, str, tuple[str, ...], int]] = []
 
     def describe(self) -> str:
@@ -188,11 +210,13 @@ class OpenClRuntime:
                 f"{self.name} allocates at most {self.device.max_mem_alloc_size:,} bytes at once, "
                 f"and {size:,} are needed: use a smaller --batch, or --memory streamed"
             )
-        if self.managed:
-            return self.cl.fsvm_empty(self.context, shape, kind)
-        return Array(
-            self, self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size), shape, kind
-        )
+        try:
+            if self.managed:
+                return self.cl.fsvm_empty(self.context, shape, kind)
+            memory = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
+        except self.cl.Error as error:
+            raise self._out_of_memory(size) from error
+        return Array(self, memory, shape, kind)
 
     def upload(self, array: NDArray[Any]) -> Any:
         buffer = self.allocate(array.shape, array.dtype)
@@ -245,6 +269,9 @@ class OpenClRuntime:
         items = tuple(blocks * threads for blocks, threads in zip(grid, kernel.block, strict=True))
         event = self.cl.enqueue_nd_range_kernel(self.kernels, kernel.handle, items, kernel.block)
         self._record(event, kernel.name, 0, "kernel", layers)
+        self.queued += 1
+        if self.queued % QUEUED == 0:
+            self.kernels.finish()
         for argument, aligned in zip(arguments, given, strict=False):
             if aligned is not argument:
                 self.copy(argument, aligned)
@@ -266,7 +293,10 @@ class OpenClRuntime:
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.ALLOC_HOST_PTR
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        buffer = self.cl.Buffer(self.context, flags, size)
+        try:
+            buffer = self.cl.Buffer(self.context, flags, size)
+        except self.cl.Error as error:
+            raise self._out_of_memory(size) from error
         access: Any = self.cl.map_flags.READ | self.cl.map_flags.WRITE
         array, _ = self.cl.enqueue_map_buffer(
             self.kernels, buffer, access, 0, shape, np.dtype(dtype)
@@ -313,6 +343,12 @@ class OpenClRuntime:
         )  # fmt: skip
         queue.flush()
         return event
+
+    def _out_of_memory(self, size: int) -> TilewrightError:
+        return TilewrightError(
+            f"{self.name} has no {size:,} bytes of memory left: use a smaller --batch, or --memory "
+            "streamed"
+        )
 
     def _aligned(self, array: Array) -> Array:
         """The array itself, or a copy where OpenCL has no pointer to its first element.

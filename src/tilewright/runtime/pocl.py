@@ -10,6 +10,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from tilewright.files import atomic_write, cache_home
 
@@ -60,7 +61,15 @@ def check_pocl() -> str | None:
 
 
 def _fingerprint(linker: str | None) -> str:
-    facts = [sys.executable, str(linker)]
+    """Of everything the answer depends on: another linker or C library is tried again."""
+    facts = [sys.executable]
+    for path in (
+        Path(linker or "/"),
+        *sorted(Path("/usr").glob("lib*/crti.o")),
+        *sorted(Path("/usr").glob("lib*/*/crti.o")),
+    ):
+        state = path.resolve().stat()
+        facts.append(f"{path} {state.st_size} {state.st_mtime_ns}")
     for package in ("pyopencl", "pocl-binary-distribution"):
         try:
             facts.append(version(package))

@@ -33,7 +33,7 @@ def report(devices: Sequence[Device]) -> Iterator[RenderableType]:
             units.size(device.memory_bytes), *(map(units.count, sizes) if sizes else "---"),
         )  # fmt: skip
     yield rows
-    words = table("\nMore of them", "--device", "what it is")
+    words = table("\nWhat they are", "--device", "what it is")
     for device in here:
         words.add_row(device.name, "; ".join(_words(device)))
     yield words

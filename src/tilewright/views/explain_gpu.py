@@ -31,6 +31,11 @@ def report(
         )
         if layer.problem is not None:
             yield f"  {layer.problem}"
+        if layer.launches > 1:
+            yield (
+                f"the batch takes {units.count(layer.launches)} launches of up to "
+                f"{units.count(layer.images)} images; the figures are of one"
+            )
         for index, kernel in enumerate(layer.kernels):
             several = f" ({index + 1} of {len(layer.kernels)})" if len(layer.kernels) > 1 else ""
             loops = table(
@@ -38,7 +43,7 @@ def report(
             )
             together = kernel.work.images_per_block > 1
             place = "block and thread" if together else "block"
-            loops.add_row("image", units.count(images), place)
+            loops.add_row("image", units.count(layer.images), place)
             for loop in kernel.work.loops:
                 loops.add_row(loop.name, units.count(loop.extent), loop.place)
             yield loops
@@ -51,7 +56,8 @@ def report(
     yield (
         "\nonce: every buffer read or written once. issued: what threads ask of device memory, "
         "which caches\nmay serve. The limit and the time at best are of throughput alone: waiting "
-        "for memory, barriers,\nbank conflicts and idle threads come on top."
+        "for memory, barriers,\nbank conflicts and idle threads come on top. Taps outside the "
+        "image count like the others,\nthough some kernels leave them out."
     )
 
 
@@ -106,7 +112,7 @@ def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
         f"{_bytes(kernel, kernel.once_bytes)} once; {_bytes(kernel, kernel.issued_bytes)} issued",
     )
     if kernel.loads_each is not None:
-        each = f"{kernel.flops / 1e9:.3f} GFLOP, {kernel.loads_each:.2f} loads"
+        each = f"{units.digits(kernel.flops / 1e6)} MFLOP, {kernel.loads_each:.2f} loads"
         if kernel.broadcasts:
             each += f" and {kernel.broadcasts / kernel.multiply_adds:.2f} from constant memory"
         yield "arithmetic", f"{each} for each multiply-add"

@@ -194,5 +194,7 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
     if TOGETHER in marks:
         yield f"{TOGETHER} op times include the activation and pooling fused into a convolution"
     noisy = [row.rung.name for row in rows if row.network and row.network.verdict == "noisy"]
+    if any(row.network and len(row.network.seconds) < 3 for row in rows):
+        yield "fewer than 3 repeats: nothing can be said about noise"
     if noisy:
         yield f"noisy: {', '.join(noisy)}; quieten the machine or raise --repeats"

@@ -95,7 +95,7 @@ def test_every_design_fits_or_says_that_it_does_not(rung, geometry):
         assert f"{rung.name.replace('-', '_')}_" in str(error)
         return
     known = {"x", "out", "weight", "bias", "images", *design.scratch}
-    summing = [work for work in design.works if "weight" in work.arguments]
+    summing = [work for work in design.works if work.has_weights]
     for work in design.works:
         assert set(work.arguments) <= known
         assert 1 <= math.prod(work.source.block) <= USUAL_THREADS

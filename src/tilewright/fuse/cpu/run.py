@@ -69,7 +69,14 @@ class FusedNetwork:
     ) -> None:
         if not network.parameters and network.parameter_shapes:
             raise TilewrightError(f"network {network.name!r} has no weights to compile with")
+        if all(stage.kind in ("input", "flatten") for stage in network.stages):
+            raise TilewrightError(
+                "no layer of the network computes anything: there is nothing to fuse"
+            )
         self.network, self.output_shape = network, network.output_shape
+        self.jobs: dict[tuple[int, str, int], Job] = {}
+        # Memory of calls that are over, for those to come: taken and given back without a lock.
+        self.free: list[Memory] = []
         machine = on or host()
         plans = (by_images(network, machine.target, rules), by_channels(network, machine.target))
         # Packing megabytes of weights twice takes as long as loading the machine code does.
@@ -80,9 +87,6 @@ class FusedNetwork:
             )
         computed = single_cost(self.few.schedule, self.many.schedule)
         self.single = computed if single is None else single
-        self.jobs: dict[tuple[int, str, int], Job] = {}
-        # Memory of calls that are over, for those to come: taken and given back without a lock.
-        self.free: list[Memory] = []
 
     def __call__(self, images: NDArray[Any]) -> NDArray[np.float32]:
         """The outputs for a batch of any size."""

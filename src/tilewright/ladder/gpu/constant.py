@@ -36,7 +36,7 @@ def design(geometry: Geometry, limits: Limits) -> Design:
     )  # fmt: skip
 
     def pack(weight: Array, bias: Array) -> dict[str, Array]:
-        packed = {"weight": weight, "bias": bias}
+        packed = {"bias": bias}
         for index, (first, filters) in enumerate(groups):
             packed[constant_argument(index)] = weight[first : first + filters].ravel()
         return packed

@@ -61,6 +61,11 @@ class Work:
     loops: tuple[Loop, ...] = ()
     traffic: Traffic = Traffic()
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether it multiplies by weights, which it is given or has in constant memory."""
+        return "weight" in self.arguments or self.source.constant_floats > 0
+
     def grid(self, images: int) -> Grid:
         return self.blocks, 1, -(-images // self.images_per_block)
 

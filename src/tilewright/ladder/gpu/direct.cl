@@ -7,7 +7,10 @@
 #endif
 #define TAPS (TW_TAPS_Y * TW_TAPS_X)
 
-TW_ENTRY TW_NAME(TW_GLOBAL const float *x, TW_GLOBAL const float *weight,
+TW_ENTRY TW_NAME(TW_GLOBAL const float *x,
+#if !TW_CONSTANT_FLOATS
+                 TW_GLOBAL const float *weight,
+#endif
                  TW_GLOBAL const float *bias, TW_GLOBAL float *out TW_CONSTANT_ARGUMENT) {
     const int column = TW_BLOCK_X % TW_TILES_X * TW_THREADS_X + TW_THREAD_X;
     const int row = TW_BLOCK_X / TW_TILES_X % TW_TILES_Y * TW_THREADS_Y + TW_THREAD_Y;

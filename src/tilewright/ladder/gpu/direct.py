@@ -46,7 +46,7 @@ def plane_work(
     products = count * geometry.positions * geometry.taps
     return Work(
         source(name, "direct.cl", block, constants, constant_floats=constant_floats),
-        (argument, "weight", "bias", "out"),
+        (argument, *(() if constant_floats else ("weight",)), "bias", "out"),
         blocks=tiles_y * tiles_x * count,
         loops=(
             Loop("filter", count, "block"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilewright.errors import unknown
 from tilewright.ladder import choose
 from tilewright.ladder.gpu.design import Design, Work
-from tilewright.ladder.gpu.prepare import layer_design
+from tilewright.ladder.gpu.prepare import layer_design, most_images
 from tilewright.ladder.rung import Rung
 from tilewright.model.network import Network, Stage
 from tilewright.runtime import cuda, nvrtc
@@ -70,6 +70,8 @@ class LayerFacts:
     """A layer's kernels, or why there are none."""
 
     stage: Stage
+    images: int = 0  # of a launch; a batch may take several launches
+    launches: int = 0
     kernels: tuple[KernelFacts, ...] = ()
     problem: str | None = None
 
@@ -127,8 +129,10 @@ def _layer(rung: Rung, stage: Stage, at: Target, images: int) -> LayerFacts:
     design = designed(rung, stage, at.limits)
     if isinstance(design, str):
         return LayerFacts(stage, problem=design)
-    kernels = tuple(_kernel(stage, design, work, at.gpu, images) for work in design.works)
-    return LayerFacts(stage, kernels)
+    most = most_images(design, at.limits)
+    launched = min(images, most)
+    kernels = tuple(_kernel(stage, design, work, at.gpu, launched) for work in design.works)
+    return LayerFacts(stage, launched, -(-images // most), kernels)
 
 
 def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> KernelFacts:
@@ -165,15 +169,13 @@ def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> 
 
 def _multiply_adds(work: Work) -> int:
     """For one image: kernels that take weights do one for each turn of their loops."""
-    if "weight" not in work.arguments:
-        return 0
-    return math.prod(loop.extent for loop in work.loops)
+    return math.prod(loop.extent for loop in work.loops) if work.has_weights else 0
 
 
 def _once_bytes(stage: Stage, design: Design, work: Work, images: int) -> int:
     """Every buffer of a kernel once. One of several that share the filters has its part of them."""
     total = sum(map(_multiply_adds, design.works))
-    part = _multiply_adds(work) / total if total and "weight" in work.arguments else 1.0
+    part = _multiply_adds(work) / total if work.has_weights else 1.0
     shapes = {name.rpartition(".")[2]: shape for name, shape in stage.parameter_shapes.items()}
     pixel = 1 if stage.kind == "input" else 4
     sizes = {
@@ -182,4 +184,5 @@ def _once_bytes(stage: Stage, design: Design, work: Work, images: int) -> int:
         **{name: part * 4 * math.prod(shape) for name, shape in shapes.items()},
         **{name: images * 4 * size for name, size in design.scratch.items()},
     }
-    return round(sum(sizes.get(name, 0) for name in work.arguments))
+    used = {*work.arguments, *(("weight",) if work.has_weights else ())}
+    return round(sum(sizes.get(name, 0) for name in used))

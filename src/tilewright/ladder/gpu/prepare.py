@@ -13,7 +13,7 @@ from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters, Stage
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
-from tilewright.runtime.dialect import LARGEST_GRID_Z, Limits
+from tilewright.runtime.dialect import LARGEST_GRID_Z, DoesNotFit, Limits
 
 DEVICES = ("opencl", "cuda")
 MEMORY_PLANS = ("resident", "streamed", "per-layer", "managed")
@@ -27,7 +27,11 @@ def gpu_rung(name: str, idea: str, design: ConvolutionDesign) -> Rung:
 
     def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
         (stage,) = stages
-        return GpuLaunch(runtime, stage, layer_design(stage, design, runtime.limits), parameters)
+        try:
+            kernels = layer_design(stage, design, runtime.limits)
+            return GpuLaunch(runtime, stage, kernels, parameters)
+        except DoesNotFit as error:
+            raise DoesNotFit(f"{stage.name}: {error}; rung direct needs none of it") from error
 
     return Rung(
         name=name, idea=idea, devices=DEVICES, prepare=prepare, open_runtime=open_runtime,
@@ -68,6 +72,13 @@ def constant_argument(work: int) -> str:
     return f"constant {work}"
 
 
+def most_images(design: Design, limits: Limits) -> int:
+    """Images that go through a layer's kernels in one launch."""
+    size = 4 * sum(design.scratch.values())
+    limit = min(SCRATCH_BYTES, SCRATCH_SHARE * limits.memory_bytes)
+    return max(1, min(LARGEST_GRID_Z, int(limit // size))) if size else LARGEST_GRID_Z
+
+
 @dataclass
 class GpuLaunch:
     """A layer's kernels on a device. `send_parameters` copies the weights there once more."""
@@ -89,13 +100,16 @@ class GpuLaunch:
         self.buffers = {}
         for index, (_, kernel) in enumerate(self.kernels):
             if kernel.constant is not None:
-                self.sent.append((kernel.constant, packed.pop(constant_argument(index))))
+                array = packed.pop(constant_argument(index))
+                runtime.write(kernel.constant, array)
+                self.sent.append((kernel.constant, array))
         used = {name for work in self.design.works for name in work.arguments}
         for name, array in packed.items():
             if name in used:
-                self.buffers[name] = runtime.allocate(array.shape)
-                self.sent.append((self.buffers[name], array))
-        self.send_parameters()
+                self.buffers[name] = runtime.upload(array)
+                # Zeros in place of a bias are not the network's: they stay where they are.
+                if name != "bias" or f"{self.stage.name}.bias" in self.parameters:
+                    self.sent.append((self.buffers[name], array))
 
     def send_parameters(self) -> None:
         for buffer, array in self.sent:
@@ -122,10 +136,7 @@ class GpuLaunch:
 
     @cached_property
     def most(self) -> int:
-        """Images that go through at once."""
-        size = 4 * sum(self.design.scratch.values())
-        limit = min(SCRATCH_BYTES, SCRATCH_SHARE * self.runtime.limits.memory_bytes)
-        return max(1, min(LARGEST_GRID_Z, int(limit // size))) if size else LARGEST_GRID_Z
+        return most_images(self.design, self.runtime.limits)
 
     def _packed(self) -> dict[str, Array]:
         name, shapes = self.stage.name, self.stage.parameter_shapes
