@@ -56,6 +56,8 @@ class Program:
             )
             only_input = [stage.kind for stage in stages] == ["input"]
             self.steps.append(ReadyStep(launch, stages[-1].output_shape, only_input))
+        # Whether anything is computed of values that are float32 already.
+        self.computes = any(step.launch and not step.only_input for step in self.steps)
         self.outputs: list[Buffer] = []
         self.capacity = 0
 
@@ -85,7 +87,7 @@ class Program:
     def into(self, x: Buffer, out: Buffer) -> None:
         """Compute a batch that is on the device into a buffer that is there, too."""
         *_, last = self.activations(x, out)
-        if not any(self._computes(step, x) for step in self.steps):
+        if not self.computes and not _are_pixels(x):
             out[:] = last  # nothing but flattening
 
     def activations(self, x: Buffer, out: Buffer = None) -> Iterator[Buffer]:
@@ -95,12 +97,12 @@ class Program:
         into `out`, if that is given.
         """
         images = len(x)
-        computing = [self._computes(step, x) for step in self.steps]
+        pixels = _are_pixels(x)
         last = max((i for i, step in enumerate(self.steps) if step.launch), default=-1)
         for index, (step, output) in enumerate(zip(self.steps, self.outputs, strict=True)):
             if step.launch is None:
                 x = x.reshape(images, *step.shape)
-            elif computing[index]:
+            elif pixels or not step.only_input:
                 given = out is not None and index == last
                 own = output if images == self.capacity else output[:images]
                 target = out.reshape(images, *step.shape) if given else own
@@ -108,7 +110,7 @@ class Program:
                 x = target
             yield x
 
-    def _computes(self, step: ReadyStep, x: Buffer) -> bool:
-        """Whether a step has anything to do: values that are float32 need no input step."""
-        pixels = "uint8" in str(x.dtype)  # NumPy, CuPy and PyTorch agree on the name only
-        return step.launch is not None and (pixels or not step.only_input)
+
+def _are_pixels(x: Buffer) -> bool:
+    """Bytes that the input step normalises; NumPy, CuPy and PyTorch agree on their name only."""
+    return "uint8" in str(x.dtype)
