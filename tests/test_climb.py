@@ -9,7 +9,9 @@ from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
 from tilewright.measure import interleave
+from tilewright.runtime.dialect import DoesNotFit
 from tilewright.verify import Verdict
+from tilewright.views import ladder as view
 
 
 @pytest.fixture
@@ -85,3 +87,36 @@ def test_nothing_to_time(quick, monkeypatch):
 def test_what_is_not_here_is_random_and_said_so(tmp_path):
     assert climb.prepare("ece408-2017", None, None, 1).weights_note == "random weights"
     assert climb.prepare("ece408", None, None, 1).weights_note == "trained weights"
+
+
+def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(quick, monkeypatch):
+    large, good = rungs("cpu")[1:3]
+    verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
+
+    def verify(rung, device, network):
+        if rung is large:
+            raise DoesNotFit("conv1: shared_conv needs shared memory of 57,600 bytes")
+        return verdict
+
+    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(climb, "measured_peak", lambda device: None)
+    monkeypatch.setattr(climb, "rungs", lambda device: [large, good])
+    subject = climb.prepare("cifar10", None, None, images=1)
+    ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
+    assert "57,600 bytes" in ladder.rows[0].missing
+    assert ladder.rows[1].network is not None
+    shown = "\n".join(map(str, view._notes(ladder)))
+    assert f"{large.name} cannot run here: conv1: shared_conv needs" in shown
+    assert "peak: not measured" in shown
+
+
+def test_a_memory_plan_that_is_refused_is_known_before_anything_is_verified(quick, monkeypatch):
+    def refuse(device, memory):
+        raise TilewrightError("it shares no memory with the host")
+
+    monkeypatch.setattr(climb, "verify", lambda *given: pytest.fail("verified in vain"))
+    one = replace(rungs("cpu")[0], open_runtime=refuse)
+    monkeypatch.setattr(climb, "rungs", lambda device: [one])
+    subject = climb.prepare("cifar10", None, None, images=1)
+    with pytest.raises(TilewrightError, match="serial: it shares no memory with the host"):
+        climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
