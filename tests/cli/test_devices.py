@@ -8,7 +8,7 @@ import pytest
 from tilewright.cli import main
 from tilewright.environment import cpu_model
 from tilewright.errors import TilewrightError
-from tilewright.runtime import cuda, opencl
+from tilewright.runtime import cuda, device_number, opencl
 from tilewright.runtime.dialect import Limits
 from tilewright.runtime.multiprocessor import REFERENCE
 
@@ -95,7 +95,7 @@ def test_a_device_that_cannot_build_kernels(capsys, without_cuda, monkeypatch):
 
 
 def test_every_cuda_gpu(capsys, monkeypatch):
-    monkeypatch.setattr(cuda, "missing", lambda name: "no" if cuda.number(name) > 1 else None)
+    monkeypatch.setattr(cuda, "missing", lambda name: "no" if device_number(name) > 1 else None)
     monkeypatch.setattr(cuda, "limits", lambda index: Limits(1024, 49152, 65536, 141 * 10**9, 132))
     monkeypatch.setattr(cuda, "gpu", lambda index: replace(REFERENCE, name=f"NVIDIA H20{index}"))
     monkeypatch.setattr(cuda, "versions", lambda: "driver for CUDA 13.0, library 12.9")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
-from tilewright.runtime import opencl
+from tilewright.runtime import device_number, opencl
 from tilewright.runtime.dialect import DoesNotFit, Source
 from tilewright.trace import Trace
 
@@ -198,7 +198,7 @@ def replace_values(facts, **values):
 
 
 def test_names_of_devices():
-    assert (opencl.number("opencl"), opencl.number("opencl:2")) == (0, 2)
+    assert (device_number("opencl"), device_number("opencl:2")) == (0, 2)
     assert opencl.missing("opencl:99") == (
         f"there are {len(opencl.devices())} OpenCL devices, numbered from 0"
     )

@@ -18,6 +18,11 @@ Buffer = Any
 Mark = Any
 
 
+def device_number(device: str) -> int:
+    """The index in `cuda:1`; the first device of its kind without one."""
+    return int(device.partition(":")[2] or 0)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """Something built that can be launched. Its name is what traces and profiles show.

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
-from tilewright.runtime import GpuKernel, Mark, nvrtc
+from tilewright.runtime import GpuKernel, Mark, device_number, nvrtc
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
@@ -43,14 +43,9 @@ def missing(device: str) -> str | None:
     count = _count()
     if isinstance(count, str):
         return count
-    if number(device) >= count:
+    if device_number(device) >= count:
         return f"there are {count} CUDA GPUs, numbered from 0"
     return nvrtc.missing()
-
-
-def number(device: str) -> int:
-    """The index in `cuda:1`; the first GPU without one."""
-    return int(device.partition(":")[2] or 0)
 
 
 @cache
@@ -127,7 +122,7 @@ class CudaRuntime:
 
         self.cupy = cupy
         self.name = device
-        self.index = number(device)
+        self.index = device_number(device)
         self.managed = managed
         self.limits = limits(self.index)
         self.device = cupy.cuda.Device(self.index)

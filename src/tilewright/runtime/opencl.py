@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
-from tilewright.runtime import GpuKernel, Mark
+from tilewright.runtime import GpuKernel, Mark, device_number
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
@@ -49,7 +49,7 @@ def missing(device: str) -> str | None:
     found = devices()
     if not found:
         return f"no OpenCL device found; one that runs on the CPU comes with {INSTALL}"
-    index = number(device)
+    index = device_number(device)
     if index >= len(found):
         return f"there are {len(found)} OpenCL devices, numbered from 0"
     if "portable" in found[index].platform.name.lower():
@@ -66,11 +66,6 @@ def unusable() -> str | None:
     except Exception as error:
         return f"pyopencl does not load ({' '.join(str(error).split())}): {INSTALL}"
     return None
-
-
-def number(device: str) -> int:
-    """The index in `opencl:1`; the first device without one."""
-    return int(device.partition(":")[2] or 0)
 
 
 @cache
@@ -181,7 +176,7 @@ class OpenClRuntime:
             raise TilewrightError(f"device {device!r}: {reason}")
         self.cl = cl
         self.name = device
-        self.index = number(device)
+        self.index = device_number(device)
         self.device = devices()[self.index]
         self.managed = managed
         if managed and not shares_memory(self.device):

@@ -2,10 +2,11 @@
 
 The course's second optimization: `direct`, but threads of a block, which all read the same weight
 at the same time, get it from the constant cache in one broadcast. That takes half of `direct`'s
-loads off the load units. Constant memory holds 64 KiB: filters that do not fit together are
-computed in several launches, each with its share of the weights; one filter beyond 64 KiB is
-refused. It should win wherever `direct` waits for loads, most with small weights that stay in the
-constant cache (2 KiB a multiprocessor at its first level).
+loads off the load units, at the same 32 to 61 registers (zoo, sm_90). Constant memory holds 64
+KiB: filters that do not fit together are computed in several launches, each with its share of the
+weights; one filter beyond 64 KiB is refused. It should win wherever `direct` waits for loads,
+most with small weights, which stay in the constant cache; on an H200 56 KB of them did not
+(docs/ladder.md).
 """
 
 from __future__ import annotations

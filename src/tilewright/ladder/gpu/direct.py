@@ -2,10 +2,11 @@
 
 The thesis's "if" version and the course's baseline. Blocks are tiles of up to 16x16 positions of
 one output plane; a thread walks over channels and taps and asks at each one whether it lies
-inside the image. No shared memory; some 30 registers. Every product loads its two operands:
-neighbours in a block share them through the caches only, so the load units are the limit, at two
-loads for each multiply-add where a multiprocessor wants at most a quarter. Without padding there
-is no test. It wins where there is too little work for anything cleverer.
+inside the image. No shared memory; 54 to 64 registers with the test, 32 without (zoo, sm_90).
+Every product loads its two operands: neighbours in a block share them through the caches only, so
+the load units are the limit, at two loads for each multiply-add where a multiprocessor wants at
+most a quarter. Without padding there is no test. It wins where there is too little work for
+anything cleverer.
 """
 
 from __future__ import annotations

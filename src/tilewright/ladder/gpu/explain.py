@@ -15,7 +15,7 @@ from tilewright.ladder.gpu.design import Design, Work
 from tilewright.ladder.gpu.prepare import layer_design, most_images
 from tilewright.ladder.rung import Rung
 from tilewright.model.network import Network, Stage
-from tilewright.runtime import cuda, nvrtc
+from tilewright.runtime import cuda, device_number, nvrtc
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
@@ -84,11 +84,11 @@ def target(device: str | None, rung: Rung) -> Target:
         return Target(USUAL, REFERENCE, f"no CUDA GPU here: an {REFERENCE.name} is assumed")
     choose(device, rung.name)  # refuses a device that is not here
     if device.startswith("cuda"):
-        index = cuda.number(device)
+        index = device_number(device)
         return Target(cuda.limits(index), cuda.gpu(index))
     from tilewright.runtime import opencl
 
-    found = opencl.devices()[opencl.number(device)]
+    found = opencl.devices()[device_number(device)]
     return Target(
         opencl.limits(found),
         REFERENCE,

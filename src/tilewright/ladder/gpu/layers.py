@@ -19,14 +19,13 @@ from tilewright.ladder.gpu.design import (
 )
 from tilewright.model.layers import AveragePool, Pixels, Pooling
 from tilewright.model.network import Stage
-from tilewright.runtime.dialect import Limits
 
 FC_IMAGES, FC_DEPTH, FC_EACH = 64, 16, 4
 FC_PART = 2048  # inputs of a sum that one block takes
 SOFTMAX_IMAGES = 64
 
 
-def other_layer(stage: Stage, limits: Limits) -> Design:
+def other_layer(stage: Stage) -> Design:
     layer = stage.layer
     if isinstance(layer, Pixels):
         return _flat(stage, "normalise", {"SCALE": layer.scale, "SHIFT": layer.shift})

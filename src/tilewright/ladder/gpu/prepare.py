@@ -43,7 +43,7 @@ def layer_design(stage: Stage, convolution: ConvolutionDesign, limits: Limits) -
     """The kernels of any layer on a rung with such convolutions."""
     if stage.kind == "conv":
         return convolution(Geometry.of(stage), limits)
-    return other_layer(stage, limits)
+    return other_layer(stage)
 
 
 def open_runtime(device: str, memory: str) -> GpuRuntime:

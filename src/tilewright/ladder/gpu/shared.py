@@ -3,10 +3,11 @@
 The course's first optimization. A block computes a tile of up to 16x16 positions of one output
 plane: channel by channel its threads load the pixels under the tile (with the halo the kernel
 needs around it) and the filter's weights of that channel, wait for each other, and sum from
-shared memory. That takes (15·stride + kernel)² + kernel² floats; tiles shrink until it fits. Each
-pixel is loaded once a block instead of once for each tap. But loads from shared memory are still
-two for each multiply-add, the caches of today's GPUs did much of this already, and every channel
-costs two barriers: with few channels and small kernels it gains little, and can lose.
+shared memory. That takes (15·stride + kernel)² + kernel² floats; tiles shrink until it fits.
+Registers: 32 to 40 (zoo, sm_90). Each pixel is loaded once a block instead of once for each tap.
+But loads from shared memory are still two for each multiply-add, the caches of today's GPUs did
+much of this already, and every channel costs two barriers: with few channels and small kernels it
+gains little, and can lose.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ with 8 filters and a 5-wide kernel that is 12 loads for 160 multiply-adds, well 
 that load units can follow. Everything inside a channel is unrolled; `restrict` lets loads move
 ahead of stores.
 
-Shared memory: up to 48 KiB a block; registers: about 32 + 4 x filters, 64 to 120 a thread. The
-tile is chosen by a model of a multiprocessor's cycles (`cost`): idle threads, filters and
-positions computed in vain, loads, staging. It should win everywhere but on single small images,
-which are too few blocks.
+Shared memory: up to 48 KiB a block; registers: 56 to 104 a thread (zoo, sm_90). The tile is
+chosen by a model of a multiprocessor's cycles (`cost`): idle threads, filters and positions
+computed in vain, loads, staging. It should win everywhere but on single small images, which are
+too few blocks.
 """
 
 from __future__ import annotations
