@@ -43,12 +43,19 @@ EXP_ULP, DIVIDE_ULP = 3, 2.5
 
 @dataclass(frozen=True)
 class Precision:
-    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh."""
+    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh.
+
+    `operand_smallest` is the absolute error of operands too small for the relative one, `largest`
+    the largest operand. `stored`: activations between layers are rounded like operands.
+    """
 
     name: str
     operand_unit: float
     accumulator_unit: float
     tanh_ulp: float = 5
+    operand_smallest: float = 0.0
+    largest: float = float(np.finfo(np.float32).max)
+    stored: bool = False
 
     def sum_factor(self, roundings: float) -> float:
         """The relative error of a sum in which a product meets that many roundings."""
@@ -59,6 +66,14 @@ class Precision:
 
 
 FLOAT32 = Precision("fp32", 0.0, UNIT)
+# Tensor cores round operands to 11 bits. They add a handful of products at once, aligned to the
+# largest and cut off below its 24th bit at the earliest (Fasi, Higham, Mikaitis, Pranesh,
+# *Numerical behavior of NVIDIA tensor cores*, 2021), which costs each addend at most twice what
+# rounding to nearest would; taken twice again, to be safe.
+TF32 = Precision("tf32", 2.0**-11, 2.0**-22)
+FP16 = Precision(
+    "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +131,18 @@ def chain(
         truth = layer(stage, parameters, x, error, precision)
         truths.append(truth)
         x, error = truth.value, truth.bound
+        if precision.stored:
+            error = error + _stored(truth, precision)
     return truths
+
+
+def _stored(truth: Truth, precision: Precision) -> Array:
+    """What rounding to an operand costs; nothing, if the value is certain and such a number."""
+    size = np.abs(truth.value) + truth.bound
+    kept = (truth.bound == 0) & (truth.value == np.rint(truth.value)) & (
+        size * precision.operand_unit <= 1
+    )
+    return np.where(kept, 0.0, precision.operand_unit * size + precision.operand_smallest)
 
 
 def _pixels(operation: Pixels, x: Array) -> Truth:
@@ -153,6 +179,11 @@ def _weighted_sum(
     # Results flushed, one for each term, and operands flushed, each with all its partners.
     largest = float(np.abs(x).max(initial=0)), float(np.abs(weight).max(initial=0))
     bound += terms * SMALLEST_NORMAL * (1 + sum(largest))
+    if precision.operand_smallest and not (_exact(x, precision) and _exact(weight, precision)):
+        ones = np.ones_like(weight)
+        bound += precision.operand_smallest * (
+            products(np.abs(x) + error, ones) + products(np.ones_like(x), np.abs(weight) + 1)
+        )
     if precision.accumulator_unit < UNIT:
         bound += UNIT * (np.abs(value) + bound)  # the sum is rounded once more when it is stored
     if error.any():

@@ -1,0 +1,54 @@
+"""What numbers a whole-network kernel computes with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.reference import FLOAT32, FP16, TF32, Precision
+
+Words = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Operands lie in words of 32 bits, `per_word` to a word; sums are always float32.
+
+    A step of a sum takes `step` words of each operand: what a tensor core's instruction takes, or
+    one, where there are none.
+    """
+
+    precision: Precision
+    per_word: int
+    tensor: bool
+
+    @property
+    def name(self) -> str:
+        return self.precision.name
+
+    @property
+    def step(self) -> int:
+        return 8 if self.tensor else 1
+
+    def words(self, channels: int) -> int:
+        """Words that hold so many channels of a pixel."""
+        return -(-channels // self.per_word)
+
+    def operands(self, values: NDArray[np.float32]) -> Words:
+        """Values as operands, rounded; the last axis is what shares a word."""
+        if self.per_word == 2:
+            with np.errstate(over="ignore"):
+                halves = values.astype(np.float16)
+            return np.ascontiguousarray(halves).view(np.uint32)
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        # To the nearest number of 10 fraction bits, as cvt.rna.tf32 does.
+        return (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000) if self.tensor else bits
+
+
+ARITHMETICS = {
+    "fp16": Arithmetic(FP16, per_word=2, tensor=True),
+    "tf32": Arithmetic(TF32, per_word=1, tensor=True),
+    "fp32": Arithmetic(FLOAT32, per_word=1, tensor=False),
+}

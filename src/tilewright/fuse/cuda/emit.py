@@ -1,0 +1,286 @@
+"""The text of a stack's kernel: constants for the building blocks, and the calls in order."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.pictures import Picture, runs
+from tilewright.fuse.cuda.stack import Phase, Stack
+from tilewright.model.layers import Pixels
+
+# How many steps of a sum are written out one after the other.
+UNROLL = 1
+POOLS = {"": 0, "max": "TW_POOL_MAX", "average": "TW_POOL_AVERAGE"}
+TYPES = {"uint8": "unsigned char", "float32": "float", "words": "word"}
+
+
+def stack_text(plan: Stack, name: str, pixels: Pixels, source: str) -> str:
+    """The kernel's whole text; `source` is the type of what it reads."""
+    parts = [head(plan.arithmetic, "stack.cuh"), _load(plan, pixels, source)]
+    parts += [_phase(plan, index) for index in range(len(plan.phases))]
+    parts.append(_kernel(plan, name, source))
+    return "\n".join(parts)
+
+
+def head(arithmetic: Arithmetic, *texts: str) -> str:
+    defines = {
+        "TW_PER_WORD": arithmetic.per_word,
+        "TW_TENSOR": int(arithmetic.tensor),
+        "TW_TO_HALVES": 0,
+        "TW_TO_OPERANDS": 1,
+        "TW_TO_FLOATS": 2,
+        "TW_POOL_MAX": 1,
+        "TW_POOL_AVERAGE": 2,
+    }
+    lines = [f"#define {name} {value}" for name, value in defines.items()]
+    return "\n".join([*lines, *(text(each) for each in texts)])
+
+
+@cache
+def text(file: str) -> str:
+    """A file of building blocks."""
+    return (files("tilewright.fuse.cuda") / file).read_text()
+
+
+def struct(name: str, constants: dict[str, int | str], *functions: str) -> str:
+    """Constants, as the building blocks take them."""
+    lines = [f"    static constexpr int {key} = {value};" for key, value in constants.items()]
+    return "\n".join([f"struct {name} {{", *lines, *(f"    {each}" for each in functions), "};"])
+
+
+def activation(name: str, kinds: tuple[str, ...]) -> str:
+    """A function that applies activations one after the other."""
+    value = "x"
+    for kind in kinds:
+        value = f"{'tanhf' if kind == 'tanh' else kind}({value})"
+    return f"static __device__ __forceinline__ float {name}(float x) {{ return {value}; }}"
+
+
+def _load(plan: Stack, pixels: Pixels, source: str) -> str:
+    picture, strip = plan.phases[0].source, plan.strip
+    constants: dict[str, int | str] = {
+        "THREADS": 32 * plan.warps,
+        "CHANNELS": picture.channels,
+        "HEIGHT": picture.height,
+        "WIDTH": picture.width,
+        "SOURCE_HEIGHT": strip.source[1] if strip else picture.height,
+        "WHOLE": int(strip is None),
+        "LEFT": picture.padding[1],
+        "PITCH": picture.pitch,
+        "WORDS": picture.words,
+        "ROW": picture.row,
+        "TIGHT": int(picture.tight),
+        "COPY": picture.copy,
+        "ROUND": int(plan.phases[0].shares is not None),
+    }
+    if source == "uint8":
+        value = f"fmaf(x, {pixels.scale:.9e}f, {pixels.shift:.9e}f)"
+    else:
+        value = "x"
+    convert = f"static __device__ __forceinline__ float value(float x) {{ return {value}; }}"
+    return struct("Load", constants, convert)
+
+
+def _phase(plan: Stack, index: int) -> str:
+    phase = plan.phases[index]
+    texts = [struct(f"Border{index}", _border(plan, phase.source))]
+    if phase.operation.kind == "sum":
+        texts.append(_sum(plan, index, phase))
+    elif phase.operation.kind == "each":
+        texts.append(_each(plan, index, phase))
+    return "\n".join(texts)
+
+
+def _border(plan: Stack, picture: Picture) -> dict[str, int | str]:
+    unit = picture.channels if picture.tight else picture.pitch
+    left = picture.padding[1]
+    return {
+        "THREADS": 32 * plan.warps,
+        "ROW": picture.row,
+        "COPY": picture.copy,
+        "TOP": picture.padding[0],
+        "HEIGHT": picture.height,
+        "LEFT": left * unit,
+        "RIGHT": (left + picture.width) * unit,
+    }
+
+
+def _target(phase: Phase) -> dict[str, int | str]:
+    return {
+        "FILTERS": phase.operation.result[0],
+        "TO": phase.sink.to,
+        "PLANE": phase.sink.plane,
+        "OUT_ROW": phase.sink.row,
+        "OUT_PIXEL": phase.sink.pixel,
+        "ORIGIN": phase.sink.place(0, 0),
+    }
+
+
+def _sum(plan: Stack, index: int, phase: Phase) -> str:
+    shares, operation = phase.shares, phase.operation
+    assert shares
+    count, full, half = runs(plan.arithmetic, phase.source, operation.window.taps[1])
+    constants: dict[str, int | str] = {
+        "WARPS": plan.warps,
+        "TILES": len(shares.tiles),
+        "UNITS": shares.units,
+        "ROWS": shares.rows,
+        "COLUMNS": shares.columns,
+        "ALL_COLUMNS": shares.all_columns,
+        "TAPS_Y": operation.window.taps[0],
+        "STRIDE_Y": operation.window.stride[0],
+        "INPUT_ROWS": shares.input_rows,
+        "ROW": phase.source.row,
+        "PITCH": phase.source.pitch,
+        "RUNS": count,
+        "FULL": full,
+        "HALF": half,
+        "UNROLL": UNROLL,
+        "POOL": POOLS[operation.pool],
+        **_target(phase),
+    }
+    # Activations never decrease: after a maximum they give what they would have given before it.
+    before, after = operation.before, operation.after
+    if not operation.pool:
+        before, after = (), before + after
+    return struct(
+        f"Layer{index}", constants, activation("before", before), activation("after", after)
+    )
+
+
+def _each(plan: Stack, index: int, phase: Phase) -> str:
+    operation = phase.operation
+    constants: dict[str, int | str] = {
+        "THREADS": 32 * plan.warps,
+        "ROW": phase.source.row,
+        "PITCH": phase.source.pitch,
+        "FLOATS": int(phase.source.floats),
+        "TAPS_Y": operation.window.taps[0],
+        "TAPS_X": operation.window.taps[1],
+        "STRIDE_Y": operation.window.stride[0],
+        "STRIDE_X": operation.window.stride[1],
+        "AVERAGE": int(operation.pool == "average"),
+        "OUT_Y": operation.result[1],
+        "OUT_X": operation.result[2],
+        **_target(phase),
+    }
+    return struct(f"Layer{index}", constants, activation("after", operation.after))
+
+
+def _kernel(plan: Stack, name: str, source: str) -> str:
+    kind = TYPES[source]
+    first, threads = plan.phases[0].source, 32 * plan.warps
+    strips = plan.strip
+    given = (strips.source if strips else plan.operations[0].source) if source != "words" else None
+    size = (
+        given[0] * given[1] * given[2]
+        if given
+        else (strips.source[1] if strips else first.height) * first.width * first.words
+    )
+    lines = [
+        f'extern "C" __global__ void __launch_bounds__({plan.threads}, 1) {name}(',
+        f"    const {kind}* images, word* results, const word* parameters, const int* tables,",
+        "    int count)",
+        "{",
+        "    extern __shared__ uint4 memory[];",
+        "    word* shared = reinterpret_cast<word*>(memory);",
+        f"    const int group = threadIdx.x / {threads}, thread = threadIdx.x % {threads};",
+        "    const int warp = thread / 32;",
+        f"    word* own = shared + {plan.parameter_words['shared']} + group * {plan.group_words};",
+        f"    for (int i = thread; i < {plan.group_words}; i += {threads})",
+        "        own[i] = 0;",
+        f"    fetch<{4 * plan.parameter_words['shared']}, {plan.threads}>"
+        "(shared, parameters, threadIdx.x);",
+        f"    const int step = gridDim.x * {plan.groups};",
+        "    int item = blockIdx.x + gridDim.x * group;",
+    ]
+    ahead = f"fetch<{plan.staged_bytes}, {threads}>(staged, images + size_t({size}) * {{}}, thread);"
+    if plan.staged_bytes:
+        lines += [
+            f"    {kind}* staged = reinterpret_cast<{kind}*>(own + {sum(plan.arenas)});",
+            "    if (item < count)",
+            f"        {ahead.format('item')}",
+        ]
+    lines += [
+        "    fetched();",
+        "    __syncthreads();",
+        "    for (; item < count; item += step) {",
+    ]
+    inside = _inside(plan, size, source, ahead)
+    lines += [f"        {line}" for line in inside]
+    return "\n".join([*lines, "    }", "}", ""])
+
+
+def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
+    """What happens to one image, or strip of one."""
+    threads = 32 * plan.warps
+    first = plan.phases[0].source
+    together = f"together<{threads}>(group);"
+    lines = []
+    row, offset = "0", ""
+    if plan.strip:
+        parts, strip = len(plan.strip.starts), plan.strip
+        height, last = (strip.starts[1] if parts > 1 else 0), strip.starts[-1]
+        lines += [
+            f"const int image = item / {parts};",
+            f"const int start = min(item % {parts} * {height}, {last});",
+        ]
+        row = f"start * {strip.stride} - {strip.padding}"
+        offset = f" + start / {strip.unit} * {plan.phases[-1].sink.row}"
+    image = "image" if plan.strip else "item"
+    lines.append(f"word* out = results + size_t({plan.result_words}) * {image}{offset};")
+    fill = "fill_words<Load>" if source == "words" else "fill<Load>"
+    tile = f"own + {plan.place(0) + first.padding[0] * first.row}"
+    if plan.staged_bytes:
+        lines += ["fetched();", together, f"{fill}(staged, {tile}, {row}, thread);"]
+    else:
+        lines.append(f"{fill}(images + size_t({size}) * {image}, {tile}, {row}, thread);")
+    if _bordered(first) and not plan.alone(0):
+        lines.append(_clear(plan, 0))
+    lines.append(together)
+    if plan.staged_bytes:
+        lines += ["if (item + step < count)", f"    {ahead.format('(item + step)')}"]
+    _, tables = plan.tables
+    for index, phase in enumerate(plan.phases):
+        source_at = f"own + {plan.place(index)}"
+        after = index + 1
+        target = "out" if phase.target is None else f"own + {plan.place(after)}"
+        if phase.shares:
+            layer = phase.operation.names[0]
+            words = plan.parameter_words
+            blob = "shared" if phase.shared else "parameters"
+            bias_blob = "shared"
+            lines.append(
+                f"convolve<Layer{index}>({source_at}, {blob} + {words[f'{layer}.weight']}, "
+                f"reinterpret_cast<const float*>({bias_blob} + {words[f'{layer}.bias']}), "
+                f"tables + {tables[layer]}, {target}, warp);"
+            )
+        elif phase.operation.kind == "each":
+            lines.append(f"each<Layer{index}>({source_at}, {target}, thread);")
+        else:
+            lines += [
+                "if (warp == 0)",
+                f"    softmax<{phase.operation.source[0]}>(reinterpret_cast<const float*>"
+                f"({source_at}), reinterpret_cast<float*>({target}));",
+            ]
+        if phase.target is not None and _bordered(phase.target) and not plan.alone(after):
+            lines.append(_clear(plan, after))
+        lines.append(together)
+    return lines
+
+
+def _bordered(picture: Picture) -> bool:
+    """Whether there are zeros around it, or words that no pixel has."""
+    unit = picture.channels if picture.tight else picture.pitch
+    filled = picture.across * unit == picture.row * (2 if picture.tight else 1)
+    return picture.padding != (0, 0) or not filled
+
+
+def _clear(plan: Stack, index: int) -> str:
+    unit = "unsigned short" if plan.phases[index].source.tight else "word"
+    return f"border<Border{index}, {unit}>(own + {plan.place(index)}, thread);"
+
+

@@ -1,0 +1,152 @@
+"""How a picture lies in shared memory: words, channels last, with the zeros around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.model.layers import Shape
+
+BANKS = 32
+# A step may read this far past the last pixel; what it finds there meets weights of zero.
+SLACK = 8
+
+# The pixels, (y, x) from the corner with the zeros, that 16 rows of an operand begin at.
+Reads = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`floats`: one float32 a word whatever the arithmetic, for what must not be rounded.
+
+    A `tight` picture has its pixels follow each other half by half, without a gap, although a pixel
+    has an odd number of halves. A second copy, `copy` words further and one half earlier, has the
+    pixels that begin in the middle of a word.
+    """
+
+    channels: int
+    height: int
+    width: int
+    words: int  # that hold a pixel's channels
+    pitch: int  # words from pixel to pixel; 0 if tight
+    row: int  # words from row to row
+    padding: tuple[int, int] = (0, 0)
+    floats: bool = False
+    tight: bool = False
+
+    @property
+    def rows(self) -> int:
+        return self.height + 2 * self.padding[0]
+
+    @property
+    def across(self) -> int:
+        return self.width + 2 * self.padding[1]
+
+    @property
+    def copy(self) -> int:
+        return self.rows * self.row + SLACK if self.tight else 0
+
+    @property
+    def size(self) -> int:
+        """Words it takes."""
+        size = self.rows * self.row + SLACK
+        return -(-(size * (2 if self.tight else 1)) // 4) * 4
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the words of neighbouring pixels follow each other."""
+        return self.tight or self.pitch == self.words
+
+    def place(self, y: int, x: int) -> int:
+        """Where a pixel begins, counted from the corner with the zeros."""
+        if not self.tight:
+            return y * self.row + x * self.pitch
+        half = x * self.channels
+        return y * self.row + (self.copy + (half - 1) // 2 if half % 2 else half // 2)
+
+    def inside(self, y: int, x: int) -> int:
+        """Where a pixel of the picture itself begins."""
+        return self.place(y + self.padding[0], x + self.padding[1])
+
+
+def plain(arithmetic: Arithmetic, shape: Shape, floats: bool = False) -> Picture:
+    """A picture without zeros around it or gaps inside."""
+    channels, height, width = shape
+    words = channels if floats else arithmetic.words(channels)
+    return Picture(channels, height, width, words, words, width * words, floats=floats)
+
+
+def picture(
+    arithmetic: Arithmetic,
+    shape: Shape,
+    padding: tuple[int, int],
+    taps_x: int,
+    reads: Sequence[Reads],
+    loaded: bool,
+) -> Picture:
+    """The picture that a sum reads so, with as few steps and bank conflicts as can be had.
+
+    The pixels that 8 rows of an operand read at once should lie in different banks, which depends
+    on the words between pixels and between rows. `loaded` pictures come from device memory value
+    by value, and may be tight.
+    """
+    channels, height, width = shape
+    words = arithmetic.words(channels)
+    across = width + 2 * padding[1]
+    if loaded and arithmetic.per_word == 2 and channels in (1, 3):
+        smallest = -(-across * channels // 2) + 1
+        candidates = [
+            Picture(channels, height, width, words, 0, row, padding, tight=True)
+            for row in range(smallest, smallest + 16)
+        ]
+    else:
+        candidates = [
+            Picture(channels, height, width, words, pitch, across * pitch + extra, padding)
+            for pitch in range(words, words + 8)
+            for extra in range(0, 32, 2)
+        ]
+
+    def cost(each: Picture) -> tuple[float, int]:
+        return steps(arithmetic, each, taps_x) * (2 + conflicts(arithmetic, each, reads)), each.size
+
+    return min(candidates, key=cost)
+
+
+def steps(arithmetic: Arithmetic, source: Picture, taps_x: int) -> float:
+    """Steps of a sum along one row of taps; half ones count half."""
+    count, full, half = runs(arithmetic, source, taps_x)
+    return count * (full + half / 2)
+
+
+def runs(arithmetic: Arithmetic, source: Picture, taps_x: int) -> tuple[int, int, int]:
+    """Runs of words in a row of taps, and the full and half steps each of them takes."""
+    if source.tight:
+        count, length = 1, -(-taps_x * source.channels // arithmetic.per_word)
+    elif source.contiguous:
+        count, length = 1, taps_x * source.words
+    else:
+        count, length = taps_x, source.words
+    full, rest = divmod(length, arithmetic.step)
+    if 2 * rest > arithmetic.step:
+        full, rest = full + 1, 0
+    return count, full, 1 if rest else 0
+
+
+def conflicts(arithmetic: Arithmetic, source: Picture, reads: Sequence[Reads]) -> float:
+    """Turns that a read of 8 rows takes beyond the first, on average."""
+    lanes = range(4 if arithmetic.tensor else 1)
+    turns = [
+        bank_turns([source.place(y, x) + word for y, x in half for word in lanes])
+        for read in reads
+        for half in (read[:8], read[8:])
+    ]
+    return sum(turns) / len(turns) - 1
+
+
+def bank_turns(words: Sequence[int]) -> int:
+    """How often the busiest bank is asked for another word."""
+    banks: dict[int, set[int]] = {}
+    for word in words:
+        banks.setdefault(word % BANKS, set()).add(word)
+    return max(map(len, banks.values()))

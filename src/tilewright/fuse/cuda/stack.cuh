@@ -1,0 +1,412 @@
+// The building blocks of a whole-network kernel: pictures in shared memory, and layers over them.
+//
+// A picture lies in shared memory as words of 32 bits, channels last: two halves (fp16) or one
+// float a word. Every kind of layer is a function here, made for its shapes by a struct of
+// constants; what is generated is those structs and the calls in order.
+//
+// TW_PER_WORD is 2 for fp16 and 1 otherwise; TW_TENSOR says whether sums go to the tensor cores.
+
+typedef unsigned int word;
+
+__device__ __forceinline__ word pack(float low, float high)
+{
+    word both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+__device__ __forceinline__ float2 unpack(word both)
+{
+    float2 values;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2;\n"
+        "  cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(values.x), "=f"(values.y) : "r"(both));
+    return values;
+}
+
+// A float as a sum takes it: rounded to what the tensor cores read, so that they cut nothing off.
+__device__ __forceinline__ word operand(float value)
+{
+#if TW_TENSOR && TW_PER_WORD == 1
+    word rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+    return rounded;
+#else
+    return __float_as_uint(value);
+#endif
+}
+
+// ---- sums ------------------------------------------------------------------------------------
+//
+// A step takes 16 rows (positions) times 8 columns (output channels) over some words of the sum.
+// Lane 4g+t holds the sums of rows g and g+8, columns 2t and 2t+1. On the tensor cores a step is 8
+// words, or 4; the lane loads words t and t+4 of its two rows. Otherwise a step is one word, which
+// the lane loads itself.
+
+#if TW_TENSOR
+#define TW_STEP 8
+
+__device__ __forceinline__ void multiply(
+    float (&c)[4], word a0, word a1, word a2, word a3, uint2 b)
+{
+#if TW_PER_WORD == 2
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+#else
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+#endif
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b.x), "r"(b.y));
+}
+
+__device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, word b)
+{
+#if TW_PER_WORD == 2
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+#else
+    asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+#endif
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+
+#else
+#define TW_STEP 1
+#endif
+
+// All the products of one step: the rows of input under R rows of output, each read once and used
+// for every row of taps that meets it.
+template <class L, int WORDS>
+__device__ __forceinline__ void step(
+    float (&sum)[L::ROWS][L::COLUMNS][4], const word* even, const word* odd, const word* weights)
+{
+#if TW_TENSOR
+    constexpr int EACH = WORDS == 8 ? 2 : 1;  // words of a weight fragment that a lane holds
+    word b[L::TAPS_Y][L::COLUMNS][EACH];
+#pragma unroll
+    for (int ky = 0; ky < L::TAPS_Y; ++ky)
+#pragma unroll
+        for (int n = 0; n < L::COLUMNS; ++n) {
+            const word* from = weights + (ky * L::ALL_COLUMNS + n) * 32 * EACH;
+            if (EACH == 2) {
+                const uint2 two = *reinterpret_cast<const uint2*>(from);
+                b[ky][n][0] = two.x;
+                b[ky][n][EACH - 1] = two.y;
+            } else {
+                b[ky][n][0] = *from;
+            }
+        }
+#else
+    float2 b[L::TAPS_Y][L::COLUMNS];
+#pragma unroll
+    for (int ky = 0; ky < L::TAPS_Y; ++ky)
+#pragma unroll
+        for (int n = 0; n < L::COLUMNS; ++n)
+            b[ky][n] =
+                *reinterpret_cast<const float2*>(weights + (ky * L::ALL_COLUMNS + n) * 8);
+#endif
+#pragma unroll
+    for (int j = 0; j < L::INPUT_ROWS; ++j) {
+        const word a0 = even[j * L::ROW], a1 = odd[j * L::ROW];
+#if TW_TENSOR
+        const word a2 = WORDS == 8 ? even[j * L::ROW + 4] : 0;
+        const word a3 = WORDS == 8 ? odd[j * L::ROW + 4] : 0;
+#endif
+#pragma unroll
+        for (int ky = 0; ky < L::TAPS_Y; ++ky) {
+            const int r = (j - ky) / L::STRIDE_Y;
+            if (j < ky || (j - ky) % L::STRIDE_Y || r >= L::ROWS)
+                continue;
+#pragma unroll
+            for (int n = 0; n < L::COLUMNS; ++n) {
+#if TW_TENSOR
+                if (WORDS == 8)
+                    multiply(sum[r][n], a0, a1, a2, a3,
+                             make_uint2(b[ky][n][0], b[ky][n][EACH - 1]));
+                else
+                    multiply_half(sum[r][n], a0, a1, b[ky][n][0]);
+#else
+                const float x = __uint_as_float(a0), y = __uint_as_float(a1);
+                sum[r][n][0] = fmaf(x, b[ky][n].x, sum[r][n][0]);
+                sum[r][n][1] = fmaf(x, b[ky][n].y, sum[r][n][1]);
+                sum[r][n][2] = fmaf(y, b[ky][n].x, sum[r][n][2]);
+                sum[r][n][3] = fmaf(y, b[ky][n].y, sum[r][n][3]);
+#endif
+            }
+        }
+    }
+}
+
+// Two neighbouring channels of one position, to where the next layer wants them.
+template <class L>
+__device__ __forceinline__ void put(word* out, int place, int channel, float low, float high)
+{
+    if (channel >= L::FILTERS)
+        return;
+    if (L::TO == TW_TO_HALVES) {
+        out[place + channel / 2] = pack(low, high);
+    } else if (L::TO == TW_TO_OPERANDS) {
+        out[place + channel] = operand(low);
+        if (channel + 1 < L::FILTERS)
+            out[place + channel + 1] = operand(high);
+    } else {
+        float* floats = reinterpret_cast<float*>(out);
+        floats[place + channel * L::PLANE] = low;
+        if (channel + 1 < L::FILTERS)
+            floats[place + (channel + 1) * L::PLANE] = high;
+    }
+}
+
+// A convolution, or a fully connected layer as a convolution with one position. The unit of work of
+// a warp is 16 columns of the picture, ROWS high, for 8 * COLUMNS output channels; tables say where
+// each column begins in the input and in the output.
+template <class L>
+__device__ __forceinline__ void convolve(
+    const word* in, const word* weights, const float* bias, const int* tables, word* out, int warp)
+{
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    for (int unit = warp; unit < L::UNITS; unit += L::WARPS) {
+        const int tile = unit % L::TILES, split = unit / L::TILES;
+        const int* places = tables + L::TILES * 16 + tile * (L::POOL ? 8 : 16);
+        const word* even = in + __ldg(tables + tile * 16 + g);
+        const word* odd = in + __ldg(tables + tile * 16 + 8 + g);
+        float sum[L::ROWS][L::COLUMNS][4];
+#pragma unroll
+        for (int n = 0; n < L::COLUMNS; ++n) {
+            const float2 start =
+                *reinterpret_cast<const float2*>(bias + (split * L::COLUMNS + n) * 8 + 2 * t);
+#pragma unroll
+            for (int r = 0; r < L::ROWS; ++r) {
+                sum[r][n][0] = sum[r][n][2] = start.x;
+                sum[r][n][1] = sum[r][n][3] = start.y;
+            }
+        }
+#if TW_TENSOR
+        even += t;
+        odd += t;
+        const word* w = weights + split * L::COLUMNS * 64 + lane * 2;
+        const word* half = weights + split * L::COLUMNS * 32 + lane;
+#pragma unroll L::UNROLL
+        for (int i = 0; i < L::RUNS * L::FULL; ++i)
+            step<L, 8>(sum, even + i / L::FULL * L::PITCH + i % L::FULL * 8,
+                       odd + i / L::FULL * L::PITCH + i % L::FULL * 8,
+                       w + i * L::TAPS_Y * L::ALL_COLUMNS * 64);
+        if (L::HALF)
+#pragma unroll L::UNROLL
+            for (int i = 0; i < L::RUNS; ++i)
+                step<L, 4>(sum, even + i * L::PITCH + L::FULL * 8, odd + i * L::PITCH + L::FULL * 8,
+                           half + (L::RUNS * L::FULL * 2 + i) * L::TAPS_Y * L::ALL_COLUMNS * 32);
+#else
+        const word* w = weights + split * L::COLUMNS * 8 + t * 2;
+#pragma unroll L::UNROLL
+        for (int i = 0; i < L::RUNS * L::FULL; ++i)
+            step<L, 1>(sum, even + i / L::FULL * L::PITCH + i % L::FULL,
+                       odd + i / L::FULL * L::PITCH + i % L::FULL,
+                       w + i * L::TAPS_Y * L::ALL_COLUMNS * 8);
+#endif
+#pragma unroll
+        for (int n = 0; n < L::COLUMNS; ++n) {
+            const int channel = (split * L::COLUMNS + n) * 8 + 2 * t;
+            if (L::POOL) {
+                const int place = __ldg(places + g);
+#pragma unroll
+                for (int r = 0; r + 1 < L::ROWS; r += 2) {
+                    const float(&top)[4] = sum[r][n];
+                    const float(&bottom)[4] = sum[r + 1][n];
+                    float low, high;
+                    if (L::POOL == TW_POOL_MAX) {
+                        low = L::before(fmaxf(fmaxf(top[0], top[2]), fmaxf(bottom[0], bottom[2])));
+                        high = L::before(fmaxf(fmaxf(top[1], top[3]), fmaxf(bottom[1], bottom[3])));
+                    } else {
+                        low = 0.25f * ((L::before(top[0]) + L::before(top[2]))
+                                       + (L::before(bottom[0]) + L::before(bottom[2])));
+                        high = 0.25f * ((L::before(top[1]) + L::before(top[3]))
+                                        + (L::before(bottom[1]) + L::before(bottom[3])));
+                    }
+                    if (place >= 0)
+                        put<L>(out, place + r / 2 * L::OUT_ROW, channel, L::after(low),
+                               L::after(high));
+                }
+            } else {
+                const int here = __ldg(places + g), there = __ldg(places + 8 + g);
+#pragma unroll
+                for (int r = 0; r < L::ROWS; ++r) {
+                    if (here >= 0)
+                        put<L>(out, here + r * L::OUT_ROW, channel, L::after(sum[r][n][0]),
+                               L::after(sum[r][n][1]));
+                    if (there >= 0)
+                        put<L>(out, there + r * L::OUT_ROW, channel, L::after(sum[r][n][2]),
+                               L::after(sum[r][n][3]));
+                }
+            }
+        }
+    }
+}
+
+// ---- everything else ---------------------------------------------------------------------------
+
+__device__ __forceinline__ float relu(float x) { return fmaxf(x, 0.0f); }
+
+// Pixels, or values of a picture in device memory, into a picture in shared memory: HEIGHT rows
+// that begin at row `first` of the source; rows outside it are zero.
+template <class L, class T>
+__device__ __forceinline__ void fill(const T* from, word* tile, int first, int thread)
+{
+    for (int i = thread; i < L::HEIGHT * L::WIDTH; i += L::THREADS) {
+        const int y = i / L::WIDTH, x = i % L::WIDTH;
+        const int source = first + y;
+        const bool inside = L::WHOLE || (source >= 0 && source < L::SOURCE_HEIGHT);
+        const T* pixel = from + source * L::WIDTH + x;
+        if (L::TIGHT) {
+            // Pixels follow each other without a gap, in halves; a second copy, one half earlier,
+            // has those that begin at an odd half on whole words.
+            unsigned short* halves = reinterpret_cast<unsigned short*>(tile + y * L::ROW);
+            const int place = (x + L::LEFT) * L::CHANNELS;
+#pragma unroll
+            for (int c = 0; c < L::CHANNELS; ++c) {
+                const float value =
+                    inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
+                const unsigned short half = pack(value, 0.0f) & 0xffff;
+                halves[place + c] = half;
+                if (place + c > 0)
+                    halves[2 * L::COPY + place + c - 1] = half;
+            }
+        } else {
+            word* to = tile + y * L::ROW + (x + L::LEFT) * L::PITCH;
+#pragma unroll 4
+            for (int c = 0; c < L::CHANNELS; c += TW_PER_WORD) {
+                const float low =
+                    inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
+#if TW_PER_WORD == 2
+                const float high = inside && c + 1 < L::CHANNELS
+                    ? L::value(pixel[(c + 1) * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
+                to[c / 2] = pack(low, high);
+#else
+                to[c] = L::ROUND ? operand(low) : __float_as_uint(low);
+#endif
+            }
+        }
+    }
+}
+
+// Words of a picture that another kernel left in device memory.
+template <class L>
+__device__ __forceinline__ void fill_words(const word* from, word* tile, int first, int thread)
+{
+    for (int i = thread; i < L::HEIGHT * L::WIDTH * L::WORDS; i += L::THREADS) {
+        const int y = i / (L::WIDTH * L::WORDS), rest = i % (L::WIDTH * L::WORDS);
+        const int source = first + y;
+        const bool inside = L::WHOLE || (source >= 0 && source < L::SOURCE_HEIGHT);
+        tile[y * L::ROW + (L::LEFT + rest / L::WORDS) * L::PITCH + rest % L::WORDS] =
+            inside ? __ldg(from + source * L::WIDTH * L::WORDS + rest) : 0;
+    }
+}
+
+// Zeros around a picture: rows above and below, columns left and right. `Unit` is what a border
+// may begin in the middle of a word with: a half, in tight pictures.
+template <class L, class Unit>
+__device__ __forceinline__ void border(word* tile, int thread)
+{
+    constexpr int ROW = L::ROW * (sizeof(word) / sizeof(Unit));
+#pragma unroll
+    for (int copy = 0; copy < (L::COPY ? 2 : 1); ++copy) {
+        Unit* at = reinterpret_cast<Unit*>(tile + copy * L::COPY);
+        const int left = L::LEFT > copy ? L::LEFT - copy : 0, right = L::RIGHT - copy;
+        for (int i = thread; i < L::TOP * ROW; i += L::THREADS) {
+            at[i] = 0;
+            at[(L::TOP + L::HEIGHT) * ROW + i] = 0;
+        }
+        const int sides = left + ROW - right;
+        for (int i = thread; i < L::HEIGHT * sides; i += L::THREADS) {
+            const int y = i / sides, k = i % sides;
+            at[(L::TOP + y) * ROW + (k < left ? k : right - left + k)] = 0;
+        }
+    }
+}
+
+template <class L>
+__device__ __forceinline__ float2 get(const word* tile, int y, int x, int channel)
+{
+    const word* pixel = tile + y * L::ROW + x * L::PITCH;
+#if TW_PER_WORD == 2
+    if (!L::FLOATS)
+        return unpack(pixel[channel / 2]);
+#endif
+    return make_float2(__uint_as_float(pixel[channel]),
+                       channel + 1 < L::FILTERS ? __uint_as_float(pixel[channel + 1]) : 0.0f);
+}
+
+// Pooling of any window, or none, and activations: two channels of an output at a time.
+template <class L>
+__device__ __forceinline__ void each(const word* in, word* out, int thread)
+{
+    constexpr int PAIRS = (L::FILTERS + 1) / 2;
+    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
+        const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+        float2 found = get<L>(in, y * L::STRIDE_Y, x * L::STRIDE_X, channel);
+        for (int k = 1; k < L::TAPS_Y * L::TAPS_X; ++k) {
+            const float2 next = get<L>(in, y * L::STRIDE_Y + k / L::TAPS_X,
+                                       x * L::STRIDE_X + k % L::TAPS_X, channel);
+            if (L::AVERAGE) {
+                found.x += next.x;
+                found.y += next.y;
+            } else {
+                found.x = fmaxf(found.x, next.x);
+                found.y = fmaxf(found.y, next.y);
+            }
+        }
+        if (L::AVERAGE) {
+            found.x /= L::TAPS_Y * L::TAPS_X;
+            found.y /= L::TAPS_Y * L::TAPS_X;
+        }
+        put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, channel, L::after(found.x),
+               L::after(found.y));
+    }
+}
+
+// Scores, as floats, into probabilities; by one warp.
+template <int SIZE>
+__device__ __forceinline__ void softmax(const float* scores, float* out)
+{
+    const int lane = threadIdx.x & 31;
+    float most = -3.402823466e38f, total = 0.0f;
+    for (int i = lane; i < SIZE; i += 32)
+        most = fmaxf(most, scores[i]);
+#pragma unroll
+    for (int reach = 16; reach; reach /= 2)
+        most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, reach));
+    for (int i = lane; i < SIZE; i += 32)
+        total += expf(scores[i] - most);
+#pragma unroll
+    for (int reach = 16; reach; reach /= 2)
+        total += __shfl_xor_sync(0xffffffff, total, reach);
+    for (int i = lane; i < SIZE; i += 32)
+        out[i] = expf(scores[i] - most) / total;
+}
+
+// ---- moving things -------------------------------------------------------------------------------
+
+__device__ __forceinline__ void fetch_16(void* to, const void* from)
+{
+    const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+template <int BYTES, int THREADS>
+__device__ __forceinline__ void fetch(void* to, const void* from, int thread)
+{
+    for (int i = thread; i < BYTES / 16; i += THREADS)
+        fetch_16(static_cast<char*>(to) + 16 * i, static_cast<const char*>(from) + 16 * i);
+}
+
+// The warps of one picture wait for each other; those of other pictures go on.
+template <int THREADS>
+__device__ __forceinline__ void together(int group)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(THREADS) : "memory");
+}

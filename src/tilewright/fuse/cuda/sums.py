@@ -1,0 +1,233 @@
+"""Who computes which sums of a convolution, where they read, and how weights lie for that.
+
+A warp's unit of work is 16 columns of the picture, `rows` high, for 8 * `columns` filters. Columns
+are counted through blocks of rows, one block after the other, so that pictures of any width fill
+16 of them; the last block overlaps the one before rather than stick out. Neighbouring columns,
+2g and 2g+1, are rows g and g+8 of an operand: a lane then holds both halves of a pooling window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.pictures import Picture, Reads, picture, runs
+from tilewright.model.layers import Shape
+
+Table = NDArray[np.int32]
+TILE = 16
+# Clock cycles of a multiprocessor: a tensor core instruction of a full step (fp16 or TF32), the
+# same products by plain multiply-adds, and 128 bytes from shared memory.
+TENSOR_CYCLES, PLAIN_CYCLES, READ_CYCLES = 1.6, 1.0, 1.0
+# Registers of a lane besides sums and operands.
+OTHER_REGISTERS = 34
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How a warp's unit of a convolution's work is cut."""
+
+    operation: Operation
+    arithmetic: Arithmetic
+    rows: int
+    columns: int
+
+    @property
+    def needed(self) -> tuple[int, int]:
+        """Rows and columns of sums that anything depends on."""
+        _, height, width = self.operation.summed
+        if self.operation.pool:
+            return height // 2 * 2, width // 2 * 2
+        return height, width
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The first row of sums of each block of rows."""
+        height, _ = self.needed
+        return [
+            min(first, height - self.rows) for first in range(0, height, self.rows)
+        ]
+
+    @cached_property
+    def tiles(self) -> list[list[tuple[int, int] | None]]:
+        """The top sums (y, x) of the 16 columns of each tile, in the order of an operand's rows."""
+        _, width = self.needed
+        tops: list[tuple[int, int] | None] = [(y, x) for y in self.starts for x in range(width)]
+        tops += [None] * (-len(tops) % TILE)
+        groups = [tops[first : first + TILE] for first in range(0, len(tops), TILE)]
+        return [group[0::2] + group[1::2] for group in groups]
+
+    @cached_property
+    def reads(self) -> list[Reads]:
+        """The pixels that the rows of each tile begin at."""
+        stride_y, stride_x = self.operation.window.stride
+        return [
+            [(y * stride_y, x * stride_x) for y, x in (top or (0, 0) for top in tile)]
+            for tile in self.tiles
+        ]
+
+    @property
+    def filters(self) -> int:
+        return self.operation.summed[0]
+
+    @property
+    def splits(self) -> int:
+        """How many units share the filters of a tile."""
+        return -(-self.filters // (8 * self.columns))
+
+    @property
+    def all_columns(self) -> int:
+        return self.splits * self.columns
+
+    @property
+    def units(self) -> int:
+        return len(self.tiles) * self.splits
+
+    @property
+    def input_rows(self) -> int:
+        return (self.rows - 1) * self.operation.window.stride[0] + self.operation.window.taps[0]
+
+    @property
+    def registers(self) -> int:
+        """Of a lane: sums, a step's weights, two rows of input."""
+        weights = self.operation.window.taps[0] * self.columns * 2
+        return self.rows * self.columns * 4 + weights + 8 + OTHER_REGISTERS
+
+    def cycles(self, warps: int, steps: float) -> float:
+        """About how many of a multiprocessor's cycles the layer takes for an image."""
+        taps_y = self.operation.window.taps[0]
+        products = steps * taps_y * self.rows * self.columns
+        reads = steps * (4 * self.input_rows + 2 * taps_y * self.columns)
+        if not self.arithmetic.tensor:
+            # A step is one word: two reads of a row, one of a weight; four multiply-adds.
+            reads = steps * (2 * self.input_rows + taps_y * self.columns)
+            products *= 1 / TENSOR_CYCLES * PLAIN_CYCLES
+        work = TENSOR_CYCLES * products
+        each = max(work, reads * READ_CYCLES) + 0.3 * min(work, reads)
+        turns = -(-self.units // warps)
+        # Half for the whole, half for the warp that has most to do.
+        return each * (0.6 * self.units + 0.4 * turns * warps)
+
+
+def share(operation: Operation, arithmetic: Arithmetic, warps: int, registers: int) -> Shares:
+    """The units with the fewest cycles, for so many warps of so many registers."""
+    pooled = bool(operation.pool)
+    smallest = Shares(operation, arithmetic, 2 if pooled else 1, 1)
+    words = arithmetic.words(operation.source[0]) * operation.window.taps[1]
+    steps = max(0.5, words / arithmetic.step)
+    candidates = [smallest]
+    most_columns = -(-smallest.filters // 8)
+    for rows in range(smallest.rows, smallest.needed[0] + 1, smallest.rows):
+        for columns in range(1, most_columns + 1):
+            one = Shares(operation, arithmetic, rows, columns)
+            if one.registers <= registers:
+                candidates.append(one)
+    return min(candidates, key=lambda one: (one.cycles(warps, steps), one.units))
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where results go: `place` gives the word of a position's first channel.
+
+    `to` is how two neighbouring channels are written: as the two halves of a word, as two
+    operands, or as floats that are `plane` words apart.
+    """
+
+    to: str  # TW_TO_HALVES, TW_TO_OPERANDS, TW_TO_FLOATS
+    place: Callable[[int, int], int]
+    row: int
+    pixel: int
+    plane: int = 1
+
+
+def into(target: Picture, arithmetic: Arithmetic, rounded: bool) -> Sink:
+    """Into a picture that is read as operands (`rounded`) or value by value."""
+    if arithmetic.per_word == 2 and not target.floats:
+        to = "TW_TO_HALVES"
+    else:
+        to = "TW_TO_OPERANDS" if rounded and not target.floats else "TW_TO_FLOATS"
+    return Sink(to, target.inside, target.row, target.pitch)
+
+
+def planes(shape: Shape) -> Sink:
+    """The network's output: floats, channel by channel."""
+    _, height, width = shape
+    return Sink("TW_TO_FLOATS", lambda y, x: y * width + x, width, 1, height * width)
+
+
+def source_picture(shares: Shares, loaded: bool, shape: Shape, padding: tuple[int, int]) -> Picture:
+    """How the input of these sums lies; shape and padding are those of a strip, if it is one."""
+    return picture(
+        shares.arithmetic, shape, padding, shares.operation.window.taps[1],
+        shares.reads[:4], loaded,
+    )  # fmt: skip
+
+
+def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
+    """Where each row of each tile begins: words of the input; then words of the output."""
+    begins = [source.place(y, x) for read in shares.reads for y, x in read]
+    ends: list[int] = []
+    for tile in shares.tiles:
+        if shares.operation.pool:
+            ends += [-1 if top is None else sink.place(top[0] // 2, top[1] // 2) for top in tile[:8]]
+        else:
+            ends += [-1 if top is None else sink.place(*top) for top in tile]
+    return np.array(begins + ends, np.int32)
+
+
+def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
+    """Weights in the order the lanes of a warp read them, step by step."""
+    arithmetic, operation = shares.arithmetic, shares.operation
+    channels = operation.source[0]
+    taps_y, taps_x = operation.window.taps
+    filters = shares.all_columns * 8
+    full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
+    full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)
+    count, full, half = runs(arithmetic, source, taps_x)
+    per_word = arithmetic.per_word
+
+    def gathered(run: int, first: int, size: int) -> Words:
+        """Words of a step, for (filter, row of taps, word)."""
+        values = np.zeros((filters, taps_y, size, per_word), np.float32)
+        for word in range(size):
+            for part in range(per_word):
+                kx, channel = _term(source, per_word, run, first + word, part)
+                if kx < taps_x and channel < channels:
+                    values[:, :, word, part] = full_weight[:, channel, :, kx]
+        return arithmetic.operands(values).reshape(filters, taps_y, size)
+
+    blocks: list[Words] = []
+    step = arithmetic.step
+    for run in range(count):
+        for index in range(full):
+            blocks.append(fragments(gathered(run, index * step, step)))
+    for run in range(count if half else 0):
+        blocks.append(fragments(gathered(run, full * step, step // 2)))
+    return np.concatenate(blocks)
+
+
+def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tuple[int, int]:
+    """The tap along x and the channel that lie in a part of a word of a run."""
+    if source.tight:
+        return divmod(word * per_word + part, source.channels)
+    if source.contiguous:
+        pixel, inside = divmod(word, source.words)
+        return pixel, inside * per_word + part
+    # Words after a pixel's last belong to no channel.
+    return run, word * per_word + part
+
+
+def fragments(words: Words) -> Words:
+    """(filter, row of taps, word) in the order of lanes: filters by 8, words by 4 or alone."""
+    filters, taps_y, size = words.shape
+    if size == 1:
+        return words.reshape(filters // 8, 8, taps_y).transpose(2, 0, 1).ravel()
+    # Lane 4g+t has words t and t+4 of filter g.
+    split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
+    return split.transpose(2, 0, 1, 4, 3).ravel()
