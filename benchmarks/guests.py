@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.ladder.vendor import torch as vendor
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
-from tilewright.model.network import Parameters
+from tilewright.model.network import Network, Parameters
 from tilewright.runtime import FunctionRuntime
 
 Forward = Callable[[Any], Any]
@@ -79,19 +79,19 @@ def compiled(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
     return torch.compile(eager(stages, parameters, runtime), dynamic=False)
 
 
-def jax(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
-    """XLA's program for the network, in full float32; tensors are passed without copying."""
+def jax_function(stages: Stages, parameters: Parameters, dtype: str) -> Forward:
+    """XLA's program for the layers, on arrays of such a type."""
     import jax
-    import torch
     from jax import lax
     from jax import numpy as jnp
 
-    given = {name: jnp.asarray(np.array(value)) for name, value in parameters.items()}
+    given = {name: jnp.asarray(np.array(value), dtype) for name, value in parameters.items()}
 
     def pool(x: Any, layer: Pooling) -> Any:
         window, strides = (1, 1, *layer.size), (1, 1, *layer.stride)
         if isinstance(layer, AveragePool):
-            total = lax.reduce_window(x, 0.0, lax.add, window, strides, "VALID")
+            zero = np.zeros((), dtype)[()]
+            total = lax.reduce_window(x, zero, lax.add, window, strides, "VALID")
             return total / (layer.size[0] * layer.size[1])
         return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, "VALID")
 
@@ -99,7 +99,7 @@ def jax(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
         for stage in stages:
             layer = stage.layer
             if isinstance(layer, Pixels):
-                x = x.astype(jnp.float32) * layer.scale + layer.shift if x.dtype == jnp.uint8 else x
+                x = x.astype(dtype) * layer.scale + layer.shift if x.dtype == jnp.uint8 else x
             elif isinstance(layer, Convolution):
                 padding = [(p, p) for p in layer.padding]
                 x = lax.conv_general_dilated(
@@ -120,7 +120,37 @@ def jax(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
                 x = functions[stage.kind](x)
         return x
 
-    run = jax.jit(network)
+    return cast(Forward, jax.jit(network))
+
+
+def jax_network(network: Network, precision: str) -> Callable[[Any], Callable[[], Any]]:
+    """The network on a tensor of normalised pixels: a call that waits until it is done."""
+    import jax
+    import torch
+
+    dtype = "float16" if precision == "fp16" else "float32"
+    run = jax_function(network.stages[1:], network.parameters, dtype)
+    products = {"tf32": "tensorfloat32", "fp32": "highest"}.get(precision, "default")
+
+    def on(x: Any) -> Callable[[], Any]:
+        torch.cuda.synchronize()
+        array = jax.dlpack.from_dlpack(x.contiguous())
+
+        def call() -> Any:
+            with jax.default_matmul_precision(products):
+                return run(array).block_until_ready()
+
+        return call
+
+    return on
+
+
+def jax(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
+    """XLA's program for the network, in full float32; tensors are passed without copying."""
+    import jax
+    import torch
+
+    run = jax_function(stages, parameters, "float32")
 
     def forward(x: Any) -> Any:
         torch.cuda.current_stream().synchronize()  # the two libraries have streams of their own

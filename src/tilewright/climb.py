@@ -114,15 +114,15 @@ def climb(
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
     """
-    ladder = rungs(device)
-    rows = {r.name: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
-    able = [rung for rung in ladder if rows[rung.name].missing is None]
+    ladder = [each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)]
+    rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
+    able = [rung for rung in ladder if rows[rung.label].missing is None]
     for index, rung in enumerate(able):
-        progress(f"verifying {rung.name}", index, len(able))
+        progress(f"verifying {rung.label}", index, len(able))
         try:
-            rows[rung.name] = Row(rung, verdict=verify(rung, device, network))
+            rows[rung.label] = Row(rung, verdict=verify(rung, device, network))
         except DoesNotFit as error:
-            rows[rung.name] = Row(rung, missing=str(error))
+            rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():
         if row.missing is None and (row.verdict is None or row.verdict.passed):
@@ -172,17 +172,17 @@ class _Contest:
 
         def turn(recorded: bool = not disturbs) -> Trace:
             trace = Trace()
-            self.outputs[rung.name] = program(self.images, trace if recorded else None)
+            self.outputs[rung.label] = program(self.images, trace if recorded else None)
             return trace
 
-        self.subjects[rung.name, ""] = turn
+        self.subjects[rung.label, ""] = turn
         if disturbs:
-            self.subjects[rung.name, RECORDED] = partial(turn, recorded=True)
+            self.subjects[rung.label, RECORDED] = partial(turn, recorded=True)
         probe = Trace()
         program(self.images[:1], probe)
         for stage in network.stages:
             if stage.kind == "conv" and not _computing(probe, stage.name, network):
-                self.subjects[rung.name, stage.name] = self._alone(rung, network, stage)
+                self.subjects[rung.label, stage.name] = self._alone(rung, network, stage)
 
     def _program(self, rung: Rung, network: Network) -> Program:
         plan = uniform(network, rung, self.device, self.batch, self.memory)
@@ -236,7 +236,7 @@ class _Contest:
 
     def results(self, row: Row, network: Network) -> Row:
         """The row with what was measured; as it was, if the rung did not take part."""
-        name = row.rung.name
+        name = row.rung.label
         if (name, "") not in self.samples:
             return row
         convolutions = [stage.name for stage in network.stages if stage.kind == "conv"]

@@ -39,7 +39,9 @@ class Program:
                 f"network {network.name!r} has no weights: give some with --weights, "
                 f"or make them with `tilewright train {network.name}`"
             )
-        known = rungs or {step.rung: choose(plan.device, step.rung) for step in plan.steps}
+        known = rungs or {
+            step.rung: choose(plan.device, step.rung, plan.precision) for step in plan.steps
+        }
         self.network = network
         self.plan = plan
         self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device, plan.memory)

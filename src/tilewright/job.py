@@ -37,6 +37,7 @@ class Request:
     device: str = "cpu"
     rung: str | None = None
     memory: str | None = None
+    precision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     """Do the job. `progress` is told the images done and how many there are."""
     trace = Trace()
     with trace.phase("open device"):
-        rung = choose(request.device, request.rung)
+        rung = choose(request.device, request.rung, request.precision)
     with trace.phase("create network"):
         network = describe(request.net)
     plan = uniform(network, rung, request.device, request.batch, request.memory)
@@ -81,11 +82,16 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
         program = Program(network, plan)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
+    images = dataset.images
+    if plan.memory == "streamed":
+        with trace.phase("pin images"):
+            images = program.runtime.pinned(images.shape, images.dtype)  # type: ignore[attr-defined]
+            images[:] = dataset.images
     with trace.phase("warm up"):
-        program(dataset.images[:WARM_UP_IMAGES])
+        program(images[:WARM_UP_IMAGES])
     with trace.phase("forward"):
         total = len(dataset)
-        outputs = program(dataset.images, trace, lambda done: progress(done, total))
+        outputs = program(images, trace, lambda done: progress(done, total))
     with trace.phase("accuracy"):
         outputs = outputs.reshape(total, -1)
         _check_finite(outputs, program, dataset)

@@ -86,14 +86,18 @@ def streamed(program: Program, images: Images, results: Results, progress: Progr
     """Two batches in flight: one is computed while the next goes in and the last comes out."""
     runtime: Any = program.runtime
     most = min(program.plan.batch, len(images))
+    # Images in pinned memory go straight from there; others are copied into some first.
+    straight = images.flags.c_contiguous and runtime.is_pinned(images)
     slots = [_Slot(runtime, (most, *images.shape[1:]), images.dtype, (most, *results.shape[1:]))
              for _ in range(SLOTS)]  # fmt: skip
     for index, batch in enumerate(_batches(program, images)):
         slot = slots[index % SLOTS]
         slot.collect(runtime, results)
         size = batch.stop - batch.start
-        slot.pinned_in[:size] = images[batch]
-        sent = runtime.send(slot.given[:size], slot.pinned_in[:size], slot.computed)
+        if not straight:
+            slot.pinned_in[:size] = images[batch]
+        source = images[batch] if straight else slot.pinned_in[:size]
+        sent = runtime.send(slot.given[:size], source, slot.computed)
         runtime.hold(sent)
         program.into(slot.given[:size], slot.kept[:size])
         slot.computed = runtime.mark()

@@ -19,12 +19,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a network is computed: on which device, how its data travels, in which steps."""
+    """How a network is computed: where, how its data travels, in what arithmetic and steps."""
 
     network: str
     device: str
     memory: str
     batch: int
+    precision: str
     steps: tuple[Step, ...]
 
 
@@ -40,4 +41,4 @@ def uniform(
     if batch < 1:
         raise TilewrightError(f"--batch {batch}: a batch has at least 1 image")
     steps = tuple(Step(tuple(s.name for s in part), rung.name) for part in rung.cut(network))
-    return Plan(network.name, device, memory or rung.memories[0], batch, steps)
+    return Plan(network.name, device, memory or rung.memories[0], batch, rung.precision.name, steps)

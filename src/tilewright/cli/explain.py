@@ -7,7 +7,7 @@ import argparse
 from tilewright.cli import options
 from tilewright.errors import TilewrightError
 
-GPU_OPTIONS = ("layer", "device", "source")
+GPU_OPTIONS = ("layer", "device", "source", "precision")
 FUSED_BATCH = 640  # enough for every core
 
 
@@ -32,12 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or else one that is assumed)",
     )  # fmt: skip
     gpu.add_argument("--source", action="store_true", help="the kernels' source instead")
+    options.add_precision(gpu)
 
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.ladder import find
 
-    rung = find(arguments.rung)
+    rung = find(arguments.rung).at(arguments.precision)
+    if rung.precisions:
+        from tilewright.cli.explain_fused import explain_fused
+
+        return explain_fused(rung, arguments)
     if rung.convolution is not None:
         from tilewright.cli.explain_gpu import explain_gpu
 

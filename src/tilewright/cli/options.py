@@ -56,6 +56,13 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_precision(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--precision", choices=("fp16", "tf32", "fp32"),
+        help="the arithmetic of rungs with a choice: tensor and network, on cuda (default: fp16)",
+    )  # fmt: skip
+
+
 def add_memory(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", metavar="PLAN",

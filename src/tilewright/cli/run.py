@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_batch(parser)
     options.add_device(parser)
     options.add_memory(parser)
+    options.add_precision(parser)
     parser.add_argument(
         "--rung",
         metavar="NAME",
@@ -54,6 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
         device=arguments.device,
         rung=arguments.rung,
         memory=arguments.memory,
+        precision=arguments.precision,
     )
     with console.progress_bar() as bar:
         task = bar.add_task(f"{arguments.net}, images", total=None)

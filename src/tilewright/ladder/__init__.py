@@ -25,6 +25,8 @@ ORDER = (
     "gpu.channel_atomics",
     "gpu.per_layer",
     "gpu.tuned",
+    "gpu.tensor",
+    "gpu.network",
     "vendor.onnxruntime",
     "vendor.torch",
 )
@@ -50,7 +52,7 @@ def rungs(device: str) -> list[Rung]:
     return [module.RUNG for module in modules if kind in module.RUNG.devices]
 
 
-def choose(device: str, name: str | None) -> Rung:
+def choose(device: str, name: str | None, precision: str | None = None) -> Rung:
     """The rung of that name, or the highest of our own that runs on the device."""
     known = rungs(device)
     if name is None:
@@ -59,12 +61,12 @@ def choose(device: str, name: str | None) -> Rung:
         if not able:
             why = "; ".join(dict.fromkeys(str(reason) for reason in reasons.values()))
             raise TilewrightError(f"no rung of our own runs on {device}: {why}")
-        return able[-1]
+        return able[-1].at(precision)
     for rung in known:
         if rung.name == name:
             if reason := rung.missing(device):
                 raise TilewrightError(f"rung {name!r} cannot run on {device}: {reason}")
-            return rung
+            return rung.at(precision)
     raise unknown(f"rung on {device}", name, [rung.name for rung in known])
 
 

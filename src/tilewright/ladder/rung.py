@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tilewright.errors import TilewrightError
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.reference import FLOAT32, Precision
 from tilewright.runtime import Buffer, Runtime
@@ -53,7 +55,8 @@ class Rung:
 
     `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
     `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is what
-    the rung claims of its arithmetic, and what the verifier holds it to. A rung that chooses by
+    the rung claims of its arithmetic, and what the verifier holds it to; a rung that can do several
+    names them in `precisions`, and `prepare` takes one. A rung that chooses by
     itself between several ways, by the size of a batch, names them in `ways`, each as something
     that prepares that way alone: the verifier tries them all. `memories` are
     the memory plans it can run under (`tilewright.memory`), the default first; `convolution` says
@@ -69,6 +72,28 @@ class Rung:
     missing: Callable[[str], str | None] = never_missing
     vendor: bool = False
     precision: Precision = FLOAT32
+    precisions: tuple[Precision, ...] = ()
     ways: tuple[Prepare, ...] = ()
     memories: tuple[str, ...] = ("host",)
     convolution: ConvolutionDesign | None = None
+
+    @property
+    def label(self) -> str:
+        """The rung among others; with its precision, if it has a choice of them."""
+        return f"{self.name} {self.precision.name}" if self.precisions else self.name
+
+    def at(self, precision: str | None) -> Rung:
+        """The rung with its arithmetic chosen by name; its own if None."""
+        if precision is None:
+            return self
+        known = {each.name: each for each in self.precisions or (self.precision,)}
+        if precision not in known:
+            raise TilewrightError(
+                f"rung {self.name!r} cannot run with --precision {precision}: it computes in "
+                f"{' or '.join(known)}"
+            )
+        if not self.precisions:
+            return self
+        chosen = known[precision]
+        prepare = getattr(self.prepare, "func", self.prepare)
+        return replace(self, precision=chosen, prepare=partial(prepare, precision=chosen))

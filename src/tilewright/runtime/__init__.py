@@ -38,12 +38,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class GpuKernel:
-    """A compiled kernel. `constant` is its constant memory, a buffer to write to, if it has any."""
+    """A compiled kernel. `constant` is its constant memory, a buffer to write to, if it has any.
+
+    `shared_bytes` is the shared memory it is launched with, besides what its text declares.
+    """
 
     name: str
     block: Block
     handle: Any
     constant: Buffer | None = None
+    shared_bytes: int = 0
 
 
 class Runtime(Protocol):
@@ -106,6 +110,9 @@ class GpuRuntime(Runtime, Protocol):
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
         """Host memory that the device can copy from and to by itself."""
+
+    def is_pinned(self, array: NDArray[Any]) -> bool:
+        """Whether the device can copy from this array by itself."""
 
     def send(self, buffer: Buffer, array: NDArray[Any], after: Mark | None) -> Mark:
         """Copy pinned memory in, on a lane of its own, once the mark is reached."""

@@ -34,6 +34,7 @@ from tilewright.trace import Event, Kind, Trace
 PENDING = 2000
 # cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
 RATE_ATTRIBUTES = (13, 36, 37)
+SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 def missing(device: str) -> str | None:
@@ -127,7 +128,8 @@ class CudaRuntime:
         self.limits = limits(self.index)
         self.device = cupy.cuda.Device(self.index)
         self.device.use()
-        self.architecture = f"sm_{self.device.compute_capability}"
+        self.capability = int(self.device.compute_capability)
+        self.architecture = f"sm_{self.capability}"
         self.kernels = cupy.cuda.Stream.null
         self.sends, self.fetches = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self.trace: Trace | None = None
@@ -188,11 +190,19 @@ class CudaRuntime:
         constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
         return GpuKernel(source.name, source.block, module.get_function(source.name), constant)
 
+    def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
+        """A kernel in CUDA's own language, launched with so much shared memory."""
+        handle = _function(self.index, name, text, self.architecture)
+        self.cupy.cuda.driver.funcSetAttribute(handle.ptr, SHARED_ATTRIBUTE, shared_bytes)
+        return GpuKernel(name, (threads, 1, 1), handle, shared_bytes=shared_bytes)
+
     def enqueue(
         self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
     ) -> None:
         given = tuple(np.int32(a) if isinstance(a, int) else a for a in arguments)
-        launch = partial(kernel.handle, grid, kernel.block, given, stream=self.kernels)
+        launch = partial(
+            kernel.handle, grid, kernel.block, given, kernel.shared_bytes, stream=self.kernels
+        )
         self._timed(self.kernels, "kernel", kernel.name, layers, 0, launch)
 
     def synchronise(self) -> None:
@@ -216,6 +226,14 @@ class CudaRuntime:
         import cupyx
 
         return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+
+    def is_pinned(self, array: NDArray[Any]) -> bool:
+        from cuda.bindings import driver
+
+        kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        error, found = driver.cuPointerGetAttribute(kind, array.ctypes.data)
+        # The driver calls any other memory of the host an invalid value.
+        return error == 0 and found == driver.CUmemorytype.CU_MEMORYTYPE_HOST
 
     def send(self, buffer: Any, array: NDArray[Any], after: Mark | None) -> Mark:
         if after is not None:

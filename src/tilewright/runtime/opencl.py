@@ -298,6 +298,9 @@ class OpenClRuntime:
         )
         return np.asarray(array)
 
+    def is_pinned(self, array: NDArray[Any]) -> bool:
+        return False  # OpenCL has no way to ask: everything is copied into what is
+
     def send(self, buffer: Array, array: NDArray[Any], after: Mark | None) -> Mark:
         event = self._copy_in(self.sends, buffer, array, after, False)
         self._record(event, "host to device", array.nbytes)

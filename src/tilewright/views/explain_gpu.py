@@ -22,7 +22,7 @@ def report(
     rung: Rung, network: Network, layers: Sequence[LayerFacts], at: Target, images: int
 ) -> Iterator[RenderableType]:
     yield f"{rung.name} on {network.name}, batches of {units.count(images)}: {rung.idea}"
-    yield _assumptions(at)
+    yield assumptions(at)
     for layer in layers:
         stage = layer.stage
         yield (
@@ -72,7 +72,7 @@ def sources(stage: Stage, design: Design | str) -> str:
     )
 
 
-def _assumptions(at: Target) -> str:
+def assumptions(at: Target) -> str:
     gpu = at.gpu
     rates = (
         f"{gpu.name} ({gpu.architecture}): {gpu.processors} multiprocessors, "

@@ -50,14 +50,14 @@ def _times(
     )  # fmt: skip
     for row in ladder:
         if row.network is None:
-            rows.add_row(row.rung.name, "not here" if row.missing else "WRONG")
+            rows.add_row(row.rung.label, "not here" if row.missing else "WRONG")
             continue
         copies = (
             units.milliseconds(row.copies.median) if row.copies else "-",
             units.megabytes(row.copied_bytes) if row.copies else "-",
         )
         rows.add_row(
-            row.rung.name + row.operations_mark,
+            row.rung.label + row.operations_mark,
             "yes" if row.verdict else "-",
             *(units.milliseconds(row.operations[name].median) for name in convolutions),
             units.milliseconds(row.network.median),
@@ -71,7 +71,7 @@ def _times(
 def _speeds(timed: list[Row], flops: int, images: int, peak: float | None) -> RenderableType:
     rows = table(
         "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">times the\nrung below",
-        f">times\n{timed[0].rung.name}", ">% of\nvendor",
+        f">times\n{timed[0].rung.label}", ">% of\nvendor",
     )  # fmt: skip
     first, vendor = timed[0].network, best_vendor(timed)
     below: Sample | None = None
@@ -81,7 +81,7 @@ def _speeds(timed: list[Row], flops: int, images: int, peak: float | None) -> Re
         rate = flops / seconds
         own = not row.rung.vendor
         rows.add_row(
-            row.rung.name,
+            row.rung.label,
             units.count(images / seconds),
             units.digits(rate / 1e9),
             units.digits(100 * rate / peak) if peak else "-",
@@ -101,7 +101,7 @@ def _correctness(timed: list[Row], labels: NDArray[np.int64], sizes: list[int]) 
         assert row.predicted is not None
         right = row.predicted == labels
         found = tuple(f"{float(right[:size].mean()):.4f}" for size in sizes)
-        shares.setdefault(found, []).append(row.rung.name)
+        shares.setdefault(found, []).append(row.rung.label)
     for found, names in shares.items():
         rows.add_row("every rung" if len(shares) == 1 else ", ".join(names), *found)
     return rows
@@ -117,7 +117,7 @@ def to_json(rows: list[Row], images: int) -> list[dict[str, Any]]:
     """Raw samples of everything that was timed, and the verdicts."""
     return [
         {
-            "rung": row.rung.name,
+            "rung": row.rung.label,
             "idea": row.rung.idea,
             "vendor": row.rung.vendor,
             "missing": row.missing,
@@ -160,7 +160,7 @@ def _correct(row: Row, labels: NDArray[np.int64] | None) -> str:
 
 
 def _operations(timed: list[Row], convolutions: list[str]) -> RenderableType:
-    rows = table("Op times", "conv", *(f">{row.rung.name}" for row in timed))
+    rows = table("Op times", "conv", *(f">{row.rung.label}" for row in timed))
     for name in convolutions:
         times = [units.seconds(row.operations[name].median) for row in timed]
         rows.add_row(name, *times)
@@ -180,12 +180,12 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
     )
     for row in rows:
         if row.verdict is not None and row.verdict.fault is not None:
-            yield f"{row.rung.name} computes something wrong: {row.verdict.fault}"
+            yield f"{row.rung.label} computes something wrong: {row.verdict.fault}"
             yield f"  (seed {row.verdict.seed}); it was not timed"
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.missing:
-            reasons.setdefault(row.missing, []).append(row.rung.name)
+            reasons.setdefault(row.missing, []).append(row.rung.label)
     for reason, names in reasons.items():
         yield f"{', '.join(names)} cannot run here: {reason}"
     marks = {row.operations_mark for row in rows}
@@ -193,7 +193,7 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
         yield f"{ALONE} runs the network as one piece: its convolutions were timed on their own"
     if TOGETHER in marks:
         yield f"{TOGETHER} op times include the activation and pooling fused into a convolution"
-    noisy = [row.rung.name for row in rows if row.network and row.network.verdict == "noisy"]
+    noisy = [row.rung.label for row in rows if row.network and row.network.verdict == "noisy"]
     if any(row.network and len(row.network.seconds) < 3 for row in rows):
         yield "fewer than 3 repeats: nothing can be said about noise"
     if noisy:

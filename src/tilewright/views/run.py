@@ -143,7 +143,7 @@ def report(result: Result) -> Iterator[RenderableType]:
     """Everything a person wants to know of a run, from top to bottom."""
     yield (
         f"{result.network.name} over {units.count(len(result.dataset))} images, "
-        f"{_batches(result)}, rung {result.rung.name} on {result.plan.device} "
+        f"{_batches(result)}, rung {result.rung.label} on {result.plan.device} "
         f"({result.device}){_memory(result)}"
     )
     yield f"{result.dataset.source}\n"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.operations import Operation
+
 from tilewright.fuse.cuda.pictures import Picture, runs
 from tilewright.fuse.cuda.stack import Phase, Stack
 from tilewright.model.layers import Pixels
@@ -17,8 +18,10 @@ POOLS = {"": 0, "max": "TW_POOL_MAX", "average": "TW_POOL_AVERAGE"}
 TYPES = {"uint8": "unsigned char", "float32": "float", "words": "word"}
 
 
-def stack_text(plan: Stack, name: str, pixels: Pixels, source: str) -> str:
+def stack_text(plan: Stack, name: str, pixels: Pixels | None, source: str) -> str:
     """The kernel's whole text; `source` is the type of what it reads."""
+    if source != "uint8":
+        plan = replace(plan, staged_bytes=0)
     parts = [head(plan.arithmetic, "stack.cuh"), _load(plan, pixels, source)]
     parts += [_phase(plan, index) for index in range(len(plan.phases))]
     parts.append(_kernel(plan, name, source))
@@ -59,7 +62,7 @@ def activation(name: str, kinds: tuple[str, ...]) -> str:
     return f"static __device__ __forceinline__ float {name}(float x) {{ return {value}; }}"
 
 
-def _load(plan: Stack, pixels: Pixels, source: str) -> str:
+def _load(plan: Stack, pixels: Pixels | None, source: str) -> str:
     picture, strip = plan.phases[0].source, plan.strip
     constants: dict[str, int | str] = {
         "THREADS": 32 * plan.warps,
@@ -74,9 +77,11 @@ def _load(plan: Stack, pixels: Pixels, source: str) -> str:
         "ROW": picture.row,
         "TIGHT": int(picture.tight),
         "COPY": picture.copy,
+        "FLOATS": int(picture.floats),
         "ROUND": int(plan.phases[0].shares is not None),
     }
     if source == "uint8":
+        assert pixels
         value = f"fmaf(x, {pixels.scale:.9e}f, {pixels.shift:.9e}f)"
     else:
         value = "x"
@@ -86,7 +91,7 @@ def _load(plan: Stack, pixels: Pixels, source: str) -> str:
 
 def _phase(plan: Stack, index: int) -> str:
     phase = plan.phases[index]
-    texts = [struct(f"Border{index}", _border(plan, phase.source))]
+    texts = [struct(f"Border{index}", _border(plan, index))]
     if phase.operation.kind == "sum":
         texts.append(_sum(plan, index, phase))
     elif phase.operation.kind == "each":
@@ -94,7 +99,8 @@ def _phase(plan: Stack, index: int) -> str:
     return "\n".join(texts)
 
 
-def _border(plan: Stack, picture: Picture) -> dict[str, int | str]:
+def _border(plan: Stack, index: int) -> dict[str, int | str]:
+    picture = plan.phases[index].source
     unit = picture.channels if picture.tight else picture.pitch
     left = picture.padding[1]
     return {
@@ -105,11 +111,24 @@ def _border(plan: Stack, picture: Picture) -> dict[str, int | str]:
         "HEIGHT": picture.height,
         "LEFT": left * unit,
         "RIGHT": (left + picture.width) * unit,
+        "DIRTY": plan.dirty(index),
     }
 
 
 def _target(phase: Phase) -> dict[str, int | str]:
+    sink, filters = phase.sink, phase.operation.result[0]
+    # Two channels, or eight, are written at once where they always lie on such a boundary.
+    steps = (filters, sink.row, sink.pixel, sink.place(0, 0))
+    wide = (
+        phase.shares is not None
+        and phase.target is None
+        and sink.to == "TW_TO_HALVES"
+        and phase.shares.columns % 4 == 0
+        and filters % 32 == 0
+    )
     return {
+        "PAIRED": int(all(step % 2 == 0 for step in steps)),
+        "WIDE": int(wide),
         "FILTERS": phase.operation.result[0],
         "TO": phase.sink.to,
         "PLANE": phase.sink.plane,
@@ -232,13 +251,17 @@ def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
         offset = f" + start / {strip.unit} * {plan.phases[-1].sink.row}"
     image = "image" if plan.strip else "item"
     lines.append(f"word* out = results + size_t({plan.result_words}) * {image}{offset};")
-    fill = "fill_words<Load>" if source == "words" else "fill<Load>"
     tile = f"own + {plan.place(0) + first.padding[0] * first.row}"
     if plan.staged_bytes:
-        lines += ["fetched();", together, f"{fill}(staged, {tile}, {row}, thread);"]
+        by_fours = first.tight and first.channels == 3 and first.width % 4 == 0
+        fill = "fill_threes<Load>(staged" if by_fours else "fill<Load>(staged"
+        lines += ["fetched();", together]
     else:
-        lines.append(f"{fill}(images + size_t({size}) * {image}, {tile}, {row}, thread);")
-    if _bordered(first) and not plan.alone(0):
+        fill = "fill_words<Load>" if source == "words" else "fill<Load>"
+        fill += f"(images + size_t({size}) * {image}"
+    start = "" if fill.startswith("fill_threes") else f", {row}"
+    lines.append(f"{fill}, {tile}{start}, thread);")
+    if _bordered(first) and plan.dirty(0):
         lines.append(_clear(plan, 0))
     lines.append(together)
     if plan.staged_bytes:
@@ -263,10 +286,10 @@ def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
         else:
             lines += [
                 "if (warp == 0)",
-                f"    softmax<{phase.operation.source[0]}>(reinterpret_cast<const float*>"
+                f"    softmax<{phase.operation.source[2]}>(reinterpret_cast<const float*>"
                 f"({source_at}), reinterpret_cast<float*>({target}));",
             ]
-        if phase.target is not None and _bordered(phase.target) and not plan.alone(after):
+        if phase.target is not None and _bordered(phase.target) and plan.dirty(after):
             lines.append(_clear(plan, after))
         lines.append(together)
     return lines

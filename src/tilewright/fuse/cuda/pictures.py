@@ -95,7 +95,7 @@ def picture(
     words = arithmetic.words(channels)
     across = width + 2 * padding[1]
     if loaded and arithmetic.per_word == 2 and channels in (1, 3):
-        smallest = -(-across * channels // 2) + 1
+        smallest = -(-across * channels // 2)
         candidates = [
             Picture(channels, height, width, words, 0, row, padding, tight=True)
             for row in range(smallest, smallest + 16)

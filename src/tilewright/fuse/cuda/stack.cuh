@@ -149,6 +149,11 @@ __device__ __forceinline__ void put(word* out, int place, int channel, float low
     if (L::TO == TW_TO_HALVES) {
         out[place + channel / 2] = pack(low, high);
     } else if (L::TO == TW_TO_OPERANDS) {
+        if (L::PAIRED) {
+            *reinterpret_cast<uint2*>(out + place + channel) =
+                make_uint2(operand(low), operand(high));
+            return;
+        }
         out[place + channel] = operand(low);
         if (channel + 1 < L::FILTERS)
             out[place + channel + 1] = operand(high);
@@ -157,6 +162,85 @@ __device__ __forceinline__ void put(word* out, int place, int channel, float low
         floats[place + channel * L::PLANE] = low;
         if (channel + 1 < L::FILTERS)
             floats[place + (channel + 1) * L::PLANE] = high;
+    }
+}
+
+// The same for four columns at once, in device memory: lanes 4g to 4g+3 exchange words so that each
+// writes four that follow each other.
+template <class L>
+__device__ __forceinline__ void put_wide(word* out, int place, int channel, const word (&words)[4])
+{
+    const int t = threadIdx.x & 3;
+    word w[4] = {words[0], words[1], words[2], words[3]};
+#pragma unroll
+    for (int reach = 1; reach < 4; reach *= 2) {
+        const bool upper = t & reach;
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            if (k & reach)
+                continue;
+            const word got =
+                __shfl_xor_sync(0xffffffff, upper ? w[k] : w[k | reach], reach);
+            if (upper)
+                w[k] = got;
+            else
+                w[k | reach] = got;
+        }
+    }
+    if (place >= 0)
+        *reinterpret_cast<uint4*>(out + place + channel / 2 + 4 * t) =
+            make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+// What a pooling window, or a single sum, comes to.
+template <class L>
+__device__ __forceinline__ float pooled(float a, float b, float c, float d)
+{
+    if (L::POOL == TW_POOL_MAX)
+        return L::after(L::before(fmaxf(fmaxf(a, b), fmaxf(c, d))));
+    return L::after(0.25f * ((L::before(a) + L::before(b)) + (L::before(c) + L::before(d))));
+}
+
+// The results of a warp's unit, two channels of a position at a time.
+template <class L>
+__device__ __forceinline__ void store(
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first)
+{
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    constexpr int HEIGHT = L::POOL ? L::ROWS / 2 : L::ROWS, POSITIONS = L::POOL ? 1 : 2;
+#pragma unroll
+    for (int position = 0; position < POSITIONS; ++position) {
+        const int place = __ldg(places + position * 8 + g);
+#pragma unroll
+        for (int y = 0; y < HEIGHT; ++y) {
+            float low[L::COLUMNS], high[L::COLUMNS];
+#pragma unroll
+            for (int n = 0; n < L::COLUMNS; ++n) {
+                if (L::POOL) {
+                    const float(&top)[4] = sum[2 * y][n];
+                    const float(&bottom)[4] = sum[(2 * y + 1) % L::ROWS][n];
+                    low[n] = pooled<L>(top[0], top[2], bottom[0], bottom[2]);
+                    high[n] = pooled<L>(top[1], top[3], bottom[1], bottom[3]);
+                } else {
+                    low[n] = L::after(sum[y][n][2 * position]);
+                    high[n] = L::after(sum[y][n][2 * position + 1]);
+                }
+            }
+            const int at = place < 0 ? -1 : place + y * L::OUT_ROW;
+            if (L::WIDE) {
+#pragma unroll
+                for (int n = 0; n + 3 < L::COLUMNS; n += 4) {
+                    const word words[4] = {pack(low[n], high[n]), pack(low[n + 1], high[n + 1]),
+                                           pack(low[n + 2], high[n + 2]),
+                                           pack(low[n + 3], high[n + 3])};
+                    put_wide<L>(out, at, (first + n) * 8, words);
+                }
+            } else if (at >= 0) {
+#pragma unroll
+                for (int n = 0; n < L::COLUMNS; ++n)
+                    put<L>(out, at, (first + n) * 8 + 2 * t, low[n], high[n]);
+            }
+        }
     }
 }
 
@@ -207,42 +291,7 @@ __device__ __forceinline__ void convolve(
                        odd + i / L::FULL * L::PITCH + i % L::FULL,
                        w + i * L::TAPS_Y * L::ALL_COLUMNS * 8);
 #endif
-#pragma unroll
-        for (int n = 0; n < L::COLUMNS; ++n) {
-            const int channel = (split * L::COLUMNS + n) * 8 + 2 * t;
-            if (L::POOL) {
-                const int place = __ldg(places + g);
-#pragma unroll
-                for (int r = 0; r + 1 < L::ROWS; r += 2) {
-                    const float(&top)[4] = sum[r][n];
-                    const float(&bottom)[4] = sum[r + 1][n];
-                    float low, high;
-                    if (L::POOL == TW_POOL_MAX) {
-                        low = L::before(fmaxf(fmaxf(top[0], top[2]), fmaxf(bottom[0], bottom[2])));
-                        high = L::before(fmaxf(fmaxf(top[1], top[3]), fmaxf(bottom[1], bottom[3])));
-                    } else {
-                        low = 0.25f * ((L::before(top[0]) + L::before(top[2]))
-                                       + (L::before(bottom[0]) + L::before(bottom[2])));
-                        high = 0.25f * ((L::before(top[1]) + L::before(top[3]))
-                                        + (L::before(bottom[1]) + L::before(bottom[3])));
-                    }
-                    if (place >= 0)
-                        put<L>(out, place + r / 2 * L::OUT_ROW, channel, L::after(low),
-                               L::after(high));
-                }
-            } else {
-                const int here = __ldg(places + g), there = __ldg(places + 8 + g);
-#pragma unroll
-                for (int r = 0; r < L::ROWS; ++r) {
-                    if (here >= 0)
-                        put<L>(out, here + r * L::OUT_ROW, channel, L::after(sum[r][n][0]),
-                               L::after(sum[r][n][1]));
-                    if (there >= 0)
-                        put<L>(out, there + r * L::OUT_ROW, channel, L::after(sum[r][n][2]),
-                               L::after(sum[r][n][3]));
-                }
-            }
-        }
+store<L>(sum, places, out, split * L::COLUMNS);
     }
 }
 
@@ -277,9 +326,13 @@ __device__ __forceinline__ void fill(const T* from, word* tile, int first, int t
         } else {
             word* to = tile + y * L::ROW + (x + L::LEFT) * L::PITCH;
 #pragma unroll 4
-            for (int c = 0; c < L::CHANNELS; c += TW_PER_WORD) {
+            for (int c = 0; c < L::CHANNELS; c += L::FLOATS ? 1 : TW_PER_WORD) {
                 const float low =
                     inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
+                if (L::FLOATS) {
+                    to[c] = __float_as_uint(low);
+                    continue;
+                }
 #if TW_PER_WORD == 2
                 const float high = inside && c + 1 < L::CHANNELS
                     ? L::value(pixel[(c + 1) * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
@@ -289,6 +342,45 @@ __device__ __forceinline__ void fill(const T* from, word* tile, int first, int t
 #endif
             }
         }
+    }
+}
+
+// The same for the bytes of a tight picture of three channels, four pixels at a time: twelve halves,
+// six words of the first copy; those of the second straddle them.
+template <class L>
+__device__ __forceinline__ void fill_threes(const unsigned char* from, word* tile, int thread)
+{
+    constexpr int FOURS = L::WIDTH / 4, PLANE = L::HEIGHT * L::WIDTH;
+    constexpr int PLACE = L::LEFT * 3, ODD = PLACE & 1;
+    for (int i = thread; i < L::HEIGHT * FOURS; i += L::THREADS) {
+        const int y = i / FOURS, x = i % FOURS * 4;
+        const unsigned char* pixel = from + y * L::WIDTH + x;
+        word bytes[3];
+#pragma unroll
+        for (int c = 0; c < 3; ++c)
+            bytes[c] = *reinterpret_cast<const word*>(pixel + c * PLANE);
+        float value[12];
+#pragma unroll
+        for (int k = 0; k < 12; ++k)
+            value[k] = L::value(static_cast<float>(bytes[k % 3] >> (k / 3 * 8) & 0xff));
+        word pair[6];
+#pragma unroll
+        for (int k = 0; k < 6; ++k)
+            pair[k] = pack(value[2 * k], value[2 * k + 1]);
+        // One copy has the twelve halves on whole words, the other begins in the middle of one: a
+        // word there is the second half of one pair and the first half of the next.
+        word* whole = tile + y * L::ROW + ODD * L::COPY + (PLACE - ODD + 3 * x) / 2;
+        word* split = tile + y * L::ROW + (1 - ODD) * L::COPY + (PLACE + ODD + 3 * x) / 2 - 1;
+        unsigned short* halves = reinterpret_cast<unsigned short*>(split);
+        if (PLACE + x > 0)
+            halves[1] = pair[0] & 0xffff;
+#pragma unroll
+        for (int k = 0; k < 6; ++k)
+            whole[k] = pair[k];
+#pragma unroll
+        for (int k = 0; k < 5; ++k)
+            split[k + 1] = __byte_perm(pair[k], pair[k + 1], 0x5432);
+        halves[12] = pair[5] >> 16;
     }
 }
 
@@ -305,22 +397,25 @@ __device__ __forceinline__ void fill_words(const word* from, word* tile, int fir
     }
 }
 
-// Zeros around a picture: rows above and below, columns left and right. `Unit` is what a border
-// may begin in the middle of a word with: a half, in tight pictures.
+// Zeros around a picture: rows above and below, columns left and right, as far as other pictures
+// were written there, that is in the first DIRTY words. `Unit` is what a border may begin in the
+// middle of a word with: a half, in tight pictures.
 template <class L, class Unit>
 __device__ __forceinline__ void border(word* tile, int thread)
 {
-    constexpr int ROW = L::ROW * (sizeof(word) / sizeof(Unit));
+    constexpr int UNITS = sizeof(word) / sizeof(Unit), ROW = L::ROW * UNITS;
 #pragma unroll
     for (int copy = 0; copy < (L::COPY ? 2 : 1); ++copy) {
         Unit* at = reinterpret_cast<Unit*>(tile + copy * L::COPY);
+        const int dirty = (L::DIRTY - copy * L::COPY) * UNITS;
         const int left = L::LEFT > copy ? L::LEFT - copy : 0, right = L::RIGHT - copy;
-        for (int i = thread; i < L::TOP * ROW; i += L::THREADS) {
+        const int below = (L::TOP + L::HEIGHT) * ROW;
+        for (int i = thread; i < min(L::TOP * ROW, dirty); i += L::THREADS)
             at[i] = 0;
-            at[(L::TOP + L::HEIGHT) * ROW + i] = 0;
-        }
-        const int sides = left + ROW - right;
-        for (int i = thread; i < L::HEIGHT * sides; i += L::THREADS) {
+        for (int i = below + thread; i < min(below + L::TOP * ROW, dirty); i += L::THREADS)
+            at[i] = 0;
+        const int sides = left + ROW - right, rows = min(L::HEIGHT, dirty / ROW + 1 - L::TOP);
+        for (int i = thread; i < rows * sides; i += L::THREADS) {
             const int y = i / sides, k = i % sides;
             at[(L::TOP + y) * ROW + (k < left ? k : right - left + k)] = 0;
         }

@@ -8,6 +8,7 @@ one and writes the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,15 +33,19 @@ from tilewright.fuse.cuda.sums import (
 from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
 from tilewright.runtime.dialect import DoesNotFit
+from tilewright.runtime.multiprocessor import PARTS, REGISTERS, WARP
 
 # Shared memory that a block may have: all that a multiprocessor of these architectures has, less
 # what the system keeps of it.
 SHARED_BYTES = {80: 163 * 1024, 86: 99 * 1024, 89: 99 * 1024, 90: 227 * 1024, 120: 99 * 1024}
-REGISTERS = 64 * 1024
-# Warps of a group, and of a block, that are tried.
-GROUPS = ((4, 16), (4, 12), (8, 16), (16, 16))
+# Warps of a group, and groups of a block, that are tried.
+SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
 # How much longer an image takes with so few groups to fill each other's waits.
 ALONE, IN_PAIRS = 1.5, 1.15
+# Reads of pooling, and other work on single values, in a cycle of a multiprocessor.
+EACH_A_CYCLE = 16
+# Words of weights that a multiprocessor reads in a cycle from the second cache.
+DISTANT_WORDS_A_CYCLE = 8
 
 Form = Literal["pixels", "words", "output"]
 
@@ -112,14 +117,16 @@ class Stack:
         before = [phase.source for phase in self.phases[:index]]
         return first + second + sum(each.size for each in before if each.floats)
 
-    def alone(self, index: int) -> bool:
-        """Whether nothing else is ever written where the picture lies that a phase reads."""
-        sources = [phase.source for phase in self.phases]
-        return not any(
-            not each.floats and other % 2 == index % 2
-            for other, each in enumerate(sources)
-            if other != index
-        )
+    def dirty(self, index: int) -> int:
+        """Words of the picture that a phase reads where others are written, too."""
+        if self.phases[index].source.floats:
+            return 0
+        others = [
+            phase.source.size
+            for other, phase in enumerate(self.phases)
+            if other != index and other % 2 == index % 2 and not phase.source.floats
+        ]
+        return min(self.phases[index].source.size, max(others, default=0))
 
     @property
     def group_words(self) -> int:
@@ -182,9 +189,27 @@ class Stack:
             assert phase.shares
             length = steps(self.arithmetic, phase.source, phase.operation.window.taps[1])
             once = phase.shares.cycles(self.warps, length)
-            total += once if phase.shared else 1.5 * once
+            total += once
+            if not phase.shared:
+                total += _weight_reads(phase) / DISTANT_WORDS_A_CYCLE
+        for phase in self.phases:
+            if phase.operation.kind == "each":
+                outputs = math.prod(phase.operation.result) / 2
+                total += outputs * math.prod(phase.operation.window.taps) / EACH_A_CYCLE
         parts = len(self.strip.starts) if self.strip else 1
         return total * parts * {1: ALONE, 2: IN_PAIRS}.get(self.groups, 1.0)
+
+
+def lane_registers(warps: int) -> int:
+    """Registers that a lane may have in a block of so many warps, alone on its multiprocessor."""
+    in_a_part = -(-warps // PARTS)
+    return min(255, REGISTERS // PARTS // (WARP * in_a_part) // 8 * 8)
+
+
+def _weight_reads(phase: Phase) -> int:
+    """Words of weights that an image's units read."""
+    assert phase.shares
+    return len(phase.shares.tiles) * weight_words(phase)
 
 
 def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:
@@ -197,7 +222,7 @@ def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
-def _shared_bytes(capability: int) -> int:
+def shared_bytes(capability: int) -> int:
     known = [number for number in SHARED_BYTES if number <= capability]
     if not known:
         raise DoesNotFit(f"sm_{capability} has no tensor cores that add in float32: sm_80 is needed")
@@ -226,15 +251,15 @@ def stack(
         parts = operations if strip is None else [operation]
         plans = [
             plan
-            for warps, most in GROUPS
+            for warps, groups in SHAPES
             for plan in _plans(
-                arithmetic, parts, given, gives, warps, most, capability, pixel_bytes, strip
+                arithmetic, parts, given, gives, warps, groups, capability, pixel_bytes, strip
             )
         ]
         if plans:
             return min(plans, key=lambda plan: (plan.cycles(), -plan.groups))
     names = ", ".join(name for operation in operations for name in operation.names)
-    raise DoesNotFit(f"{names}: does not fit into {_shared_bytes(capability):,} bytes of shared memory")
+    raise DoesNotFit(f"{names}: does not fit into {shared_bytes(capability):,} bytes of shared memory")
 
 
 def _divisions(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Strip | None]]:
@@ -273,14 +298,14 @@ def _plans(
     given: Form,
     gives: Form,
     warps: int,
-    most: int,
+    groups: int,
     capability: int,
     pixel_bytes: int,
     strip: Strip | None,
 ) -> Iterable[Stack]:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
-    registers = min(255, REGISTERS // (32 * most) // 8 * 8)
-    phases = _phases(arithmetic, operations, gives, warps, registers, strip)
+    registers = lane_registers(warps * groups)
+    phases = _phases(arithmetic, operations, given, gives, warps, registers, strip)
     last = strip.result if strip else operations[-1].result
     words = plain(arithmetic, last, floats=gives == "output")
     result = words.height * words.row
@@ -289,29 +314,25 @@ def _plans(
         channels, height, width = operations[0].source
         bytes_an_image = channels * height * width * pixel_bytes
         staged = bytes_an_image if bytes_an_image % 16 == 0 else 0
-    for _ in range(len(phases) + 1):
-        for ahead in dict.fromkeys((staged, 0)):
-            plan = Stack(
-                arithmetic, phases, warps, 1, given, gives, result, ahead, strip
-            )
-            free = _shared_bytes(capability) - 4 * plan.parameter_words["shared"]
-            groups = min(most // warps, free // (4 * plan.group_words))
-            if groups >= 1:
-                yield replace(plan, groups=groups)
-                return
-        # The largest weights first: what is left is read again and again from near by.
-        candidates = [phase for phase in phases if phase.shares and phase.shared]
-        if not candidates:
-            return
-        largest = max(candidates, key=weight_words)
-        phases = tuple(
-            replace(phase, shared=False) if phase is largest else phase for phase in phases
+    # Weights stay out of shared memory, one layer's after another's, those first that are read
+    # least often.
+    order = sorted((phase for phase in phases if phase.shares), key=_weight_reads)
+    for outside in range(len(order) + 1):
+        left = tuple(
+            replace(phase, shared=phase not in order[:outside]) if phase.shares else phase
+            for phase in phases
         )
+        for ahead in dict.fromkeys((staged, 0)):
+            plan = Stack(arithmetic, left, warps, groups, given, gives, result, ahead, strip)
+            if plan.shared_bytes <= shared_bytes(capability):
+                yield plan
+                break
 
 
 def _phases(
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
+    given: Form,
     gives: Form,
     warps: int,
     registers: int,
@@ -330,14 +351,14 @@ def _phases(
             )
             sources.append(plain(arithmetic, operation.source, floats))
         else:
-            sources.append(
-                source_picture(shared, index == 0, operation.source, operation.window.padding)
-            )
+            sources.append(source_picture(shared, index == 0 and given == "pixels"))
     phases = []
     for index, (operation, shared) in enumerate(zip(operations, shares, strict=True)):
         target = sources[index + 1] if index + 1 < len(operations) else None
         rounded = index + 1 < len(operations) and operations[index + 1].kind == "sum"
-        if target is not None:
+        if target is not None and operations[index + 1].kind == "softmax":
+            sink = planes(operation.result)
+        elif target is not None:
             sink = into(target, arithmetic, rounded)
         elif gives == "output":
             sink = planes(strip.result if strip else operation.result)

@@ -161,10 +161,11 @@ def planes(shape: Shape) -> Sink:
     return Sink("TW_TO_FLOATS", lambda y, x: y * width + x, width, 1, height * width)
 
 
-def source_picture(shares: Shares, loaded: bool, shape: Shape, padding: tuple[int, int]) -> Picture:
-    """How the input of these sums lies; shape and padding are those of a strip, if it is one."""
+def source_picture(shares: Shares, loaded: bool) -> Picture:
+    """How the input of these sums lies; `loaded`: it comes value by value."""
+    operation = shares.operation
     return picture(
-        shares.arithmetic, shape, padding, shares.operation.window.taps[1],
+        shares.arithmetic, operation.source, operation.window.padding, operation.window.taps[1],
         shares.reads[:4], loaded,
     )  # fmt: skip
 

@@ -1,0 +1,42 @@
+"""The part of `explain` for CUDA kernels that are generated: nothing is run, no GPU is needed."""
+
+from __future__ import annotations
+
+import argparse
+
+from tilewright.errors import TilewrightError
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.explain import explain
+from tilewright.fuse.cuda.run import kernel_name, kernel_text
+from tilewright.ladder.gpu.explain import target
+from tilewright.ladder.rung import Rung
+from tilewright.model.load import load
+from tilewright.views import console
+from tilewright.views.explain_fused import report
+
+
+def explain_fused(rung: Rung, arguments: argparse.Namespace) -> int:
+    for option in ("asm", "layer", "batch"):
+        if getattr(arguments, option) is not None:
+            raise TilewrightError(f"--{option} is not for rung {rung.name!r}")
+    network = load(arguments.net, arguments.weights)
+    at = target(arguments.device, rung)
+    precision = rung.precision.name
+    facts = []
+    for stages in rung.cut(network):
+        if len(stages) == 1 and stages[0].kind != "conv":
+            continue  # a layer that this rung computes like all others
+        kernels = cut(stages, ARITHMETICS[precision], at.gpu.capability)
+        if arguments.source:
+            for index, plan in enumerate(kernels):
+                name = kernel_name(rung.name, precision, plan, len(kernels) == 1)
+                source = "words" if index else "uint8" if stages[0].kind == "input" else "float32"
+                print(kernel_text(plan, name, stages[0].layer, source))
+            continue
+        facts += explain(kernels, stages, rung.name, precision, at.gpu.architecture)
+    if not arguments.source:
+        screen = console.output()
+        for part in report(rung, network, facts, at):
+            screen.print(part)
+    return 0

@@ -1,0 +1,89 @@
+"""How a network is cut into kernels: as few as fit, where the estimated time is least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.dense import Dense, dense
+from tilewright.fuse.cuda.operations import Operation, only_input, operations
+from tilewright.fuse.cuda.stack import Form, Stack, stack
+from tilewright.model.network import Stage
+from tilewright.runtime.dialect import DoesNotFit
+
+Kernel = Stack | Dense
+# A fully connected layer with more weights is done over the batch, not image by image.
+MOST_CONNECTED = 8192
+# A launch costs this much, in cycles of a multiprocessor an image; device memory moves so many
+# words in a cycle of each.
+LAUNCH_CYCLES, WORDS_A_CYCLE = 600.0, 5.0
+
+
+def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> list[Kernel]:
+    """The kernels for all layers from the pixels to the output."""
+    todo = operations(stages)
+    if not todo or _large(todo[0]):
+        todo.insert(0, only_input(stages))
+    kernels: list[Kernel] = []
+    at = 0
+    while at < len(todo):
+        large = _large(todo[at])
+        end = at
+        while end < len(todo) and (todo[end].connected if large else not _large(todo[end])):
+            end += 1
+        if large and end == len(todo) - 1 and todo[end].kind == "softmax":
+            end += 1
+        gives: Form = "output" if end == len(todo) else "words"
+        if large:
+            last = dense(arithmetic, todo[at:end], gives, capability)
+            before = kernels[-1]
+            if isinstance(before, Stack):
+                kernels[-1] = replace(before, result_words=last.words)
+            kernels.append(last)
+        else:
+            given: Form = "words" if kernels else "pixels"
+            kernels += _stacks(todo[at:end], arithmetic, given, gives, capability)
+        at = end
+    return kernels
+
+
+def _large(operation: Operation) -> bool:
+    return operation.connected and operation.weights > MOST_CONNECTED
+
+
+def _stacks(
+    todo: Sequence[Operation], arithmetic: Arithmetic, given: Form, gives: Form, capability: int
+) -> list[Stack]:
+    """The cheapest way to cut consecutive operations, found from the end to the beginning."""
+    best: list[tuple[float, list[Stack]]] = [(0.0, [])]
+    for first in range(len(todo) - 1, -1, -1):
+        found: list[tuple[float, list[Stack]]] = []
+        problem: DoesNotFit | None = None
+        for end in range(first + 1, len(todo) + 1):
+            try:
+                plan = stack(
+                    arithmetic,
+                    todo[first:end],
+                    given if first == 0 else "words",
+                    gives if end == len(todo) else "words",
+                    capability,
+                )
+            except DoesNotFit as error:
+                problem = error
+                break
+            cost, rest = best[len(todo) - end]
+            found.append((_cost(plan) + cost, [plan, *rest]))
+        if not found:
+            assert problem
+            raise problem
+        best.append(min(found, key=lambda pair: pair[0]))
+    return best[-1][1]
+
+
+def _cost(plan: Stack) -> float:
+    source = plan.strip.source if plan.strip else plan.operations[0].source
+    moved = plan.result_words
+    if plan.given == "words":
+        moved += plan.arithmetic.words(source[0]) * source[1] * source[2]
+    return plan.cycles() + LAUNCH_CYCLES + moved / WORDS_A_CYCLE

@@ -1,0 +1,199 @@
+"""Large fully connected layers, over the batch: one product on many images, and what follows it.
+
+An image alone would read all weights for one product each. So images' features go to device memory,
+and a second kernel multiplies many images' at once; it also does the smaller fully connected layers
+and the softmax that follow, on rows that stay in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.stack import Form, shared_bytes
+from tilewright.fuse.cuda.sums import fragments
+from tilewright.model.network import Parameters
+from tilewright.runtime.dialect import DoesNotFit
+
+TILE = 16
+MOST_WARPS = 16
+STAGES = 4
+# Words of a row that are fetched at a time, if the ring then fits.
+CHUNKS = (32, 16, 8)
+# Registers of a lane that hold sums.
+SUMS = 100
+# Blocks that share a sum: more would spend more on adding up than they save.
+MOST_PARTS = 16
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A kernel's plan: `layers` are fully connected, then softmax if `softmax`."""
+
+    arithmetic: Arithmetic
+    layers: tuple[Operation, ...]
+    softmax: Operation | None
+    gives: Form
+    warps: int
+    columns: int  # tiles of 8 outputs of a warp
+    more: int  # tiles of 16 images of a block
+    chunk: int
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        return (*self.layers, *([self.softmax] if self.softmax else []))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for operation in self.operations for name in operation.names)
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def images(self) -> int:
+        """Of a block."""
+        return TILE * self.more
+
+    @property
+    def words(self) -> int:
+        """Of an image's features, in whole chunks."""
+        channels, height, width = self.layers[0].source
+        size = self.arithmetic.words(channels) * height * width
+        return -(-size // CHUNKS[0]) * CHUNKS[0]
+
+    @property
+    def chunks(self) -> int:
+        return self.words // self.chunk
+
+    @property
+    def result_words(self) -> int:
+        size = self.layers[-1].result[0]
+        return size if self.gives == "output" else self.arithmetic.words(size)
+
+    def all_columns(self, layer: int) -> int:
+        tiles = -(-self.layers[layer].summed[0] // 8)
+        return self.warps * self.columns if layer == 0 else tiles
+
+    def steps(self, layer: int) -> int:
+        """Steps of a further layer's sums."""
+        words = self.arithmetic.words(self.layers[layer].source[0])
+        return -(-words // self.arithmetic.step)
+
+    def row(self, layer: int) -> int:
+        """Words from row to row of the features that a further layer, or softmax, reads."""
+        if layer == len(self.layers):
+            return self.layers[-1].result[0]
+        words = self.steps(layer) * self.arithmetic.step
+        return -(-words // 8) * 8 + 4  # rows of an operand then lie in different banks
+
+    @property
+    def ring_words(self) -> int:
+        return STAGES * (self.images * (self.chunk + 4) + self.chunk_weights)
+
+    @property
+    def chunk_weights(self) -> int:
+        per_step = 64 if self.arithmetic.tensor else 8
+        return self.chunk // self.arithmetic.step * self.warps * self.columns * per_step
+
+    @property
+    def row_places(self) -> tuple[int, int]:
+        """Words of the two places for rows, used in turn by the layers after the first."""
+        sizes = [0, 0]
+        for layer in range(1, len(self.layers) + (self.softmax is not None)):
+            size = -(-self.images * self.row(layer) // 4) * 4
+            sizes[layer % 2] = max(sizes[layer % 2], size)
+        return sizes[0], sizes[1]
+
+    @property
+    def shared_bytes(self) -> int:
+        # Rows lie where the ring was: it is no longer needed then.
+        return 4 * max(self.ring_words, sum(self.row_places))
+
+    @property
+    def part_floats(self) -> int:
+        """Of a block's part of a sum that is shared."""
+        return 4 * 32 * self.more * self.warps * self.columns
+
+    def parts(self, images: int, processors: int) -> tuple[int, int]:
+        """Blocks over images, and how many of them share each sum."""
+        blocks = -(-images // self.images)
+        return blocks, max(1, min(MOST_PARTS, self.chunks, processors // blocks))
+
+    @cached_property
+    def parameter_words(self) -> dict[str, int]:
+        places, at = {}, 0
+        for index, layer in enumerate(self.layers):
+            places[f"{layer.names[0]}.bias"] = at
+            at += 8 * self.all_columns(index)
+        for index, layer in enumerate(self.layers):
+            places[f"{layer.names[0]}.weight"] = at
+            if index == 0:
+                at += self.chunks * self.chunk_weights
+            else:
+                per_step = 64 if self.arithmetic.tensor else 8
+                at += self.steps(index) * self.all_columns(index) * per_step
+        places["all"] = at
+        return places
+
+    def parameters(self, given: Parameters) -> Words:
+        packed = np.zeros(self.parameter_words["all"], np.uint32)
+        for index, layer in enumerate(self.layers):
+            name = layer.names[0]
+            words = self._pack(index, given[f"{name}.weight"])
+            at = self.parameter_words[f"{name}.weight"]
+            packed[at : at + len(words)] = words
+            bias = given.get(f"{name}.bias")
+            if bias is not None:
+                at = self.parameter_words[f"{name}.bias"]
+                packed[at : at + len(bias)] = bias.view(np.uint32)
+        return packed
+
+    def _pack(self, index: int, weight: NDArray[np.float32]) -> Words:
+        """Weights in the order of lanes: features come pixel by pixel, channels last."""
+        arithmetic, layer = self.arithmetic, self.layers[index]
+        channels, height, width = layer.source
+        words = arithmetic.words(channels)
+        step = arithmetic.step
+        filters = 8 * self.all_columns(index)
+        values = np.zeros((filters, height, width, words * arithmetic.per_word), np.float32)
+        picture = weight.reshape(len(weight), channels, height, width)
+        values[: len(weight), ..., :channels] = picture.transpose(0, 2, 3, 1)
+        rows = arithmetic.operands(values.reshape(filters, -1, arithmetic.per_word))
+        rows = rows.reshape(filters, -1)
+        steps = self.words // step if index == 0 else self.steps(index)
+        padded = np.zeros((filters, steps * step), np.uint32)
+        padded[:, : rows.shape[1]] = rows
+        # As if every step were a row of taps: what varies slowest comes first.
+        return fragments(padded.reshape(filters, steps, step))
+
+
+def dense(
+    arithmetic: Arithmetic, operations: Sequence[Operation], gives: Form, capability: int
+) -> Dense:
+    """The plan for fully connected layers, and softmax if it is last; DoesNotFit if none fits."""
+    softmax = operations[-1] if operations[-1].kind == "softmax" else None
+    layers = tuple(operations[:-1] if softmax else operations)
+    tiles = -(-layers[0].summed[0] // 8)
+    # The fewest empty columns, then the most warps.
+    warps = min(
+        range(min(tiles, 4), MOST_WARPS + 1), key=lambda warps: (-(-tiles // warps) * warps, -warps)
+    )
+    columns = -(-tiles // warps)
+    limit = shared_bytes(capability)
+    for more in range(max(1, min(5, SUMS // (4 * columns))), 0, -1):
+        for chunk in CHUNKS:
+            plan = Dense(arithmetic, layers, softmax, gives, warps, columns, more, chunk)
+            if plan.shared_bytes <= limit and 4 * columns * more <= 2 * SUMS:
+                return plan
+    names = ", ".join(name for operation in operations for name in operation.names)
+    raise DoesNotFit(f"{names}: rows do not fit into {limit:,} bytes of shared memory")
+
+

@@ -1,0 +1,123 @@
+"""What a whole-network kernel is made of: where the network was cut, who computes what, how full
+the tensor cores' instructions are, and what shared memory and registers hold. Nothing is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.fuse.cuda.cut import Kernel
+from tilewright.fuse.cuda.dense import TILE, Dense
+from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.pictures import conflicts, steps
+from tilewright.fuse.cuda.run import kernel_name, kernel_text
+from tilewright.fuse.cuda.stack import Phase, Stack
+from tilewright.ladder.rung import Stages
+from tilewright.runtime import nvrtc
+from tilewright.runtime.nvrtc import Compiled
+
+
+@dataclass(frozen=True)
+class Share:
+    """An operation's part of a kernel."""
+
+    operation: Operation
+    unit: str  # what a warp takes at a time
+    units: int  # of an image
+    used: float | None = None  # share of the multiply-adds issued that are the network's
+    turns: float | None = None  # that a read of 8 rows from shared memory takes
+    weights: str = ""  # where they lie
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A kernel; what only the compiler knows is None where there is none."""
+
+    name: str
+    layers: tuple[str, ...]
+    arrangement: str
+    memory: str
+    shares: tuple[Share, ...]
+    flops: int  # of an image
+    compiled: Compiled | None
+
+
+def explain(
+    kernels: list[Kernel], stages: Stages, rung: str, precision: str, architecture: str
+) -> list[Facts]:
+    """All kernels of consecutive layers."""
+    flops = {stage.name: stage.flops for stage in stages}
+    found = []
+    for index, plan in enumerate(kernels):
+        name = kernel_name(rung, precision, plan, len(kernels) == 1)
+        source = "words" if index else "uint8" if stages[0].kind == "input" else "float32"
+        compiled = None
+        if nvrtc.missing() is None:
+            text = kernel_text(plan, name, stages[0].layer, source)
+            compiled = nvrtc.compile_cubin(name, text, architecture)
+        first = ("input",) if index == 0 and stages[0].kind == "input" else ()
+        arrangement, memory, shares = _dense(plan) if isinstance(plan, Dense) else _stack(plan)
+        work = sum(flops[layer] for layer in plan.names)
+        layers = (*first, *plan.names)
+        found.append(Facts(name, layers, arrangement, memory, shares, work, compiled))
+    return found
+
+
+def _stack(plan: Stack) -> tuple[str, str, tuple[Share, ...]]:
+    what = "an image each"
+    if plan.strip:
+        what = f"a strip of an image each, {len(plan.strip.starts)} strips an image"
+    arrangement = (
+        f"a block a multiprocessor, {plan.groups} x {plan.warps} warps: "
+        f"{plan.groups} groups, {what}, from pixels to result"
+    )
+    weights = 4 * plan.parameter_words["shared"]
+    memory = (
+        f"{plan.shared_bytes:,} bytes shared: {weights:,} of weights, "
+        f"{4 * plan.group_words:,} of activations a group"
+    )
+    return arrangement, memory, tuple(_phase(plan, phase) for phase in plan.phases)
+
+
+def _phase(plan: Stack, phase: Phase) -> Share:
+    operation = phase.operation
+    if phase.shares is None:
+        return Share(operation, "a warp, all of it" if operation.kind == "softmax" else
+                     "two values a thread", 1)  # fmt: skip
+    shares = phase.shares
+    channels, _, _ = operation.source
+    taps_y, taps_x = operation.window.taps
+    words = plan.arithmetic.step * steps(plan.arithmetic, phase.source, taps_x)
+    issued = shares.units * shares.rows * 16 * 8 * shares.columns * taps_y
+    issued *= words * plan.arithmetic.per_word
+    filters, out_y, out_x = operation.summed
+    parts = len(plan.strip.starts) if plan.strip else 1
+    if plan.strip:
+        out_y = plan.strip.result[1] * plan.strip.unit
+    useful = filters * out_y * out_x * channels * taps_y * taps_x / parts
+    unit = f"16 columns x {shares.rows} rows, {8 * shares.columns} filters"
+    turns = 1 + conflicts(plan.arithmetic, phase.source, shares.reads)
+    where = "shared memory" if phase.shared else "caches"
+    return Share(operation, unit, shares.units * parts, useful / issued, turns, where)
+
+
+def _dense(plan: Dense) -> tuple[str, str, tuple[Share, ...]]:
+    arrangement = (
+        f"a block for {plan.images} images, {plan.warps} warps; blocks share sums where images "
+        "are few"
+    )
+    memory = f"{plan.shared_bytes:,} bytes shared: features and weights pass through in chunks"
+    shares = []
+    for index, layer in enumerate(plan.layers):
+        filters = layer.summed[0]
+        tiles = plan.all_columns(index)
+        useful = layer.weights / filters * filters
+        depth = plan.words if index == 0 else plan.steps(index) * plan.arithmetic.step
+        issued = depth * plan.arithmetic.per_word * 8 * tiles
+        columns = plan.columns if index == 0 else 1
+        more = plan.more if index == 0 else 1
+        unit = f"{TILE * more} images, {8 * columns} outputs"
+        shares.append(Share(layer, unit, tiles // columns, useful / issued, weights="caches"))
+    if plan.softmax:
+        shares.append(Share(plan.softmax, "a warp, an image", 1))
+    return arrangement, memory, tuple(shares)

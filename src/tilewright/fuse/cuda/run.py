@@ -1,0 +1,138 @@
+"""A network's kernels on a GPU, as something that can be called on batches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import Kernel, cut
+from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.emit import stack_text
+from tilewright.fuse.cuda.emit_dense import dense_text
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.ladder.rung import Stages
+from tilewright.model.layers import Layer, Pixels
+from tilewright.model.network import Parameters
+from tilewright.runtime import Buffer, GpuKernel
+from tilewright.runtime.cuda import CudaRuntime
+
+# Features between kernels take at most so many bytes; larger batches go through in pieces.
+SCRATCH_BYTES = 4 * 10**9
+
+
+def kernel_name(rung: str, precision: str, plan: Kernel, alone: bool) -> str:
+    """What profiles show: the rung, its precision and, if it is one of several, its layers."""
+    name = f"{rung}_{precision}"
+    if not alone:
+        names = plan.names or ("input",)
+        name += f"_{names[0]}" + (f"_to_{names[-1]}" if len(names) > 1 else "")
+    return re.sub(r"\W", "_", name)
+
+
+def kernel_text(plan: Kernel, name: str, first: Layer, source: str) -> str:
+    """What the compiler gets; `first` is the first layer of all, `source` what is read."""
+    if isinstance(plan, Dense):
+        return dense_text(plan, name)
+    return stack_text(plan, name, first if isinstance(first, Pixels) else None, source)
+
+
+@dataclass
+class FusedNetwork:
+    """Consecutive layers in few kernels, whose names begin with the rung's."""
+
+    runtime: CudaRuntime
+    rung: str
+    precision: str
+    stages: Stages
+    parameters: Parameters
+    plans: list[Kernel] = field(init=False)
+    sent: list[tuple[Buffer, Any]] = field(init=False)
+    compiled: dict[tuple[int, str], GpuKernel] = field(init=False, default_factory=dict)
+    scratch: list[Buffer] = field(init=False, default_factory=list)
+    capacity: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        runtime = self.runtime
+        self.plans = cut(self.stages, ARITHMETICS[self.precision], runtime.capability)
+        packed = [plan.parameters(self.parameters) for plan in self.plans]
+        self.sent = [(runtime.upload(words), words) for words in packed if words.size]
+        held = iter(self.sent)
+        self.weights = [next(held)[0] if words.size else None for words in packed]
+        self.tables = [
+            runtime.upload(plan.tables[0]) if isinstance(plan, Stack) else None
+            for plan in self.plans
+        ]
+        # Dense layers' blocks that share a sum leave their parts here.
+        most = [plan.part_floats for plan in self.plans if isinstance(plan, Dense)]
+        processors = runtime.limits.processors
+        self.parts = runtime.allocate((max(most) * processors,)) if most else None
+        self.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
+        pixels = self.stages[0].kind == "input"
+        for index in range(len(self.plans)):
+            self._kernel(index, "words" if index else "uint8" if pixels else "float32")
+
+    def send_parameters(self) -> None:
+        for buffer, words in self.sent:
+            self.runtime.write(buffer, words)
+
+    def __call__(self, x: Buffer, out: Buffer) -> None:
+        most = self.most
+        for first in range(0, len(x), most):
+            self._piece(x[first : first + most], out[first : first + most])
+
+    @property
+    def most(self) -> int:
+        """Images that go through in one piece."""
+        between = sum(4 * plan.result_words for plan in self.plans[:-1])
+        return max(1, SCRATCH_BYTES // between) if between else 2**31 - 1
+
+    def _piece(self, x: Buffer, out: Buffer) -> None:
+        images = len(x)
+        if images > self.capacity:
+            # Zeros: the words after an image's last feature meet weights of zero, not NaN.
+            self.scratch = [
+                self.runtime.upload(np.zeros((images, plan.result_words), np.uint32))
+                for plan in self.plans[:-1]
+            ]
+            self.capacity = images
+        source = "uint8" if "uint8" in str(x.dtype) else "float32"
+        for index, plan in enumerate(self.plans):
+            kernel = self._kernel(index, "words" if index else source)
+            target = self.scratch[index] if index + 1 < len(self.plans) else out
+            self._launch(index, plan, kernel, x, target, images)
+            x = target
+
+    def _launch(
+        self, index: int, plan: Kernel, kernel: GpuKernel, x: Buffer, out: Buffer, images: int
+    ) -> None:
+        processors = self.runtime.limits.processors
+        names = plan.names if index else ("input", *plan.names)
+        if self.stages[0].kind != "input":
+            names = plan.names
+        if isinstance(plan, Stack):
+            items = images * (len(plan.strip.starts) if plan.strip else 1)
+            grid = (min(processors, items), 1, 1)
+            arguments = (x, out, self._weights(index), self.tables[index], items)
+        else:
+            grid = (*plan.parts(images, processors), 1)
+            arguments = (x, out, self._weights(index), self.parts, self.arrived, images)
+        self.runtime.enqueue(kernel, grid, arguments, names)
+
+    def _weights(self, index: int) -> Buffer:
+        held = self.weights[index]
+        return self.tables[0] if held is None else held
+
+    def _kernel(self, index: int, source: str) -> GpuKernel:
+        """Compiled when first needed for a type of pixels."""
+        if (index, source) not in self.compiled:
+            plan = self.plans[index]
+            name = kernel_name(self.rung, self.precision, plan, len(self.plans) == 1)
+            text = kernel_text(plan, name, self.stages[0].layer, source)
+            self.compiled[index, source] = self.runtime.compile_text(
+                name, text, plan.threads, plan.shared_bytes
+            )
+        return self.compiled[index, source]

@@ -1,0 +1,39 @@
+"""`network`: the whole network as one kernel.
+
+A group of warps takes an image from its bytes to its probabilities without leaving the
+multiprocessor: activations lie in shared memory, weights too, pooling and activation happen in
+registers (`tilewright.fuse.cuda`). Nothing but pixels is read from device memory, and nothing but
+results is written. Where a fully connected layer is too large for that, or pictures are, there are
+a few kernels: `tilewright explain network` says which. It should win everywhere by as much as
+layers spend on moving activations, least where one layer with many channels has all the work.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.gpu.prepare import MEMORY_PLANS, missing, open_runtime
+from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
+from tilewright.model.network import Parameters
+from tilewright.reference import FLOAT32, FP16, TF32, Precision
+from tilewright.runtime.cuda import CudaRuntime
+
+
+def prepare(
+    runtime: CudaRuntime, stages: Stages, parameters: Parameters, precision: Precision = FP16
+) -> Launch:
+    from tilewright.fuse.cuda.run import FusedNetwork
+
+    return FusedNetwork(runtime, "network", precision.name, stages, parameters)
+
+
+RUNG = Rung(
+    name="network",
+    idea="the whole network in one kernel: activations never leave the multiprocessor",
+    devices=("cuda",),
+    prepare=prepare,
+    open_runtime=open_runtime,
+    cut=whole_network,
+    missing=missing,
+    precision=FP16,
+    precisions=(FP16, TF32, FLOAT32),
+    memories=MEMORY_PLANS,
+)

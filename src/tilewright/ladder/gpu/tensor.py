@@ -1,0 +1,41 @@
+"""`tensor`: convolutions as products on tensor cores, a layer at a time.
+
+The fused GEMM of `fused-gemm`, with the unrolled matrix never built: an image's values lie in
+shared memory channels last, so that a row of taps is a run of words, and operands are read from
+there as the tensor cores want them (`tilewright.fuse.cuda`). Values are rounded to fp16 or TF32 on
+their way in; sums stay float32. It should win by as much as layers are limited by arithmetic; every
+layer still reads its input from device memory and writes its output there.
+"""
+
+from __future__ import annotations
+
+from tilewright.ladder.gpu.layers import other_layer
+from tilewright.ladder.gpu.prepare import MEMORY_PLANS, GpuLaunch, missing, open_runtime
+from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.model.network import Parameters
+from tilewright.reference import FP16, TF32, Precision
+from tilewright.runtime.cuda import CudaRuntime
+
+
+def prepare(
+    runtime: CudaRuntime, stages: Stages, parameters: Parameters, precision: Precision = FP16
+) -> Launch:
+    (stage,) = stages
+    if stage.kind != "conv":
+        return GpuLaunch(runtime, stage, other_layer(stage), parameters)
+    from tilewright.fuse.cuda.run import FusedNetwork
+
+    return FusedNetwork(runtime, "tensor", precision.name, stages, parameters)
+
+
+RUNG = Rung(
+    name="tensor",
+    idea="the fused product on tensor cores, which multiply small matrices in one instruction",
+    devices=("cuda",),
+    prepare=prepare,
+    open_runtime=open_runtime,
+    missing=missing,
+    precision=FP16,
+    precisions=(FP16, TF32),
+    memories=MEMORY_PLANS,
+)

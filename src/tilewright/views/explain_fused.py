@@ -1,0 +1,47 @@
+"""Whole-network kernels as tables: how the network was cut, who computes what, what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+
+from tilewright.fuse.cuda.explain import Facts
+from tilewright.ladder.gpu.explain import Target
+from tilewright.ladder.rung import Rung
+from tilewright.model.network import Network
+from tilewright.views import units
+from tilewright.views.console import table
+from tilewright.views.explain_gpu import assumptions
+
+
+def report(
+    rung: Rung, network: Network, kernels: Sequence[Facts], at: Target
+) -> Iterator[RenderableType]:
+    yield f"{rung.label} on {network.name}: {rung.idea}"
+    yield assumptions(at)
+    count = len(kernels)
+    yield f"\n{network.name} is cut into {count} kernel{'s' if count > 1 else ''}"
+    for kernel in kernels:
+        yield f"\n{kernel.name}: {' '.join(kernel.layers)}"
+        rows = table("", "layers", "unit of a warp", ">units", ">used", ">turns", "weights in")
+        for share in kernel.shares:
+            rows.add_row(
+                " ".join(share.operation.names) or "values", share.unit, units.count(share.units),
+                "" if share.used is None else units.share(share.used),
+                "" if share.turns is None else f"{share.turns:.2f}", share.weights,
+            )  # fmt: skip
+        yield rows
+        yield f"  {kernel.arrangement}"
+        yield f"  {kernel.memory}"
+        if kernel.compiled:
+            compiled = kernel.compiled
+            yield (
+                f"  {compiled.registers} registers a thread, {compiled.spilled_bytes:,} bytes "
+                f"spilled; {units.digits(kernel.flops / 1e6)} MFLOP an image"
+            )
+    yield (
+        "\nunits: pieces of work of an image. used: multiply-adds that are the network's, of those "
+        "issued;\nthe rest meets zeros. turns: reads of shared memory that one read of 8 rows "
+        "takes; 1 is best."
+    )

@@ -1,0 +1,47 @@
+"""The text of whole-network kernels, compiled for several architectures without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.cpu import networks
+from tests.fuse.cuda.networks import small_networks
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.run import kernel_text
+from tilewright.fuse.cuda.stack import lane_registers, shared_bytes
+from tilewright.model.network import Network
+from tilewright.runtime import nvrtc
+
+pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+NETWORKS = {network.name: network for network in networks()}
+CASES = [(80, "fp16"), (90, "fp16"), (120, "fp16"), (90, "tf32"), (90, "fp32")]
+
+
+def compiled(network: Network, precision: str, capability: int) -> list[nvrtc.Compiled]:
+    found = []
+    for index, plan in enumerate(cut(network.stages, ARITHMETICS[precision], capability)):
+        assert plan.shared_bytes <= shared_bytes(capability)
+        text = kernel_text(plan, "network", network.input, "words" if index else "uint8")
+        made = nvrtc.compile_cubin("network", text, f"sm_{capability}")
+        assert made.registers <= lane_registers(plan.threads // 32)
+        found.append(made)
+    return found
+
+
+@pytest.mark.parametrize("capability, precision", CASES)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_benchmark_network(name: str, capability: int, precision: str) -> None:
+    for made in compiled(NETWORKS[name], precision, capability):
+        assert made.cubin
+        # A few words for the odd register too many; arrays in local memory would be kilobytes.
+        assert made.spilled_bytes < 400
+        assert made.stack_bytes < 200
+
+
+@settings(max_examples=6, deadline=None)
+@given(small_networks(), st.sampled_from(list(ARITHMETICS)), st.sampled_from([80, 90, 120]))
+def test_networks_of_any_shape(network: Network, precision: str, capability: int) -> None:
+    assert compiled(network, precision, capability)

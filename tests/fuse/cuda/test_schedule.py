@@ -1,0 +1,171 @@
+"""Plans of whole-network kernels, run in NumPy, against the float64 reference and its bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuse.cuda.interpreter import interpret
+from tests.fuse.cuda.networks import small_networks
+from tilewright import reference
+from tilewright.fuse.cuda import stack as stacks
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import Kernel, cut
+from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.model import zoo
+from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU, Softmax
+from tilewright.model.network import Network
+from tilewright.runtime.dialect import DoesNotFit
+from tilewright.trials import random_parameters, trials
+from tilewright.verify import compare
+
+PRECISIONS = list(ARITHMETICS)
+
+
+def problem(
+    network: Network, images: np.ndarray, precision: str, kernels: list[Kernel] | None = None
+) -> str | None:
+    """What is wrong with a network's plan, run in NumPy."""
+    arithmetic = ARITHMETICS[precision]
+    plans = cut(network.stages, arithmetic, 90) if kernels is None else kernels
+    output = interpret(plans, network, images)
+    truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
+    return compare(output, truth)[1]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("part", range(3))
+def test_what_the_verifier_tries(precision: str, part: int) -> None:
+    """Single layers and short sequences of odd sizes; a part of them, as each takes a while."""
+    generator = np.random.default_rng(part)
+    tried = 0
+    found = trials(None, ARITHMETICS[precision].precision, generator)
+    for inputs, network, images in islice(found, part, None, 17):
+        tried += 1
+        layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
+        wrong = problem(network, images, precision)
+        assert wrong is None, f"{layers} on {network.input.shape}, {inputs}: {wrong}"
+    assert tried > 10
+
+
+@settings(max_examples=30, deadline=None)
+@given(small_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1))
+def test_networks_of_any_shape(network: Network, precision: str, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
+    assert problem(ready, images, precision) is None
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_zoo(precision: str) -> None:
+    generator = np.random.default_rng(0)
+    network = zoo.network("cifar10")
+    ready = network.with_parameters(random_parameters(network, generator))
+    # Two images: the second finds what the first left in shared memory.
+    images = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
+    assert problem(ready, images, precision) is None
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images that do not fit are worked on in strips, and kernels hand pictures to each other."""
+    monkeypatch.setitem(stacks.SHARED_BYTES, 90, 6 * 1024)
+    network = Network(
+        "tall", Pixels((2, 37, 9)),
+        (Convolution(6, 3, padding=1), ReLU(), Convolution(9, (5, 3), stride=(2, 1), padding=2),
+         Convolution(4, 2)),
+    )  # fmt: skip
+    kernels = cut(network.stages, ARITHMETICS[precision], 90)
+    assert len(kernels) == 3
+    assert any(isinstance(plan, Stack) and plan.strip for plan in kernels)
+    generator = np.random.default_rng(1)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(2, *network.input.shape)).astype(np.float32)
+    assert problem(ready, images, precision) is None
+
+
+def test_weights_outside_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stacks.SHARED_BYTES, 90, 8 * 1024)
+    network = Network("wide", Pixels((24, 6, 6)), (Convolution(40, 3, padding=1),))
+    (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
+    assert isinstance(plan, Stack)
+    assert not plan.phases[0].shared
+    generator = np.random.default_rng(2)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(2, *network.input.shape)).astype(np.float32)
+    assert problem(ready, images, "fp16") is None
+
+
+def test_what_fits_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stacks.SHARED_BYTES, 90, 1024)
+    network = Network("wide", Pixels((64, 3, 50)), (Convolution(4, 3),))
+    with pytest.raises(DoesNotFit, match=r"^conv: does not fit into 1,024 bytes of shared memory$"):
+        cut(network.stages, ARITHMETICS["fp16"], 90)
+    with pytest.raises(DoesNotFit, match="sm_75 has no tensor cores that add in float32"):
+        cut(network.stages, ARITHMETICS["fp16"], 75)
+
+
+def test_a_large_fully_connected_layer_is_a_kernel_over_the_batch() -> None:
+    stages = zoo.network("ece408").stages
+    first, second = cut(stages, ARITHMETICS["fp16"], 90)
+    assert isinstance(first, Stack)
+    assert isinstance(second, Dense)
+    assert first.names == ("conv1", "tanh1", "pool", "conv2")
+    assert second.names == ("fc1", "tanh2", "fc2", "softmax")
+    # Rows of features end on whole chunks.
+    assert first.result_words == second.words >= 26 * 26 * 12
+    assert second.words % second.chunk == 0
+
+
+def test_softmax_in_the_middle() -> None:
+    network = Network(
+        "odd", Pixels((2, 4, 3)),
+        (Flatten(), Softmax(), FullyConnected(9), ReLU(), FullyConnected(4), Softmax()),
+    )  # fmt: skip
+    generator = np.random.default_rng(3)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(3, 2, 4, 3)).astype(np.float32)
+    for precision in PRECISIONS:
+        assert problem(ready, images, precision) is None
+
+
+def _shifted_table(plan: Stack) -> Stack:
+    tables, places = plan.tables
+    wrong = tables.copy()
+    wrong[3] += 1
+    made = replace(plan)
+    made.__dict__["tables"] = (wrong, places)
+    return made
+
+
+def _other_pitch(plan: Stack) -> Stack:
+    first = plan.phases[0]
+    wrong = replace(first, source=replace(first.source, row=first.source.row - 2))
+    made = replace(plan, phases=(wrong, *plan.phases[1:]))
+    made.__dict__["tables"] = plan.tables
+    return made
+
+
+def _no_border(plan: Stack) -> Stack:
+    made = replace(plan)
+    object.__setattr__(made, "dirty", lambda index: 0)
+    return made
+
+
+@pytest.mark.parametrize("break_it", [_shifted_table, _other_pitch, _no_border])
+def test_the_interpreter_finds_mistakes(break_it) -> None:
+    """A plan with a wrong address, a wrong distance or old values in its border is caught."""
+    network = zoo.network("cifar10")
+    generator = np.random.default_rng(0)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
+    (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
+    assert isinstance(plan, Stack)
+    assert problem(ready, images, "fp16", [break_it(plan)]) is not None
