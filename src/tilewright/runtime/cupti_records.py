@@ -1,0 +1,142 @@
+"""CUPTI's activity records into events: matched by correlation, on the host's clock.
+
+A kernel's record knows nothing of layers. The call that launched it has the same correlation, and a
+third record says which number was pushed when the call was made: the number stands for layers. The
+three come in any order, possibly in different buffers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tilewright.trace import (
+    DEVICE_TO_DEVICE,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    Cost,
+    Event,
+    Kind,
+)
+
+COPIES = {"HTOD": HOST_TO_DEVICE, "DTOH": DEVICE_TO_HOST, "DTOD": DEVICE_TO_DEVICE}
+TO_DEVICE, TO_HOST = "pages host to device", "pages device to host"
+GPU_FAULTS, CPU_FAULT = "GPU page-fault group", "CPU page fault"
+COUNTERS = {
+    "BYTES_TRANSFER_HTOD": TO_DEVICE,
+    "BYTES_TRANSFER_DTOH": TO_HOST,
+    "CPU_PAGE_FAULT_COUNT": CPU_FAULT,
+    "GPU_PAGE_FAULT": GPU_FAULTS,
+    "THRASHING": "thrash",
+    "THROTTLING": "throttle",
+    "REMOTE_MAP": "remote map",
+    "BYTES_TRANSFER_DTOD": "pages device to device",
+}
+MOVING = (TO_DEVICE, TO_HOST, "pages device to device")
+
+
+class Records:
+    """Takes records from CUPTI's callback, whatever thread that is on, and gives events.
+
+    `known` has the layers and cost that a pushed number stands for.
+    """
+
+    def __init__(self, cupti: Any) -> None:
+        self.cupti = cupti
+        self.known: dict[int, tuple[tuple[str, ...], Cost | None]] = {}
+        # Times are CUPTI's until `events`; what is made of a record is kept, as its buffer is not.
+        self.taken: list[Event] = []
+        self.held: list[Event] = []
+        self.external: dict[int, int] = {}
+        self.external_before: dict[int, int] = {}
+        self.names: dict[tuple[int, int], str] = {}
+        kinds = cupti.ActivityKind
+        self.makers = {
+            int(kinds.CONCURRENT_KERNEL): self._kernel,
+            int(kinds.MEMCPY): self._copy,
+            int(kinds.MEMSET): self._memset,
+            int(kinds.RUNTIME): self._call,
+            int(kinds.DRIVER): self._call,
+            int(kinds.UNIFIED_MEMORY_COUNTER): self._unified,
+        }
+        self.correlating = int(kinds.EXTERNAL_CORRELATION)
+
+    def take(self, records: Iterable[Any]) -> None:
+        """CUPTI's callback for a buffer that is full or flushed."""
+        for record in records:
+            kind = int(record.kind)
+            if kind == self.correlating:
+                self.external[record.correlation_id] = record.external_id
+            elif kind in self.makers:
+                self.taken.append(self.makers[kind](record))
+
+    def events(self, zero: float, final: bool = True) -> Iterator[Event]:
+        """Everything taken. Work whose call has not come yet waits for the next time, but once."""
+        taken, self.taken = self.taken, []
+        held, self.held = self.held, []
+        numbers = {**self.external_before, **self.external}
+        self.external_before, self.external = self.external, {}
+        called = {event.correlation for event in taken if event.kind == "api"}
+        for event in taken:
+            number = numbers.get(event.correlation)
+            early = event.kind in ("kernel", "copy", "memset") and event.correlation not in called
+            if number is None and early and not final:
+                self.held.append(event)
+            else:
+                held.append(event)
+        for event in held:
+            layers, cost = self.known.get(numbers.get(event.correlation, 0), ((), None))
+            yield Event(
+                event.kind, event.name, 1e-9 * (event.start - zero), 1e-9 * (event.end - zero),
+                layers, event.bytes, event.grid, event.block,
+                cost if event.kind == "kernel" else None, event.lane, event.correlation,
+                event.count,
+            )  # fmt: skip
+
+    def _kernel(self, record: Any) -> Event:
+        return Event(
+            "kernel", record.name, record.start, record.end,
+            grid=(record.grid_x, record.grid_y, record.grid_z),
+            block=(record.block_x, record.block_y, record.block_z),
+            lane=f"stream {record.stream_id}", correlation=record.correlation_id,
+        )  # fmt: skip
+
+    def _copy(self, record: Any) -> Event:
+        kind = self.cupti.ActivityMemcpyKind(record.copy_kind).name
+        return self._moved("copy", COPIES.get(kind, f"[memcpy {kind}]"), record)
+
+    def _memset(self, record: Any) -> Event:
+        return self._moved("memset", "[memset]", record)
+
+    def _moved(self, kind: Kind, name: str, record: Any) -> Event:
+        lane = f"stream {record.stream_id}"
+        return Event(
+            kind, name, record.start, record.end, bytes=record.bytes, lane=lane,
+            correlation=record.correlation_id,
+        )  # fmt: skip
+
+    def _call(self, record: Any) -> Event:
+        key = (int(record.kind), int(record.cbid))
+        if key not in self.names:
+            domains = self.cupti.CallbackDomain
+            driver = key[0] == int(self.cupti.ActivityKind.DRIVER)
+            domain = domains.DRIVER_API if driver else domains.RUNTIME_API
+            # Names end in the version of CUDA that brought them: cudaMemcpyAsync_v3020.
+            name = self.cupti.get_callback_name(domain, record.cbid)
+            self.names[key] = re.sub(r"(_ptsz|_ptds|_v\d+)+$", "", name)
+        return Event(
+            "api", self.names[key], record.start, record.end, lane=f"thread {record.thread_id}",
+            correlation=record.correlation_id,
+        )  # fmt: skip
+
+    def _unified(self, record: Any) -> Event:
+        kind = self.cupti.ActivityUnifiedMemoryCounterKind(record.counter_kind).name
+        name = COUNTERS.get(kind, kind.lower())
+        # Of a CPU page fault the value is where the program was, and it has no end.
+        end = max(record.start, record.end)
+        size = int(record.value) if name in MOVING else 0
+        count = int(record.value) if name == GPU_FAULTS else 1
+        return Event(
+            "unified", name, record.start, end, bytes=size, count=count, lane="unified memory"
+        )
