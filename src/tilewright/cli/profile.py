@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +53,11 @@ def main(arguments: argparse.Namespace) -> int:
 def _profile(arguments: argparse.Namespace) -> int:
     from tilewright.profile import saved
     from tilewright.profile.session import prepare
+    from tilewright.views import console
     from tilewright.views import profile as view
 
     request = options.request(arguments)
-    with _progress() as progress:
+    with console.progress_line() as progress:
         subject = prepare(request, arguments.repeats, progress)
         recording = _record(subject, arguments.trace, progress)
     profile = recording.profile
@@ -84,11 +84,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     from tilewright.profile.result import Profile
     from tilewright.profile.session import record
     from tilewright.views import comparison as view
+    from tilewright.views import console
 
     for option in ("rung", "trace"):
         if getattr(arguments, option) is not None:
             raise TilewrightError(f"--{option} is of one run, and --compare is about two")
-    with _progress() as progress:
+    with console.progress_line() as progress:
         # All is timed before anything is recorded: what records a device stays in the process.
         sides = [_side(name, arguments, progress) for name in arguments.compare]
         profiles = []
@@ -146,12 +147,3 @@ def _raise(recording: Recording, arguments: argparse.Namespace) -> None:
     raise TilewrightError(
         f"rung {recording.profile.rung} on {recording.profile.device}: {recording.profile.stopped}"
     ) from error
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    from tilewright.views import console
-
-    with console.progress_bar() as bar:
-        task = bar.add_task("", total=None)
-        yield lambda doing, done, of: bar.update(task, description=doing, completed=done, total=of)

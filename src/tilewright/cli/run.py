@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from tilewright.cli import options
@@ -32,11 +33,8 @@ def main(arguments: argparse.Namespace) -> int:
     options.check_outputs(arguments, ("json", "predictions"), may_be_stdout=("json",))
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
-    with console.progress_bar() as bar:
-        task = bar.add_task(f"{arguments.net}, images", total=None)
-        result = run(
-            options.request(arguments), lambda done, of: bar.update(task, completed=done, total=of)
-        )
+    with console.progress_line() as tell:
+        result = run(options.request(arguments), partial(tell, f"{arguments.net}, images"))
     document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
     if to_stdout:
         sys.stdout.write(document)

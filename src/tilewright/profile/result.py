@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.measure import Sample
 from tilewright.profile.tally import Row, by_name
 from tilewright.profile.wall import Wall
 from tilewright.trace import Kind
@@ -70,6 +71,12 @@ class Profile:
     def named(self, *kinds: Kind) -> list[Row]:
         """The rows of some kinds by name alone, most expensive first."""
         return by_name(self.of(*kinds))
+
+    @property
+    def slow_down(self) -> float | None:
+        """How many times as long the recorded run took; None where that cannot be said."""
+        median = Sample(self.timed).median if self.timed else 0.0
+        return self.wall.seconds / median if median and not self.stopped else None
 
     @property
     def layer_kinds(self) -> dict[str, str]:

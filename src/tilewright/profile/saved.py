@@ -15,7 +15,6 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
-from tilewright.measure import Sample
 from tilewright.profile.result import Ceilings, Layer, Profile
 from tilewright.profile.roofline import roofline
 from tilewright.profile.tally import Row
@@ -47,7 +46,6 @@ def to_json(profile: Profile) -> dict[str, Any]:
         for field in fields(Profile)
         if field.name not in ("rows", "wall", "timed", "layers", "ceilings", "notices")
     }
-    median = Sample(profile.timed).median if profile.timed else None
     return {
         "schema": SCHEMA,
         **kept,
@@ -56,7 +54,7 @@ def to_json(profile: Profile) -> dict[str, Any]:
         "wall_seconds": profile.wall.seconds,
         "wall_parts": profile.wall.parts,
         "timed_seconds": list(profile.timed),
-        "slow_down": profile.wall.seconds / median if median and not profile.stopped else None,
+        "slow_down": profile.slow_down,
         "ceilings": None if profile.ceilings is None else asdict(profile.ceilings),
         "rows": [_row(row) for row in profile.named(*KINDS)],
         "detail": [_row(row) for row in profile.rows],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +22,12 @@ from tilewright.profile.wall import WallClock
 from tilewright.runtime import device_number
 from tilewright.trace import Event, Trace
 
+# Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
 # Batches after which the device's events are waited for and passed on: all that is ever held.
 SETTLE_BATCHES = 25
 # Two clocks never agree quite: an event may seem to have begun so much earlier than it did.
 SLACK_SECONDS = 0.01
-
-
-class Progress(Protocol):
-    """Called with what is being done, how much of it is done, and how much there is."""
-
-    def __call__(self, doing: str, done: int, of: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -62,9 +58,9 @@ def prepare(request: Request, repeats: int, progress: Progress) -> Subject:
     clock = Trace()
     seconds = []
     for number in range(repeats):
-        tell = partial(progress, f"timing {ready.rung.name}, {number + 1} of {repeats}", of=total)
+        doing = f"timing {ready.rung.name}, {number + 1} of {repeats}"
         start = clock.now()
-        ready.program(ready.dataset.images, None, tell)
+        ready.program(ready.dataset.images, None, partial(_tell, progress, doing, total))
         seconds.append(clock.now() - start)
     return Subject(ready, Sample(tuple(seconds)), found, (problem,) if problem else ())
 
@@ -107,26 +103,27 @@ class _Session:
             raise
         except (KeyboardInterrupt, Exception) as stopped:
             error = stopped
-        end = self.trace.now()
         try:
             if error is not None:
                 runtime.synchronise()  # what was launched before is part of the profile
         except Exception as fault:
             self.notices.append(f"the last records are lost: {_line(fault)}")
         finally:
+            self.wall.stop(self.trace.now())
             if self.collector is not None:
                 self.collector.close()
                 self.notices += self.collector.notices
             runtime.trace = None
         self.ordered.settle()
-        return Recording(self._profile(end, outputs, error), error)
+        return Recording(self._profile(outputs, error), error)
 
     def _advance(self, done: int) -> None:
         self.done = done
         self.batches += 1
         if self.batches % SETTLE_BATCHES == 0:
             self.subject.ready.program.runtime.synchronise()
-            self.ordered.settle(self.trace.now() - SLACK_SECONDS)
+            with self.trace.reading():
+                self.ordered.settle(self.trace.now() - SLACK_SECONDS)
         total = len(self.subject.ready.dataset)
         self.progress(f"recording {self.subject.ready.rung.name}", done, total)
 
@@ -145,9 +142,7 @@ class _Session:
                     self.notices.append("page faults and migrations cannot be seen without CUPTI")
         return None, ready.program.runtime.clock
 
-    def _profile(
-        self, end: float, outputs: NDArray[np.float32] | None, error: BaseException | None
-    ) -> Profile:
+    def _profile(self, outputs: NDArray[np.float32] | None, error: BaseException | None) -> Profile:
         subject, ready = self.subject, self.subject.ready
         accuracy, labels = None, ready.dataset.labels
         if outputs is not None:
@@ -171,7 +166,7 @@ class _Session:
             memory=ready.plan.memory,
             source=self.source,
             rows=self.tally.rows(),
-            wall=self.wall.finish(end),
+            wall=self.wall.finish(),
             timed=subject.timed.seconds,
             ceilings=subject.ceilings,
             accuracy=accuracy,
@@ -180,6 +175,10 @@ class _Session:
             notices=tuple(self.notices),
             environment=environment.fingerprint(),
         )
+
+
+def _tell(progress: Progress, doing: str, of: int, done: int) -> None:
+    progress(doing, done, of)
 
 
 def _line(error: BaseException) -> str:

@@ -37,6 +37,7 @@ class WallClock:
 
     def __init__(self, start: float) -> None:
         self.start = self.cursor = start
+        self.end = float("inf")
         self.until = dict.fromkeys(PRIORITY, start)
         self.parts = dict.fromkeys(PARTS, 0.0)
 
@@ -46,13 +47,18 @@ class WallClock:
             self._go(event.start)
             self.until[part] = max(self.until[part], event.end)
 
-    def finish(self, end: float) -> Wall:
-        """What happened after the end does not count."""
-        self._go(end)
-        return Wall(end - self.start, dict(self.parts))
+    def stop(self, end: float) -> None:
+        """The run is over. Events of it may still come; what happened after it does not count."""
+        self.end = end
+
+    def finish(self) -> Wall:
+        """Every event has come."""
+        self._go(self.end)
+        return Wall(self.end - self.start, dict(self.parts))
 
     def _go(self, to: float) -> None:
         """Share out the time up to a moment; nothing begins before it."""
+        to = min(to, self.end)
         while self.cursor < to:
             part = next((p for p in PRIORITY if self.until[p] > self.cursor), HOST)
             stop = to if part == HOST else min(to, self.until[part])

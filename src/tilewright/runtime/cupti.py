@@ -48,7 +48,7 @@ class CuptiCollector:
         self.records = Records(self.cupti)
         self.numbers: dict[tuple[tuple[str, ...], Cost | None], int] = {}
         self.enabled: list[Any] = []
-        self.zero = 0.0
+        self.zero = 0
         try:
             self.subscriber = self.cupti.subscribe(_nothing, None)
         except Exception as error:
@@ -93,10 +93,11 @@ class CuptiCollector:
                 self.collect(FORCED)
         except self.cupti.cuptiError as error:
             self.notices.append(f"the last records are lost: {self._reason(error)}")
-        for kind in self.enabled:
-            self.cupti.activity_disable(kind)
-        self.enabled.clear()
-        self.cupti.unsubscribe(self.subscriber)
+        finally:
+            for kind in self.enabled:
+                self.cupti.activity_disable(kind)
+            self.enabled.clear()
+            self.cupti.unsubscribe(self.subscriber)
 
     def _enable(self, name: str) -> None:
         kind = getattr(self.cupti.ActivityKind, name)
@@ -117,11 +118,11 @@ class CuptiCollector:
             self.notices.append(f"no unified-memory counters: {self._reason(error)}")
 
     def _read_clocks(self) -> None:
-        """CUPTI's time at which the trace began, in its nanoseconds."""
+        """CUPTI's time at which the trace began, in its nanoseconds: too many for a float."""
         readings = []
         for _ in range(READINGS):
             before, stamp, after = self.trace.now(), self.cupti.get_timestamp(), self.trace.now()
-            readings.append((after - before, stamp - 1e9 * 0.5 * (before + after)))
+            readings.append((after - before, stamp - round(1e9 * 0.5 * (before + after))))
         self.zero = min(readings)[1]
 
     def _count_dropped(self) -> None:

@@ -8,6 +8,7 @@ three come in any order, possibly in different buffers.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -51,6 +52,8 @@ class Records:
         self.external: dict[int, int] = {}
         self.external_before: dict[int, int] = {}
         self.names: dict[tuple[int, int], str] = {}
+        self.error: Exception | None = None
+        self.lock = threading.Lock()
         kinds = cupti.ActivityKind
         self.makers = {
             int(kinds.CONCURRENT_KERNEL): self._kernel,
@@ -64,19 +67,29 @@ class Records:
 
     def take(self, records: Iterable[Any]) -> None:
         """CUPTI's callback for a buffer that is full or flushed."""
-        for record in records:
-            kind = int(record.kind)
-            if kind == self.correlating:
-                self.external[record.correlation_id] = record.external_id
-            elif kind in self.makers:
-                self.taken.append(self.makers[kind](record))
+        with self.lock:
+            try:
+                for record in records:
+                    kind = record.kind
+                    if kind == self.correlating:
+                        self.external[record.correlation_id] = record.external_id
+                    elif kind in self.makers:
+                        self.taken.append(self.makers[kind](record))
+            except Exception as error:  # CUPTI would swallow it, and the rest of the buffer
+                self.error = error
 
-    def events(self, zero: float, final: bool = True) -> Iterator[Event]:
-        """Everything taken. Work whose call has not come yet waits for the next time, but once."""
-        taken, self.taken = self.taken, []
-        held, self.held = self.held, []
-        numbers = {**self.external_before, **self.external}
-        self.external_before, self.external = self.external, {}
+    def events(self, zero: int, final: bool = True) -> Iterator[Event]:
+        """Everything taken; an error, if a record could not be read.
+
+        Work whose call has not come yet waits for the next time, but once.
+        """
+        with self.lock:
+            if self.error is not None:
+                raise self.error
+            taken, self.taken = self.taken, []
+            held, self.held = self.held, []
+            numbers = {**self.external_before, **self.external}
+            self.external_before, self.external = self.external, {}
         called = {event.correlation for event in taken if event.kind == "api"}
         for event in taken:
             number = numbers.get(event.correlation)
@@ -117,13 +130,13 @@ class Records:
         )  # fmt: skip
 
     def _call(self, record: Any) -> Event:
-        key = (int(record.kind), int(record.cbid))
+        key = (record.kind, record.cbid)
         if key not in self.names:
             domains = self.cupti.CallbackDomain
             driver = key[0] == int(self.cupti.ActivityKind.DRIVER)
             domain = domains.DRIVER_API if driver else domains.RUNTIME_API
             # Names end in the version of CUDA that brought them: cudaMemcpyAsync_v3020.
-            name = self.cupti.get_callback_name(domain, record.cbid)
+            name = self.cupti.get_callback_name(domain, key[1])
             self.names[key] = re.sub(r"(_ptsz|_ptds|_v\d+)+$", "", name)
         return Event(
             "api", self.names[key], record.start, record.end, lane=f"thread {record.thread_id}",

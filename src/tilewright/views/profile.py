@@ -213,12 +213,12 @@ def _wall(profile: Profile) -> Iterator[RenderableType]:
     made.add_section()
     made.add_row("wall", units.seconds(wall.seconds), units.share(1), "of the recorded run")
     yield made
-    if profile.timed and not profile.stopped:
+    if profile.slow_down is not None:
         sample = Sample(profile.timed)
         yield (
             f"\nThe same run without recording: {units.seconds(sample.median)}, the median of "
             f"{len(sample.seconds)} ({sample.verdict});\nprofiling made it "
-            f"{units.times(wall.seconds / sample.median)} as long."
+            f"{units.times(profile.slow_down)} as long."
         )
 
 
