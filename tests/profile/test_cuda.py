@@ -142,6 +142,7 @@ def test_a_kernel_that_faults_leaves_a_partial_profile(pixels):
     )  # fmt: skip
     assert child.returncode == 2, child.stderr
     assert "PARTIAL" in child.stdout
-    assert child.stderr.count("\n") == 1
-    assert "rung direct on cuda" in child.stderr
-    assert "images" in child.stderr
+    words = child.stderr.splitlines()[0]  # CuPy may complain after it that nothing works any more
+    assert words.startswith("tilewright: rung direct on cuda: ")
+    assert words.endswith(" of 60 images")
+    assert "Traceback" not in words

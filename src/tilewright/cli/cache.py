@@ -12,8 +12,8 @@ ACTIONS = ("show", "clear")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action", nargs="?", default="show", metavar="show|clear",
-        help="show sizes (the default), or delete compiled kernels and measured ceilings; data sets "
-        "stay",
+        help="show sizes (the default), or delete compiled kernels and measured ceilings; data "
+        "sets stay",
     )  # fmt: skip
 
 
