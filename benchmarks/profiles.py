@@ -18,6 +18,7 @@ import json
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,9 @@ def _long(given: argparse.Namespace, screen: Console) -> dict[str, Any]:
     subject = prepare(request(given, "direct", "resident"), 1, lambda *told: None)
     dataset = subject.ready.dataset
     times = -(-given.long // len(dataset))
-    object.__setattr__(dataset, "images", np.tile(dataset.images, (times, 1, 1, 1))[: given.long])
-    object.__setattr__(dataset, "labels", None)
+    images = np.tile(dataset.images, (times, 1, 1, 1))[: given.long]
+    dataset = replace(dataset, images=images, labels=None)
+    subject = replace(subject, ready=replace(subject.ready, dataset=dataset))
     subject.ready.program(dataset.images)  # so that all memory the run itself needs is taken
     before = environment.peak_memory_bytes()
     with tempfile.TemporaryDirectory() as folder:

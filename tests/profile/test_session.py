@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,6 +130,24 @@ def test_kernels_know_their_work(network):
     assert rows["padded_pad", ("conv2",)].flops == 0
     assert rows["padded_pad", ("conv2",)].least_bytes == IMAGES * 4 * 3 * (36 + 64)
     assert {grid[2] for grid, _ in conv.shapes} == {4, 2}
+
+
+@OPENCL
+def test_without_cupti_the_runtimes_own_times_take_over_and_it_is_said(network, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupti.cupti", None)
+    request = Request(
+        net=str(network / "three.safetensors"), data=str(network / "images.npz"),
+        device="opencl", rung="direct", memory="managed", batch=2,
+    )  # fmt: skip
+    made = prepare(request, 1, lambda *told: None)
+    on_cuda = replace(made.ready, plan=replace(made.ready.plan, device="cuda"))
+    profile = record(replace(made, ready=on_cuda)).profile
+    assert profile.notices == (
+        "no CUPTI, CUDA events instead: cupti-python is not installed: "
+        "pip install 'tilewright[cuda]'",
+        "only CUPTI sees page faults and pages that move",
+    )
+    assert calls(profile, "kernel")["direct_conv"] == 3 * 3
 
 
 def test_the_cpu_has_layer_timers(network):

@@ -138,8 +138,8 @@ class _Session:
                 return cupti.CuptiCollector(self.trace, number, managed), cupti.CLOCK
             except cupti.Refused as refused:
                 self.notices.append(f"no CUPTI, CUDA events instead: {refused}")
-                if ready.plan.memory == "managed":
-                    self.notices.append("page faults and migrations cannot be seen without CUPTI")
+        if ready.plan.memory == "managed":
+            self.notices.append("only CUPTI sees page faults and pages that move")
         return None, ready.program.runtime.clock
 
     def _profile(self, outputs: NDArray[np.float32] | None, error: BaseException | None) -> Profile:
