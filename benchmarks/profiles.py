@@ -39,7 +39,6 @@ from tilewright.views.console import WIDTH, table
 from tilewright.views.timeline import Timeline
 
 SHOWN = (("direct", "managed"), ("direct", "per-layer"), ("padded-reduce", "resident"))
-NEAR = 0.05  # how far sums of kernel times may lie apart
 
 
 def main() -> int:
@@ -63,7 +62,7 @@ def main() -> int:
     problems: list[str] = []
     steps = {
         "profiles": lambda: _profiles(given, screen, problems),
-        "events": lambda: witnesses.cuda_events(given, RUNGS, NEAR, screen, problems),
+        "events": lambda: witnesses.cuda_events(given, RUNGS, screen, problems),
         "torch": lambda: witnesses.torch_profiler(given, RUNGS, MEMORIES, screen, problems),
         "ncu": lambda: witnesses.ncu(given, RUNGS, screen, problems),
         "long": lambda: _long(given, screen) if given.long else None,

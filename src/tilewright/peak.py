@@ -22,7 +22,7 @@ REPEATS = 5
 # multiply-adds of each; blocks for every processor, enough to make a millisecond on a CPU.
 SUMS, ROUNDS, BLOCKS_EACH = 8, 128, 256
 # Bytes that are copied: more than caches hold, and a small part of the memory.
-MOVED_BYTES, MOVED_SHARE = 256 * 2**20, 1 / 32
+MOVED_BYTES, MOVED_SHARE = 512 * 2**20, 1 / 32
 
 
 def measured_peak(device: str) -> float | None:
