@@ -11,8 +11,9 @@ from tilewright.profile.wall import PARTS, Wall
 from tilewright.trace import Cost, Event
 
 LAYERS = (
-    Layer("input", "input", 0, 15_360), Layer("conv1", "conv", 2_000_000, 80_000),
-    Layer("relu1", "relu", 0, 131_072), Layer("softmax", "softmax", 0, 80),
+    Layer("input", "input", 0, 3072, 12_288, 0),
+    Layer("conv1", "conv", 2_000_000, 12_288, 65_536, 4864),
+    Layer("relu1", "relu", 0, 65_536, 65_536, 0), Layer("softmax", "softmax", 0, 40, 40, 0),
 )  # fmt: skip
 CEILINGS = Ceilings("a GPU", 1e12, 1e11, 16, "2026-11-15")
 GRID, BLOCK = (64, 1, 2), (16, 16, 1)

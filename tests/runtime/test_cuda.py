@@ -52,7 +52,7 @@ def runtime():
 
 
 def kernel(launched):
-    def handle(grid, block, arguments, stream):
+    def handle(grid, block, arguments, *shared, stream):
         launched.append((grid, block, arguments))
 
     return GpuKernel("direct_conv", (16, 16, 1), handle)

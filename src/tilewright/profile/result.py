@@ -16,12 +16,14 @@ DEVICE_KINDS: tuple[Kind, ...] = ("kernel", "copy", "memset")
 
 @dataclass(frozen=True)
 class Layer:
-    """What is to be known of a layer: operations and the fewest bytes, for one image."""
+    """A layer: its operations, input and output for one image, and its weights."""
 
     name: str
     kind: str
     flops: int
-    bytes: int
+    input_bytes: int
+    output_bytes: int
+    parameter_bytes: int
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,9 @@ def work(profile: Profile, row: Row) -> tuple[int, int] | None:
         return None
     layers = [known[name] for name in row.layers]
     flops = profile.images * sum(layer.flops for layer in layers)
-    return flops, profile.images * sum(layer.bytes for layer in layers)
+    # What is between fused layers need not leave the registers; weights are read in each launch.
+    ends = profile.images * (layers[0].input_bytes + layers[-1].output_bytes)
+    return flops, ends + row.calls * sum(layer.parameter_bytes for layer in layers)
 
 
 def _facts(profile: Profile, row: Row, flops: int, size: int) -> Facts:

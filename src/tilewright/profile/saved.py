@@ -33,6 +33,7 @@ KINDS: tuple[Kind, ...] = (
     "layer",
     "profiler",
 )
+AMOUNTS = ("flops", "input_bytes", "output_bytes", "parameter_bytes")  # of a layer
 COLUMNS = (
     *("kind", "name", "layers", "calls", "seconds", "average", "minimum", "maximum"),
     *("bytes", "count", "flop", "least_bytes"),
@@ -126,7 +127,7 @@ def from_json(document: dict[str, Any]) -> Profile:
         batch=_whole(document["batch"]),
         dropped=_whole(document["dropped"]),
         layers=tuple(
-            Layer(_text(x["name"]), _text(x["kind"]), _whole(x["flops"]), _whole(x["bytes"]))
+            Layer(_text(x["name"]), _text(x["kind"]), *(_whole(x[name]) for name in AMOUNTS))
             for x in document["layers"]
         ),
         rows=tuple(map(_from_row, document["detail"])),

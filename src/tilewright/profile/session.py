@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,7 @@ from tilewright import environment
 from tilewright.errors import TilewrightError
 from tilewright.job import Ready, Request, check_finite, make_ready
 from tilewright.measure import Sample
+from tilewright.model.network import Stage
 from tilewright.profile.ceilings import ceilings
 from tilewright.profile.order import Ordered
 from tilewright.profile.result import Ceilings, Layer, Profile
@@ -155,7 +157,7 @@ class _Session:
             stopped = f"{why} after {self.done:,} of {len(ready.dataset):,} images"
         return Profile(
             network=ready.network.name,
-            layers=tuple(Layer(s.name, s.kind, s.flops, s.bytes) for s in ready.network.stages),
+            layers=tuple(map(_layer, ready.network.stages)),
             data=ready.dataset.source,
             images=self.done,
             batch=ready.plan.batch,
@@ -175,6 +177,12 @@ class _Session:
             notices=tuple(self.notices),
             environment=environment.fingerprint(),
         )
+
+
+def _layer(stage: Stage) -> Layer:
+    pixel = 1 if stage.kind == "input" else 4
+    sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
+    return Layer(stage.name, stage.kind, stage.flops, *sizes, 4 * stage.parameter_count)
 
 
 def _tell(progress: Progress, doing: str, of: int, done: int) -> None:
