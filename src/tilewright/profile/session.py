@@ -98,26 +98,28 @@ class _Session:
 
     def run(self) -> Recording:
         ready, error, outputs = self.subject.ready, None, None
-        runtime = ready.program.runtime
         try:
             outputs = ready.program(ready.dataset.images, self.trace, self._advance)
         except TilewrightError:
             raise
         except (KeyboardInterrupt, Exception) as stopped:
             error = stopped
-        try:
-            if error is not None:
-                runtime.synchronise()  # what was launched before is part of the profile
-        except Exception as fault:
-            self.notices.append(f"the last records are lost: {_line(fault)}")
+            self._wait()
         finally:
             self.wall.stop(self.trace.now())
             if self.collector is not None:
                 self.collector.close()
                 self.notices += self.collector.notices
-            runtime.trace = None
+            ready.program.runtime.trace = None
         self.ordered.settle()
         return Recording(self._profile(outputs, error), error)
+
+    def _wait(self) -> None:
+        """For what was launched before the run was cut short: it is part of the profile."""
+        try:
+            self.subject.ready.program.runtime.synchronise()
+        except Exception as fault:
+            self.notices.append(f"the last records are lost: {_line(fault)}")
 
     def _advance(self, done: int) -> None:
         self.done = done

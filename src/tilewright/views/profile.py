@@ -10,14 +10,14 @@ from rich.table import Table
 
 from tilewright.measure import Sample
 from tilewright.profile import meaning
-from tilewright.profile.result import DEVICE_KINDS, Profile, Region, regions
+from tilewright.profile.result import DEVICE_KINDS, Profile
 from tilewright.profile.roofline import Facts, roofline
 from tilewright.profile.tally import Row
 from tilewright.profile.wall import PARTS, PROFILER, WORDS
 from tilewright.runtime.cupti_records import MOVING
-from tilewright.trace import Size
-from tilewright.views import units
+from tilewright.views import regions, units
 from tilewright.views.console import table
+from tilewright.views.regions import layer_names
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
@@ -38,7 +38,7 @@ def report(profile: Profile) -> Iterator[RenderableType]:
         yield ""
         yield _unified(unified)
     yield ""
-    yield from _regions(profile)
+    yield from regions.report(profile)
     yield ""
     yield from _most(profile)
     yield ""
@@ -90,7 +90,7 @@ def _times(title: str, rows: list[Row], layers: bool) -> Table:
             *map(units.seconds, (row.average, row.minimum, row.maximum)),
             _short(row.name),
         ]
-        made.add_row(*cells, *([_layers(row.layers)] if layers else []))
+        made.add_row(*cells, *([layer_names(row.layers)] if layers else []))
     return made
 
 
@@ -109,64 +109,6 @@ def _unified(rows: list[Row]) -> RenderableType:
             row.name if row.count == row.calls else f"{row.name} ({units.count(row.count)} faults)",
         )
     return made
-
-
-def _regions(profile: Profile) -> Iterator[RenderableType]:
-    found = regions(profile)
-    made = table(
-        "Regions", "\nlayer", ">\nreached", ">kernels\nlaunched", ">elapsed\ntotal", ">\nmax",
-        ">\nmin", ">\navg", ">kernels\ntime", "grid\nand block",
-    )  # fmt: skip
-    for region in found:
-        reached = region.reached
-        elapsed = [reached.seconds, reached.maximum, reached.minimum, reached.average] \
-            if reached else []  # fmt: skip
-        made.add_row(
-            _layers(region.layers),
-            units.count(reached.calls) if reached else "-",
-            units.count(sum(row.calls for row in region.kernels)),
-            *(map(units.seconds, elapsed) if elapsed else "----"),
-            units.seconds(sum(row.seconds for row in region.kernels)) if region.kernels else "-",
-            "\n".join(_shapes(region)),
-        )
-    yield made
-    yield (
-        "elapsed: from the host's reaching the layer to its going on; where it does not wait, the "
-        "device is\nstill at work then"
-    )
-    copies = [region for region in found if region.copies_in or region.copies_out]
-    if not copies:
-        return
-    yield ""
-    made = table(
-        "Copies of regions", "\nlayer", ">in\ncopies", ">\nbytes", ">\ntime", ">out\ncopies",
-        ">\nbytes", ">\ntime",
-    )  # fmt: skip
-    for region in copies:
-        made.add_row(
-            _layers(region.layers), *_copied(region.copies_in), *_copied(region.copies_out)
-        )
-    yield made
-
-
-def _copied(rows: list[Row]) -> tuple[str, str, str]:
-    if not rows:
-        return "-", "-", "-"
-    return (
-        units.count(sum(row.calls for row in rows)),
-        units.size(sum(row.bytes for row in rows)),
-        units.seconds(sum(row.seconds for row in rows)),
-    )
-
-
-def _shapes(region: Region) -> Iterator[str]:
-    """Of each kernel the shapes of its launches, short."""
-    for row in region.kernels:
-        for grid, block in row.shapes[:2]:
-            yield f"{_product(grid)} of {_product(block)}"
-        others = len(row.shapes[2:])
-        if others or row.more_shapes:
-            yield f"and {others}{' or more' if row.more_shapes else ''} others"
 
 
 def _most(profile: Profile) -> Iterator[RenderableType]:
@@ -218,8 +160,17 @@ def _wall(profile: Profile) -> Iterator[RenderableType]:
         yield (
             f"\nThe same run without recording: {units.seconds(sample.median)}, the median of "
             f"{len(sample.seconds)} ({sample.verdict});\nprofiling made it "
-            f"{units.times(profile.slow_down)} as long."
+            f"{units.times(profile.slow_down)} as long{_reading(profile)}."
         )
+
+
+def _reading(profile: Profile) -> str:
+    """How long a run it was without the reading of records, which is no part of it."""
+    seconds = profile.wall.parts[PROFILER]
+    if not seconds:
+        return ""
+    rest = (profile.wall.seconds - seconds) / Sample(profile.timed).median
+    return f", {units.times(rest)} without the reading of its records"
 
 
 def _roofline(profile: Profile) -> Iterator[RenderableType]:
@@ -249,7 +200,7 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
 def _rates(facts: Facts) -> Iterable[str]:
     return (
         _short(facts.row.name),
-        _layers(facts.row.layers),
+        layer_names(facts.row.layers),
         units.digits(facts.flop_rate / 1e9) if facts.flops else "-",
         units.share(facts.flop_share) if facts.flops and facts.flop_share is not None else "-",
         units.digits(facts.byte_rate / 1e9),
@@ -259,21 +210,9 @@ def _rates(facts: Facts) -> Iterable[str]:
     )
 
 
-def _layers(layers: tuple[str, ...]) -> str:
-    if len(layers) > 4:
-        return f"{layers[0]}..{layers[-1]}"
-    return ", ".join(layers) or "-"
-
-
 def _short(name: str) -> str:
     """A C++ name without its template arguments, cut where it is still too long."""
     before = ""
     while before != name:
         before, name = name, re.sub(r"<[^<>]*>", "", name)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-
-
-def _product(sizes: Size) -> str:
-    """Without what is 1 at the end."""
-    kept = [size for index, size in enumerate(sizes) if any(s > 1 for s in sizes[index:])] or [1]
-    return "x".join(map(str, kept))
