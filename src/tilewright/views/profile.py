@@ -48,7 +48,8 @@ def report(profile: Profile) -> Iterator[RenderableType]:
 
 
 def _head(profile: Profile) -> Iterator[RenderableType]:
-    batch = "one by one" if profile.batch == 1 else f"{units.count(profile.batch)} at a time"
+    size = min(profile.batch, profile.images)
+    batch = "one by one" if size == 1 else f"{units.count(size)} at a time"
     memory = "" if profile.memory == "host" else f", memory {profile.memory}"
     yield (
         f"{profile.network} over {units.count(profile.images)} images, {batch}, "
