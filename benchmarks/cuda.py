@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from benchmarks.cpu import networks
 from benchmarks.guests import jax_network
+
 from tilewright import environment
 from tilewright.execute import Program
 from tilewright.files import atomic_write
@@ -320,7 +320,9 @@ def main() -> None:
                 with torch.inference_mode():
                     calls, out, fused = ours(runtime, network, precision, pixels)
                     same = checked(network, precision, pixels, out)
-                    others = peers(network, precision, pixels, batch, batch in given.compile_batches)
+                    others = peers(
+                        network, precision, pixels, batch, batch in given.compile_batches
+                    )
                     results = timed({**calls, **others}, given.repeats)
                 document["rows"].append(
                     {"network": network.name, "precision": precision, "batch": batch,
@@ -379,7 +381,8 @@ def markdown(document: dict[str, Any]) -> str:
             other = min(value for name, value in best.items() if value and name != "network")
             rate = rates["fp32_plain" if precision == "fp32" else f"{precision}_product"]
             floor = max(
-                row["flop"] * row["batch"] / rate, row["pixel_bytes"] * row["batch"] / rates["bytes"]
+                row["flop"] * row["batch"] / rate,
+                row["pixel_bytes"] * row["batch"] / rates["bytes"],
             )
             cells = " | ".join(cell(best[name]) for name in names)
             lines.append(

@@ -114,7 +114,9 @@ def climb(
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
     """
-    ladder = [each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)]
+    ladder = [
+        each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)
+    ]
     rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
     for index, rung in enumerate(able):

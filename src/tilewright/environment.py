@@ -17,7 +17,14 @@ from tilewright import __version__
 
 LIBRARIES = (
     *("numpy", "numba", "llvmlite", "onnxruntime", "onnx", "torch", "safetensors", "pillow"),
-    *("pyopencl", "pocl-binary-distribution", "cupy-cuda13x", "cuda-bindings", "jax"),
+    *(
+        "pyopencl",
+        "pocl-binary-distribution",
+        "cupy-cuda13x",
+        "cuda-bindings",
+        "cupti-python",
+        "jax",
+    ),
 )
 
 

@@ -17,13 +17,14 @@ from tilewright.model.layers import Shape
 from tilewright.model.network import Network
 from tilewright.plan import Plan
 from tilewright.runtime import Buffer, Runtime
-from tilewright.trace import Trace
+from tilewright.trace import Trace, reaching
 
 
 @dataclass(frozen=True)
 class ReadyStep:
     """A step of the plan, built. `launch` is None where there is nothing to compute."""
 
+    layers: tuple[str, ...]
     launch: Launch | None
     shape: Shape
     only_input: bool
@@ -57,7 +58,7 @@ class Program:
                 else known[step.rung].prepare(self.runtime, stages, network.parameters)
             )
             only_input = [stage.kind for stage in stages] == ["input"]
-            self.steps.append(ReadyStep(launch, stages[-1].output_shape, only_input))
+            self.steps.append(ReadyStep(step.layers, launch, stages[-1].output_shape, only_input))
         # Whether anything is computed of values that are float32 already.
         self.computes = any(step.launch and not step.only_input for step in self.steps)
         self.outputs: list[Buffer] = []
@@ -108,7 +109,8 @@ class Program:
                 given = out is not None and index == last
                 own = output if images == self.capacity else output[:images]
                 target = out.reshape(images, *step.shape) if given else own
-                step.launch(x, target)
+                with reaching(self.runtime.trace, step.layers):
+                    step.launch(x, target)
                 x = target
             yield x
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,17 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Ready:
+    """Everything loaded and built: a program, and the images to send through it."""
+
+    network: Network
+    dataset: Dataset
+    rung: Rung
+    plan: Plan
+    program: Program
+
+
+@dataclass(frozen=True)
 class Result:
     """What a run gave. All times are in the trace."""
 
@@ -64,6 +75,23 @@ class Result:
 def run(request: Request, progress: Callable[[int, int], None] = lambda done, of: None) -> Result:
     """Do the job. `progress` is told the images done and how many there are."""
     trace = Trace()
+    ready = make_ready(request, trace)
+    program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
+    with trace.phase("forward"):
+        outputs = program(dataset.images, trace, lambda done: progress(done, total))
+    with trace.phase("accuracy"):
+        outputs = outputs.reshape(total, -1)
+        check_finite(outputs, program, dataset)
+        predicted = outputs.argmax(1)
+        correct = None if dataset.labels is None else int((predicted == dataset.labels).sum())
+    return Result(
+        ready.network, dataset, ready.rung, ready.plan, program.runtime.describe(), outputs,
+        predicted, correct, trace, environment.peak_memory_bytes(), environment.fingerprint(),
+    )  # fmt: skip
+
+
+def make_ready(request: Request, trace: Trace) -> Ready:
+    """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
         rung = choose(request.device, request.rung, request.precision)
     with trace.phase("create network"):
@@ -82,28 +110,18 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
         program = Program(network, plan)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
-    images = dataset.images
     if plan.memory == "streamed":
         with trace.phase("pin images"):
-            images = program.runtime.pinned(images.shape, images.dtype)  # type: ignore[attr-defined]
-            images[:] = dataset.images
+            runtime: Any = program.runtime
+            pinned = runtime.pinned(dataset.images.shape, dataset.images.dtype)
+            pinned[:] = dataset.images
+            dataset = replace(dataset, images=pinned)
     with trace.phase("warm up"):
-        program(images[:WARM_UP_IMAGES])
-    with trace.phase("forward"):
-        total = len(dataset)
-        outputs = program(images, trace, lambda done: progress(done, total))
-    with trace.phase("accuracy"):
-        outputs = outputs.reshape(total, -1)
-        _check_finite(outputs, program, dataset)
-        predicted = outputs.argmax(1)
-        correct = None if dataset.labels is None else int((predicted == dataset.labels).sum())
-    return Result(
-        network, dataset, rung, plan, program.runtime.describe(), outputs, predicted, correct,
-        trace, environment.peak_memory_bytes(), environment.fingerprint(),
-    )  # fmt: skip
+        program(dataset.images[:WARM_UP_IMAGES])
+    return Ready(network, dataset, rung, plan, program)
 
 
-def _check_finite(outputs: NDArray[np.float32], program: Program, dataset: Dataset) -> None:
+def check_finite(outputs: NDArray[np.float32], program: Program, dataset: Dataset) -> None:
     """Refuse a result with NaN or infinity in it, naming the first layer that made one."""
     wrong = np.flatnonzero(~np.isfinite(outputs).all(1))
     if not wrong.size:

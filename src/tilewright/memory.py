@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.ladder.cpu.im2col import normalise
-from tilewright.trace import Event
+from tilewright.trace import Event, reaching
 
 if TYPE_CHECKING:
     from tilewright.execute import Program
@@ -74,10 +74,11 @@ def per_layer(program: Program, images: Images, results: Results, progress: Prog
             if step.launch is None:
                 values = values.reshape(len(values), *step.shape)
             elif not step.only_input:
-                step.launch.send_parameters()  # type: ignore[attr-defined]  # GPU rungs' have it
-                out = output[: len(values)]
-                step.launch(runtime.upload(np.ascontiguousarray(values)), out)
-                values = runtime.download(out)
+                with reaching(runtime.trace, step.layers):
+                    step.launch.send_parameters()  # type: ignore[attr-defined]  # GPU rungs' have it
+                    out = output[: len(values)]
+                    step.launch(runtime.upload(np.ascontiguousarray(values)), out)
+                    values = runtime.download(out)
         results[batch] = values.reshape(len(values), *results.shape[1:])
         progress(batch.stop)
 
@@ -145,9 +146,10 @@ def _on_host(program: Program, pixels: Images) -> NDArray[np.float32]:
     if pixels.dtype == np.float32:
         return pixels
     values = np.empty(pixels.shape, np.float32)
-    trace = program.runtime.trace
-    start = trace.now() if trace else 0.0
-    normalise(program.network.input)(pixels, values)
-    if trace:
-        trace.add(Event("kernel", "host_normalise", start, trace.now(), ("input",)))
+    trace, layers = program.runtime.trace, (program.network.stages[0].name,)
+    with reaching(trace, layers):
+        start = trace.now() if trace else 0.0
+        normalise(program.network.input)(pixels, values)
+        if trace:
+            trace.add(Event("host", "host_normalise", start, trace.now(), layers))
     return values

@@ -1,21 +1,32 @@
-"""What a device can do at best, measured: float32 multiply-adds on registers alone."""
+"""What a device can do at best, measured: multiply-adds on registers alone, and bytes moved.
+
+Each is the best of a few tries.
+"""
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
-from tilewright.ladder.gpu.design import BLOCK_THREADS, source
+from tilewright.environment import cpu_cores, memory_bytes
+from tilewright.ladder.gpu.design import BLOCK_THREADS, source, tiles
 from tilewright.ladder.gpu.prepare import missing, open_runtime
+from tilewright.runtime import GpuRuntime
+from tilewright.runtime.dialect import Grid, Source
+from tilewright.threads import share
 from tilewright.trace import Trace
 
 REPEATS = 5
 # Independent sums of a thread, enough to keep its unit busy and few enough for 16 registers, and
 # multiply-adds of each; blocks for every processor, enough to make a millisecond on a CPU.
 SUMS, ROUNDS, BLOCKS_EACH = 8, 128, 256
+# Bytes that are copied: more than caches hold, and a small part of the memory.
+MOVED_BYTES, MOVED_SHARE = 512 * 2**20, 1 / 32
 
 
 def measured_peak(device: str) -> float | None:
-    """FLOP a second, the best of a few tries; None where nothing of ours can be run."""
+    """FLOP a second; None where nothing of ours can be run."""
     if device == "cpu":
         from tilewright.fuse.cpu.peak import Peak
 
@@ -25,12 +36,51 @@ def measured_peak(device: str) -> float | None:
         return None
     runtime = open_runtime(device, "resident")
     constants = {"SUMS": SUMS, "ROUNDS": ROUNDS}
-    kernel = runtime.compile(source("peak", "peak.cl", (BLOCK_THREADS, 1, 1), constants))
     blocks = BLOCKS_EACH * runtime.limits.processors
-    values = runtime.upload(np.full(blocks * BLOCK_THREADS, 0.5, np.float32))
+    values = np.full(blocks * BLOCK_THREADS, 0.5, np.float32)
+    flop = 2.0 * ROUNDS * SUMS * blocks * BLOCK_THREADS
+    kernel = source("peak", "peak.cl", (BLOCK_THREADS, 1, 1), constants)
+    return flop / _best_seconds(runtime, kernel, (blocks, 1, 1), values)
+
+
+def measured_bandwidth(device: str) -> float | None:
+    """Bytes a second, read and written, by copying; None where nothing of ours can be run."""
+    if device == "cpu":
+        return _cpu_bandwidth()
+    if missing(device):
+        return None
+    runtime = open_runtime(device, "resident")
+    each = int(min(MOVED_BYTES, MOVED_SHARE * runtime.limits.memory_bytes)) // 32 * 16
+    blocks = tiles(each // 16, BLOCK_THREADS)
+    # The second half is copied over the first, four values a thread.
+    values = np.zeros(2 * blocks * BLOCK_THREADS * 4, np.float32)
+    constants = {"FROM": values.size // 2}
+    kernel = source("bandwidth", "bandwidth.cl", (BLOCK_THREADS, 1, 1), constants)
+    return values.nbytes / _best_seconds(runtime, kernel, (blocks, 1, 1), values)
+
+
+def _best_seconds(
+    runtime: GpuRuntime, kernel: Source, grid: Grid, values: np.typing.NDArray[np.float32]
+) -> float:
+    """The shortest of a few launches on some values."""
+    compiled, given = runtime.compile(kernel), runtime.upload(values)
     trace = runtime.trace = Trace()
     for _ in range(REPEATS):
-        runtime.enqueue(kernel, (blocks, 1, 1), (values,), ())
+        runtime.enqueue(compiled, grid, (given,), ())
     runtime.synchronise()
-    flop = 2.0 * ROUNDS * SUMS * blocks * BLOCK_THREADS
-    return flop / min(event.seconds for event in trace.of("kernel"))
+    return min(event.seconds for event in trace.of("kernel"))
+
+
+def _cpu_bandwidth() -> float:
+    size = int(min(MOVED_BYTES, MOVED_SHARE * memory_bytes())) // 8
+    there, here = np.zeros(size, np.float32), np.ones(size, np.float32)
+
+    def copy(first: int, last: int) -> None:
+        np.copyto(there[first:last], here[first:last])
+
+    best = float("inf")
+    for _ in range(REPEATS + 1):  # the first touches the pages
+        start = time.perf_counter()
+        share(copy, size, cpu_cores())
+        best = min(best, time.perf_counter() - start)
+    return (there.nbytes + here.nbytes) / best

@@ -139,8 +139,10 @@ def chain(
 def _stored(truth: Truth, precision: Precision) -> Array:
     """What rounding to an operand costs; nothing, if the value is certain and such a number."""
     size = np.abs(truth.value) + truth.bound
-    kept = (truth.bound == 0) & (truth.value == np.rint(truth.value)) & (
-        size * precision.operand_unit <= 1
+    kept = (
+        (truth.bound == 0)
+        & (truth.value == np.rint(truth.value))
+        & (size * precision.operand_unit <= 1)
     )
     return np.where(kept, 0.0, precision.operand_unit * size + precision.operand_smallest)
 

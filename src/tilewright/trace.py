@@ -1,22 +1,44 @@
-"""What happened, as a flat list of events. Every table, chart and JSON is a view of a trace."""
+"""What happened, as events. Every table, chart, timeline and JSON is a view of a trace."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
-Kind = Literal["phase", "kernel", "copy"]
+Kind = Literal["phase", "layer", "kernel", "host", "copy", "memset", "unified", "api", "profiler"]
+Size = tuple[int, int, int]
+
+# Names of copies. Sources agree on them, so that views need not know the source.
+HOST_TO_DEVICE, DEVICE_TO_HOST = "host to device", "device to host"
+DEVICE_TO_DEVICE = "device to device"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a kernel has to do at least: operations, and bytes if every buffer is touched once."""
+
+    flops: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened, in seconds since the trace began.
 
-    A `phase` is a part of the job; a `kernel` is one piece of computation on a device and
-    names the layers it computed (several, when they were fused); a `copy` moved `bytes`.
+    A `phase` is a part of the job, a `layer` the host's time in a step of the plan. A `kernel` is
+    one piece of computation on a device and names the layers it computed (several, when they were
+    fused); a `host` event is such a piece that the host did for a device. A `copy` moved `bytes`
+    and a `memset` filled them; `unified` is the doing of memory shared by host and device: pages
+    that moved, faults. An `api` event is a call of the host into a device's library, `profiler` the
+    time in which records of a device's work were read.
+
+    `cost` is a kernel's, where it is known. `lane` is the stream or thread it was on. A call and
+    the work it started have the same `correlation`. `count` is how often it happened, where a
+    record stands for several.
     """
 
     kind: Kind
@@ -25,19 +47,48 @@ class Event:
     end: float
     layers: tuple[str, ...] = ()
     bytes: int = 0
+    grid: Size | None = None
+    block: Size | None = None
+    cost: Cost | None = None
+    lane: str = ""
+    correlation: int = 0
+    count: int = 1
 
     @property
     def seconds(self) -> float:
         return self.end - self.start
 
 
+class Collector(Protocol):
+    """What records a device's work in the runtime's place, and adds it to a trace."""
+
+    def about(
+        self, layers: tuple[str, ...], cost: Cost | None = None
+    ) -> AbstractContextManager[None]:
+        """Whatever the host starts inside is for these layers."""
+
+    def collect(self) -> None:
+        """Add everything recorded so far; the device has just been synchronised."""
+
+
 @dataclass
 class Trace:
-    """The one record of a run. `clock` is injected by tests."""
+    """The one record of a run. `clock` is injected by tests.
+
+    Every event goes to every sink. A long run is not kept (`keep`): its sinks count and write.
+    A `detailed` trace has the host's side too: the layers it reaches and the calls it makes.
+    """
 
     clock: Callable[[], float] = time.perf_counter
     events: list[Event] = field(default_factory=list)
     origin: float = field(init=False)
+    keep: bool = True
+    detailed: bool = False
+    sinks: tuple[Callable[[Event], None], ...] = ()
+    collector: Collector | None = None
+    inside: tuple[str, ...] = ()  # the layers whose step the host is in
+    called: float = 0.0  # when the last call began
+    correlations: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
         self.origin = self.clock()
@@ -47,7 +98,10 @@ class Trace:
         return self.clock() - self.origin
 
     def add(self, event: Event) -> None:
-        self.events.append(event)
+        if self.keep:
+            self.events.append(event)
+        for sink in self.sinks:
+            sink(event)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -58,11 +112,53 @@ class Trace:
         finally:
             self.add(Event("phase", name, start, self.now()))
 
-    def of(self, kind: Kind) -> list[Event]:
-        return [event for event in self.events if event.kind == kind]
+    @contextmanager
+    def layer(self, layers: tuple[str, ...]) -> Iterator[None]:
+        """Record what happens inside as these layers' step; copies inside are theirs."""
+        self.inside, start = layers, self.now()
+        try:
+            yield
+        finally:
+            self.inside = ()
+            self.add(Event("layer", _span(layers), start, self.now(), layers))
+
+    @contextmanager
+    def call(self, name: str) -> Iterator[int]:
+        """Record what happens inside as a call into a device's library; gives its correlation."""
+        number = next(self.correlations)
+        self.called = start = self.now()
+        try:
+            yield number
+        finally:
+            self.add(
+                Event("api", name, start, self.now(), self.inside, correlation=number, lane="host")
+            )
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """What happens inside is not the run's, but its recording's."""
+        start = self.now()
+        yield
+        if self.detailed:
+            self.add(Event("profiler", "reading records", start, self.now()))
+
+    def of(self, *kinds: Kind) -> list[Event]:
+        return [event for event in self.events if event.kind in kinds]
 
     def phase_seconds(self, name: str) -> float:
         return sum(event.seconds for event in self.of("phase") if event.name == name)
+
+
+def reaching(trace: Trace | None, layers: tuple[str, ...]) -> AbstractContextManager[None]:
+    """The host is in these layers' step, if anybody wants to know."""
+    return _NOTHING if trace is None or not trace.detailed else trace.layer(layers)
+
+
+def calling(trace: Trace | None, name: str) -> AbstractContextManager[int]:
+    """The host makes a call, if anybody wants to know and no collector sees it anyway."""
+    if trace is None or not trace.detailed or trace.collector is not None:
+        return _NO_CALL
+    return trace.call(name)
 
 
 def busy_seconds(events: Iterable[Event]) -> float:
@@ -72,3 +168,12 @@ def busy_seconds(events: Iterable[Event]) -> float:
         busy += max(0.0, event.end - max(until, event.start))
         until = max(until, event.end)
     return busy
+
+
+# Both can be entered any number of times, and cost nothing to make.
+_NOTHING, _NO_CALL = nullcontext(), nullcontext(0)
+
+
+def _span(layers: tuple[str, ...]) -> str:
+    """One layer by its name, several by the first and the last."""
+    return layers[0] if len(layers) == 1 else f"{layers[0]}..{layers[-1]}"

@@ -6,6 +6,7 @@ from tilewright.fuse.cpu import build
 from tilewright.fuse.cpu.build import compiled_folder
 from tilewright.model.layers import FullyConnected, Pixels
 from tilewright.model.network import Network
+from tilewright.profile.ceilings import kept_folder
 
 
 def test_show_and_clear(capsys):
@@ -15,9 +16,20 @@ def test_show_and_clear(capsys):
     assert main(["cache"]) == 0
     assert "compiled kernels: 2 files" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0
-    assert "deleted 2 compiled kernels" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "deleted 2 compiled kernels" in text
+    assert "deleted 0 measured ceilings" in text
     assert not list(compiled_folder().iterdir())
     assert main(["cache", "burn"]) == 2
+
+
+def test_measured_ceilings_are_shown_and_cleared(capsys):
+    kept_folder().mkdir(parents=True)
+    (kept_folder() / "a-GPU.json").write_text("{}")
+    assert main(["cache"]) == 0
+    assert "measured ceilings: 1 files, 2 B" in capsys.readouterr().out
+    assert main(["cache", "clear"]) == 0
+    assert not list(kept_folder().iterdir())
 
 
 def test_only_so_many_are_kept(tmp_path, monkeypatch):

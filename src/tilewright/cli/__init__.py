@@ -17,6 +17,7 @@ from tilewright.errors import TilewrightError, unknown
 LONGEST_ERROR = 500
 VERBS = {
     "run": "run a network over images and show where the time went",
+    "profile": "kernels, copies, API calls and layers of a run, as nvprof showed them",
     "ladder": "verify and time every rung, side by side",
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
     "data": "list, fetch and check data sets",

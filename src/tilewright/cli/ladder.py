@@ -45,13 +45,10 @@ def main(arguments: argparse.Namespace) -> int:
         check_writable(Path(arguments.json))
     subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
     network, dataset = subject.network, subject.dataset
-    with console.progress_bar() as bar:
-        task = bar.add_task("", total=None)
+    with console.progress_line() as tell:
         ladder = climb(
             network, dataset.images, arguments.device, arguments.batch, arguments.repeats,
-            arguments.memory, progress=lambda doing, done, of: bar.update(
-                task, description=doing, completed=done, total=of
-            ),
+            arguments.memory, progress=tell,
         )  # fmt: skip
     rows = ladder.rows
     document = {

@@ -3,8 +3,76 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilewright.errors import TilewrightError
+from tilewright.files import check_writable
+
+if TYPE_CHECKING:
+    from tilewright.job import Request
 
 LARGEST = 10**9
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """What to run: everything that `request` reads."""
+    add_network(parser)
+    add_data(parser)
+    parser.add_argument(
+        "--images", type=positive, metavar="N", help="the first N images (default: all)"
+    )
+    add_batch(parser)
+    add_device(parser)
+    add_memory(parser)
+    add_precision(parser)
+    parser.add_argument(
+        "--rung", metavar="NAME", help="how to compute (default: our fastest on the device)"
+    )
+
+
+def request(arguments: argparse.Namespace) -> Request:
+    from tilewright.job import Request
+
+    return Request(
+        net=arguments.net,
+        weights=arguments.weights,
+        data=arguments.data,
+        images=arguments.images,
+        batch=arguments.batch,
+        device=arguments.device,
+        rung=arguments.rung,
+        memory=arguments.memory,
+        precision=arguments.precision,
+    )
+
+
+def check_outputs(
+    arguments: argparse.Namespace, outputs: Sequence[str], may_be_stdout: Sequence[str]
+) -> None:
+    """Each output can be written, and is neither another output nor an input."""
+    taken = {
+        Path(path).resolve(): option
+        for option in ("net", "weights", "data")
+        if (path := getattr(arguments, option))
+    }
+    for path in getattr(arguments, "compare", None) or ():
+        taken[Path(path).resolve()] = "compare"
+    for option in outputs:
+        given = getattr(arguments, option)
+        if given is None:
+            continue
+        if str(given) == "-":
+            if option in may_be_stdout:
+                continue
+            raise TilewrightError(f"--{option} - is not possible: name a file")
+        path = Path(given)
+        check_writable(path)
+        if path.is_file() or not path.exists():
+            other = taken.setdefault(path.resolve(), option)
+            if other != option:
+                raise TilewrightError(f"--{option} {path} is the file of --{other}")
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:

@@ -95,5 +95,5 @@ class Rung:
         if not self.precisions:
             return self
         chosen = known[precision]
-        prepare = getattr(self.prepare, "func", self.prepare)
+        prepare: Any = getattr(self.prepare, "func", self.prepare)
         return replace(self, precision=chosen, prepare=partial(prepare, precision=chosen))

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import Block, Grid, Limits, Source
-from tilewright.trace import Trace
+from tilewright.trace import Cost, Trace
 
 # A device's own array type: a NumPy array on the CPU, a framework's tensor elsewhere.
 Buffer = Any
@@ -56,6 +56,7 @@ class Runtime(Protocol):
     name: str
     trace: Trace | None  # None: nothing is recorded
     recording_disturbs: bool  # whether a run that is recorded is slower than one that is not
+    clock: str  # where recorded times come from, in words
 
     def describe(self) -> str:
         """The device in words: model and what matters of its size."""
@@ -102,7 +103,12 @@ class GpuRuntime(Runtime, Protocol):
         """A kernel for this device; DoesNotFit if it needs more than the device has."""
 
     def enqueue(
-        self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
+        self,
+        kernel: GpuKernel,
+        grid: Grid,
+        arguments: Sequence[Any],
+        layers: tuple[str, ...],
+        cost: Cost | None = None,
     ) -> None:
         """Launch a kernel over a grid of blocks. Arguments are buffers and whole numbers."""
 

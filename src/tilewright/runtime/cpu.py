@@ -17,6 +17,7 @@ from tilewright.trace import Event, Trace
 class CpuRuntime:
     name = "cpu"
     recording_disturbs = False
+    clock = "the host's clock around each layer's computation"
 
     def __init__(self) -> None:
         self.trace: Trace | None = None

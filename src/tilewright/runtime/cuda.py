@@ -1,8 +1,9 @@
 """NVIDIA GPUs, through CuPy: arrays, streams, events; kernels compiled by NVRTC.
 
-Times are CUDA events' around each launch and copy. Kernels run on the default stream; two more
-streams carry copies for the `streamed` memory plan. Memory shared with the host (`managed`) is
-CUDA's unified memory, whose pages move between host and device when they are touched.
+Times are CUDA events' around each launch and copy, unless a trace brings a collector of its own.
+Kernels run on the default stream; two more streams carry copies for the `streamed` memory plan.
+Memory shared with the host (`managed`) is CUDA's unified memory, whose pages move between host and
+device when they are touched.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -28,10 +30,20 @@ from tilewright.runtime.dialect import (
     Source,
 )
 from tilewright.runtime.multiprocessor import Gpu
-from tilewright.trace import Event, Kind, Trace
+from tilewright.trace import (
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    Cost,
+    Event,
+    Kind,
+    Trace,
+    calling,
+)
 
 # Launches recorded before their times are read, so that a long run's events do not pile up.
 PENDING = 2000
+# What a call is named that was timed around CuPy's.
+CALLS = {"kernel": "kernel launch (CuPy)", "copy": "copy (CuPy)"}
 # cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
 RATE_ATTRIBUTES = (13, 36, 37)
 SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -115,6 +127,7 @@ def _module(name: str, text: str, architecture: str) -> Any:
 
 class CudaRuntime:
     recording_disturbs = True
+    clock = "CUDA events around each launch and copy, and the host's clock around each call"
 
     def __init__(self, device: str, managed: bool = False) -> None:
         if reason := missing(device):
@@ -133,7 +146,7 @@ class CudaRuntime:
         self.kernels = cupy.cuda.Stream.null
         self.sends, self.fetches = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self.trace: Trace | None = None
-        self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []
+        self.pending: list[tuple[Any, Any, Event]] = []
         self.spare: list[Any] = []
 
     def describe(self) -> str:
@@ -160,20 +173,20 @@ class CudaRuntime:
         # Constant memory is the device's alone, also where all other memory is shared.
         constant = isinstance(buffer.data.mem, self.cupy.cuda.UnownedMemory)
         if self.managed and not constant:
-            self.kernels.synchronize()  # whoever reads the old content must be done
+            self._finish(self.kernels)  # whoever reads the old content must be done
             _host_view(buffer)[:] = array
         elif array.size:
             copy = partial(buffer.set, array, stream=self.kernels)
-            self._timed(self.kernels, "copy", "host to device", (), array.nbytes, copy)
-            self.kernels.synchronize()  # the array is the caller's to change
+            self._timed(self.kernels, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
+            self._finish(self.kernels)  # the array is the caller's to change
 
     def download(self, buffer: Any) -> NDArray[Any]:
         if self.managed:
-            self.kernels.synchronize()
+            self._finish(self.kernels)
             return _host_view(buffer).copy()
         copy = partial(buffer.get, stream=self.kernels)
         return np.asarray(
-            self._timed(self.kernels, "copy", "device to host", (), buffer.nbytes, copy)
+            self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
         )
 
     def compile(self, source: Source) -> GpuKernel:
@@ -197,18 +210,28 @@ class CudaRuntime:
         return GpuKernel(name, (threads, 1, 1), handle, shared_bytes=shared_bytes)
 
     def enqueue(
-        self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
+        self,
+        kernel: GpuKernel,
+        grid: Grid,
+        arguments: Sequence[Any],
+        layers: tuple[str, ...],
+        cost: Cost | None = None,
     ) -> None:
         given = tuple(np.int32(a) if isinstance(a, int) else a for a in arguments)
         launch = partial(
             kernel.handle, grid, kernel.block, given, kernel.shared_bytes, stream=self.kernels
         )
-        self._timed(self.kernels, "kernel", kernel.name, layers, 0, launch)
+        self._timed(
+            self.kernels, "kernel", kernel.name, layers, 0, launch,
+            grid=grid, block=kernel.block, cost=cost,
+        )  # fmt: skip
 
     def synchronise(self) -> None:
         """Wait for the GPU, then place its events on the host's clock."""
         for stream in (self.sends, self.fetches, self.kernels):
-            stream.synchronize()
+            self._finish(stream)
+        if self.trace is not None and self.trace.collector is not None:
+            self.trace.collector.collect()
         if self.trace is None or not self.pending:
             return
         last = self.cupy.cuda.Event()
@@ -216,11 +239,12 @@ class CudaRuntime:
         last.synchronize()
         now = self.trace.now()
         elapsed = self.cupy.cuda.get_elapsed_time
-        for before, after, kind, name, layers, size in self.pending:
-            start, end = now - 1e-3 * elapsed(before, last), now - 1e-3 * elapsed(after, last)
-            self.trace.add(Event(kind, name, start, end, layers, size))
-            self.spare += (before, after)
-        self.pending.clear()
+        with self.trace.reading():
+            for before, after, event in self.pending:
+                start, end = now - 1e-3 * elapsed(before, last), now - 1e-3 * elapsed(after, last)
+                self.trace.add(replace(event, start=start, end=end))
+                self.spare += (before, after)
+            self.pending.clear()
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
         import cupyx
@@ -233,14 +257,14 @@ class CudaRuntime:
         kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         error, found = driver.cuPointerGetAttribute(kind, array.ctypes.data)
         # The driver calls any other memory of the host an invalid value.
-        return error == 0 and found == driver.CUmemorytype.CU_MEMORYTYPE_HOST
+        return error == 0 and int(found) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
 
     def send(self, buffer: Any, array: NDArray[Any], after: Mark | None) -> Mark:
         if after is not None:
             self.sends.wait_event(after)
         place = array.ctypes.data
         copy = partial(buffer.data.copy_from_host_async, place, array.nbytes, self.sends)
-        self._timed(self.sends, "copy", "host to device", (), array.nbytes, copy)
+        self._timed(self.sends, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
         return self._mark(self.sends)
 
     def fetch(self, array: NDArray[Any], buffer: Any, after: Mark | None) -> Mark:
@@ -248,7 +272,7 @@ class CudaRuntime:
             self.fetches.wait_event(after)
         place = array.ctypes.data
         copy = partial(buffer.data.copy_to_host_async, place, array.nbytes, self.fetches)
-        self._timed(self.fetches, "copy", "device to host", (), array.nbytes, copy)
+        self._timed(self.fetches, "copy", DEVICE_TO_HOST, (), array.nbytes, copy)
         return self._mark(self.fetches)
 
     def mark(self) -> Mark:
@@ -258,7 +282,12 @@ class CudaRuntime:
         self.kernels.wait_event(mark)
 
     def wait(self, mark: Mark) -> None:
-        mark.synchronize()
+        with calling(self.trace, "cudaEventSynchronize"):
+            mark.synchronize()
+
+    def _finish(self, stream: Any) -> None:
+        with calling(self.trace, "cudaStreamSynchronize"):
+            stream.synchronize()
 
     def _mark(self, stream: Any) -> Any:
         event = self.cupy.cuda.Event()
@@ -266,16 +295,30 @@ class CudaRuntime:
         return event
 
     def _timed(
-        self, stream: Any, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Any
+        self,
+        stream: Any,
+        kind: Kind,
+        name: str,
+        layers: tuple[str, ...],
+        size: int,
+        work: Any,
+        **facts: Any,
     ) -> Any:
-        """Do some work, between two events if it is to be recorded."""
+        """Do some work, between two events if it is to be recorded here; facts are the event's."""
         if self.trace is None:
             return work()
+        layers = layers or self.trace.inside
+        if self.trace.collector is not None:
+            with self.trace.collector.about(layers, facts.get("cost")):
+                return work()
         before, after = self._event(), self._event()
         before.record(stream)
-        result = work()
+        with calling(self.trace, CALLS[kind]) as number:
+            result = work()
         after.record(stream)
-        self.pending.append((before, after, kind, name, layers, size))
+        lane = f"stream {stream.ptr:#x}"
+        event = Event(kind, name, 0, 0, layers, size, lane=lane, correlation=number, **facts)
+        self.pending.append((before, after, event))
         if len(self.pending) >= PENDING:
             self.synchronise()
         return result

@@ -29,7 +29,16 @@ from tilewright.runtime.dialect import (
     Source,
 )
 from tilewright.runtime.pocl import check_pocl
-from tilewright.trace import Event, Kind, Trace
+from tilewright.trace import (
+    DEVICE_TO_DEVICE,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    Cost,
+    Event,
+    Kind,
+    Trace,
+    calling,
+)
 
 INSTALL = "pip install 'tilewright[opencl]'"
 # Checks kernels, a thousand times slower than a device: used only when named.
@@ -168,6 +177,7 @@ class Array:
 
 class OpenClRuntime:
     recording_disturbs = True
+    clock = "OpenCL's profiling events, and the host's clock around each call"
 
     def __init__(self, device: str, managed: bool = False) -> None:
         cl = load()
@@ -192,7 +202,7 @@ class OpenClRuntime:
         )
         self.trace: Trace | None = None
         self.queued = 0
-        self.pending: list[tuple[Any, Kind, str, tuple[str, ...], int]] = []
+        self.pending: list[tuple[Any, Event]] = []
 
     def describe(self) -> str:
         return f"{self.device.name.strip()}, {self.limits.processors} compute units"
@@ -207,8 +217,10 @@ class OpenClRuntime:
             )
         try:
             if self.managed:
-                return self.cl.fsvm_empty(self.context, shape, kind)
-            memory = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
+                with calling(self.trace, "clSVMAlloc"):
+                    return self.cl.fsvm_empty(self.context, shape, kind)
+            with calling(self.trace, "clCreateBuffer"):
+                memory = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
         except self.cl.Error as error:
             raise self._out_of_memory(size) from error
         return Array(self, memory, shape, kind)
@@ -220,34 +232,29 @@ class OpenClRuntime:
 
     def write(self, buffer: Any, array: NDArray[Any]) -> None:
         if self.managed:
-            self.kernels.finish()  # whoever reads the old content must be done
+            self._finish(self.kernels)  # whoever reads the old content must be done
             buffer[:] = array
         elif array.size:
-            self._record(
-                self._copy_in(self.kernels, buffer, array, None, True),
-                "host to device",
-                array.nbytes,
-            )
+            self._copy_in(self.kernels, buffer, array, None, True)
 
     def download(self, buffer: Any) -> NDArray[Any]:
         if self.managed:
-            self.kernels.finish()
+            self._finish(self.kernels)
             return np.array(buffer)
         array = np.empty(buffer.shape, buffer.dtype)
         if array.size:
-            self._record(
-                self._copy_out(self.kernels, array, buffer, None, True),
-                "device to host",
-                array.nbytes,
-            )
+            self._copy_out(self.kernels, array, buffer, None, True)
         return array
 
     def copy(self, target: Array, source: Array) -> None:
         """Inside the device."""
-        self.cl.enqueue_copy(
-            self.kernels, target.memory, source.memory, byte_count=source.nbytes,
-            src_offset=source.offset, dst_offset=target.offset,
-        )  # fmt: skip
+        with calling(self.trace, "clEnqueueCopyBuffer") as number:
+            event = self.cl.enqueue_copy(
+                self.kernels, target.memory, source.memory, byte_count=source.nbytes,
+                src_offset=source.offset, dst_offset=target.offset,
+            )  # fmt: skip
+        if number:  # of interest to nobody but a profiler
+            self._record(event, DEVICE_TO_DEVICE, source.nbytes, number=number)
 
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
@@ -256,17 +263,29 @@ class OpenClRuntime:
         return GpuKernel(source.name, source.block, handle, constant)
 
     def enqueue(
-        self, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any], layers: tuple[str, ...]
+        self,
+        kernel: GpuKernel,
+        grid: Grid,
+        arguments: Sequence[Any],
+        layers: tuple[str, ...],
+        cost: Cost | None = None,
     ) -> None:
         constant = [] if kernel.constant is None else [kernel.constant]
         given = [self._aligned(a) if isinstance(a, Array) else a for a in (*arguments, *constant)]
-        kernel.handle.set_args(*map(self._argument, given))
+        with calling(self.trace, "clSetKernelArg"):
+            kernel.handle.set_args(*map(self._argument, given))
         items = tuple(blocks * threads for blocks, threads in zip(grid, kernel.block, strict=True))
-        event = self.cl.enqueue_nd_range_kernel(self.kernels, kernel.handle, items, kernel.block)
-        self._record(event, kernel.name, 0, "kernel", layers)
+        with calling(self.trace, "clEnqueueNDRangeKernel") as number:
+            event = self.cl.enqueue_nd_range_kernel(
+                self.kernels, kernel.handle, items, kernel.block
+            )
+        self._record(
+            event, kernel.name, 0, "kernel", layers, number=number,
+            grid=grid, block=kernel.block, cost=cost,
+        )  # fmt: skip
         self.queued += 1
         if self.queued % QUEUED == 0:
-            self.kernels.finish()
+            self._finish(self.kernels)
         for argument, aligned in zip(arguments, given, strict=False):
             if aligned is not argument:
                 self.copy(argument, aligned)
@@ -274,16 +293,28 @@ class OpenClRuntime:
     def synchronise(self) -> None:
         """Wait for the device, then place its events on the host's clock."""
         for queue in (self.kernels, self.sends, self.fetches):
-            queue.finish()
+            self._finish(queue)
         if self.trace is None or not self.pending:
             return
+        # The device's clock was read somewhere between these two moments of the host's, the marker
+        # was over before the host knew, and nothing began before it was asked for.
+        before = self.trace.now()
         mark = self.cl.enqueue_marker(self.kernels)
+        after = self.trace.now()
         mark.wait()
-        offset = self.trace.now() - 1e-9 * mark.profile.end
-        for event, kind, name, layers, size in self.pending:
-            start, end = 1e-9 * event.profile.start + offset, 1e-9 * event.profile.end + offset
-            self.trace.add(Event(kind, name, start, end, layers, size))
-        self.pending.clear()
+        offset = min(
+            0.5 * (before + after) - 1e-9 * mark.profile.queued,
+            self.trace.now() - 1e-9 * mark.profile.end,
+        )
+        with self.trace.reading():
+            times = [(event.profile.start, event.profile.end) for event, _ in self.pending]
+            for (start_stamp, _), (_, event) in zip(times, self.pending, strict=True):
+                if event.correlation:
+                    offset = max(offset, event.start - 1e-9 * start_stamp)
+            for (start_stamp, end_stamp), (_, event) in zip(times, self.pending, strict=True):
+                start, end = 1e-9 * start_stamp + offset, 1e-9 * end_stamp + offset
+                self.trace.add(replace(event, start=start, end=end))
+            self.pending.clear()
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.ALLOC_HOST_PTR
@@ -302,44 +333,51 @@ class OpenClRuntime:
         return False  # OpenCL has no way to ask: everything is copied into what is
 
     def send(self, buffer: Array, array: NDArray[Any], after: Mark | None) -> Mark:
-        event = self._copy_in(self.sends, buffer, array, after, False)
-        self._record(event, "host to device", array.nbytes)
-        return event
+        return self._copy_in(self.sends, buffer, array, after, False)
 
     def fetch(self, array: NDArray[Any], buffer: Array, after: Mark | None) -> Mark:
-        event = self._copy_out(self.fetches, array, buffer, after, False)
-        self._record(event, "device to host", array.nbytes)
-        return event
+        return self._copy_out(self.fetches, array, buffer, after, False)
 
     def mark(self) -> Mark:
-        event = self.cl.enqueue_marker(self.kernels)
-        self.kernels.flush()
+        with calling(self.trace, "clEnqueueMarkerWithWaitList"):
+            event = self.cl.enqueue_marker(self.kernels)
+            self.kernels.flush()
         return event
 
     def hold(self, mark: Mark) -> None:
-        self.cl.enqueue_barrier(self.kernels, wait_for=[mark])
+        with calling(self.trace, "clEnqueueBarrierWithWaitList"):
+            self.cl.enqueue_barrier(self.kernels, wait_for=[mark])
 
     def wait(self, mark: Mark) -> None:
-        mark.wait()
+        with calling(self.trace, "clWaitForEvents"):
+            mark.wait()
+
+    def _finish(self, queue: Any) -> None:
+        with calling(self.trace, "clFinish"):
+            queue.finish()
 
     def _copy_in(
         self, queue: Any, buffer: Array, array: NDArray[Any], after: Mark | None, wait: bool
     ) -> Any:
-        event = self.cl.enqueue_copy(
-            queue, buffer.memory, np.ascontiguousarray(array), dst_offset=buffer.offset,
-            is_blocking=wait, wait_for=None if after is None else [after],
-        )  # fmt: skip
-        queue.flush()
+        with calling(self.trace, "clEnqueueWriteBuffer") as number:
+            event = self.cl.enqueue_copy(
+                queue, buffer.memory, np.ascontiguousarray(array), dst_offset=buffer.offset,
+                is_blocking=wait, wait_for=None if after is None else [after],
+            )  # fmt: skip
+            queue.flush()
+        self._record(event, HOST_TO_DEVICE, array.nbytes, number=number, lane=self._lane(queue))
         return event
 
     def _copy_out(
         self, queue: Any, array: NDArray[Any], buffer: Array, after: Mark | None, wait: bool
     ) -> Any:
-        event = self.cl.enqueue_copy(
-            queue, array, buffer.memory, src_offset=buffer.offset,
-            is_blocking=wait, wait_for=None if after is None else [after],
-        )  # fmt: skip
-        queue.flush()
+        with calling(self.trace, "clEnqueueReadBuffer") as number:
+            event = self.cl.enqueue_copy(
+                queue, array, buffer.memory, src_offset=buffer.offset,
+                is_blocking=wait, wait_for=None if after is None else [after],
+            )  # fmt: skip
+            queue.flush()
+        self._record(event, DEVICE_TO_HOST, array.nbytes, number=number, lane=self._lane(queue))
         return event
 
     def _out_of_memory(self, size: int) -> TilewrightError:
@@ -369,11 +407,26 @@ class OpenClRuntime:
             return argument.memory
         return argument.memory.get_sub_region(argument.offset, max(1, argument.nbytes))
 
+    def _lane(self, queue: Any) -> str:
+        return "queue" if queue is self.kernels else "queue of copies"
+
     def _record(
-        self, event: Any, name: str, size: int, kind: Kind = "copy", layers: tuple[str, ...] = ()
+        self,
+        event: Any,
+        name: str,
+        size: int,
+        kind: Kind = "copy",
+        layers: tuple[str, ...] = (),
+        number: int = 0,
+        lane: str = "queue",
+        **facts: Any,
     ) -> None:
+        """Remember what was queued, until its times are known; facts are the trace event's."""
         if self.trace is None:
             return
-        self.pending.append((event, kind, name, layers, size))
+        layers = layers or self.trace.inside
+        asked = self.trace.called
+        kept = Event(kind, name, asked, asked, layers, size, correlation=number, lane=lane, **facts)
+        self.pending.append((event, kept))
         if len(self.pending) >= PENDING:
             self.synchronise()

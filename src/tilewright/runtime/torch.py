@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from tilewright.environment import cpu_cores, cpu_model
 from tilewright.model.layers import Shape
 from tilewright.runtime import Kernel
-from tilewright.trace import Event, Kind, Trace
+from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Event, Kind, Trace
+
+# Launches recorded before their times are read, so that a long run's events do not pile up.
+PENDING = 2000
 
 
 class TorchRuntime:
@@ -20,6 +23,8 @@ class TorchRuntime:
         self.device = torch.device(device)
         self.name = device
         self.recording_disturbs = self.device.type == "cuda"
+        by = "CUDA events" if self.device.type == "cuda" else "the host's clock"
+        self.clock = f"{by} around each of PyTorch's calls"
         self.trace: Trace | None = None
         # What was launched on a GPU and not yet recorded: its two CUDA events and what it was.
         self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []
@@ -40,13 +45,13 @@ class TorchRuntime:
         host = torch.from_numpy(array)
         if self.device.type == "cpu":
             return host
-        return self._timed("copy", "host to device", (), array.nbytes, lambda: host.to(self.device))
+        return self._timed("copy", HOST_TO_DEVICE, (), array.nbytes, lambda: host.to(self.device))
 
     def download(self, buffer: torch.Tensor) -> Any:
         if self.device.type == "cpu":
             return buffer.numpy()
         size = buffer.numel() * buffer.element_size()
-        return self._timed("copy", "device to host", (), size, buffer.cpu).numpy()
+        return self._timed("copy", DEVICE_TO_HOST, (), size, buffer.cpu).numpy()
 
     def build(
         self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
@@ -60,6 +65,9 @@ class TorchRuntime:
 
     def synchronise(self) -> None:
         """Wait for the GPU, then place its events on the host's clock."""
+        if self.trace is not None and self.trace.collector is not None:
+            torch.cuda.synchronize(self.device)
+            self.trace.collector.collect()
         if self.trace is None or not self.pending:
             return
         mark = self._mark()
@@ -81,9 +89,14 @@ class TorchRuntime:
             result = work()
             self.trace.add(Event(kind, name, start, self.trace.now(), layers, size))
             return result
+        if self.trace.collector is not None:
+            with self.trace.collector.about(layers or self.trace.inside):
+                return work()
         before = self._mark()
         result = work()
         self.pending.append((before, self._mark(), kind, name, layers, size))
+        if len(self.pending) >= PENDING:
+            self.synchronise()
         return result
 
     def _mark(self) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich import box
@@ -21,6 +22,8 @@ from rich.progress import (
 from rich.table import Table
 
 WIDTH = 100
+# Between two updates of a bar. Each takes as long as an image of a small network.
+UPDATE_SECONDS = 0.1
 
 
 class Screen(Console):
@@ -61,3 +64,19 @@ def progress_bar(download: bool = False) -> Iterator[Progress]:
     console, hidden = Console(file=sys.stderr), not sys.stderr.isatty()
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         yield bar
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that is told what is being done, how much of it is done and how much there is."""
+    with progress_bar() as bar:
+        task, shown, latest = bar.add_task("", total=None), "", 0.0
+
+        def tell(doing: str, done: int, of: int) -> None:
+            nonlocal shown, latest
+            now = time.perf_counter()
+            if doing != shown or done >= of or now - latest >= UPDATE_SECONDS:
+                shown, latest = doing, now
+                bar.update(task, description=doing, completed=done, total=of)
+
+        yield tell

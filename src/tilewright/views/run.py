@@ -39,7 +39,7 @@ def layer_times(result: Result) -> list[LayerTime]:
     stages = {stage.name: stage for stage in result.network.stages}
     images = len(result.dataset)
     seconds: dict[tuple[str, ...], float] = {}
-    for event in result.trace.of("kernel"):
+    for event in result.trace.of("kernel", "host"):
         seconds[event.layers] = seconds.get(event.layers, 0.0) + event.seconds
     covered = {name for layers in seconds for name in layers}
     for name in stages:
@@ -72,13 +72,13 @@ def copied_bytes(result: Result) -> int:
 
 def overlap_seconds(result: Result) -> float:
     """Time in which copies and kernels went on together, which their sum counts twice."""
-    events = result.trace.of("kernel") + result.trace.of("copy")
+    events = result.trace.of("kernel", "host", "copy")
     return sum(event.seconds for event in events) - busy_seconds(events)
 
 
 def remainder_seconds(result: Result) -> float:
     """Time of the forward phase in which nothing that is recorded went on."""
-    events = result.trace.of("kernel") + result.trace.of("copy")
+    events = result.trace.of("kernel", "host", "copy")
     return result.trace.phase_seconds("forward") - busy_seconds(events)
 
 

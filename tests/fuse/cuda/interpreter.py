@@ -281,7 +281,9 @@ def put(
         target[place + channel // 2 : place + channel // 2 + len(words)] = words
     else:
         words = arithmetic.operands(found) if to == "TW_TO_OPERANDS" else found.view(np.uint32)
-        places = place + (channel + np.arange(len(found))) * (1 if to == "TW_TO_OPERANDS" else plane)
+        places = place + (channel + np.arange(len(found))) * (
+            1 if to == "TW_TO_OPERANDS" else plane
+        )
         target[places] = words
 
 

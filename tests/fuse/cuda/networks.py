@@ -31,9 +31,12 @@ def small_networks(draw: st.DrawFn) -> Network:
         kernel = (number(1, 5), number(1, 5))
         layers.append(
             Convolution(
-                number(1, 20), kernel, stride=(number(1, 2), number(1, 2)),
-                padding=(number(0, 2), number(0, 2)), bias=draw(st.booleans()),
-            )  # fmt: skip
+                number(1, 20),
+                kernel,
+                stride=(number(1, 2), number(1, 2)),
+                padding=(number(0, 2), number(0, 2)),
+                bias=draw(st.booleans()),
+            )
         )
         layers += draw(st.lists(st.sampled_from([ReLU(), Tanh()]), max_size=1))
         if draw(st.booleans()):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.cpu import networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.cpu import networks
 from tests.fuse.cuda.networks import small_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut

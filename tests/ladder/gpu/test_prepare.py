@@ -42,9 +42,9 @@ def counting(runtime):
     """The grids that are launched from here on."""
     grids, enqueue = [], runtime.enqueue
 
-    def counted(kernel, grid, arguments, layers):
+    def counted(kernel, grid, arguments, layers, cost):
         grids.append((kernel.name, grid))
-        enqueue(kernel, grid, arguments, layers)
+        enqueue(kernel, grid, arguments, layers, cost)
 
     runtime.enqueue = counted
     return grids

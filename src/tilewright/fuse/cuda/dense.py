@@ -195,5 +195,3 @@ def dense(
                 return plan
     names = ", ".join(name for operation in operations for name in operation.names)
     raise DoesNotFit(f"{names}: rows do not fit into {limit:,} bytes of shared memory")
-
-

@@ -7,14 +7,13 @@ from functools import cache
 from importlib.resources import files
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-
 from tilewright.fuse.cuda.pictures import Picture, runs
 from tilewright.fuse.cuda.stack import Phase, Stack
 from tilewright.model.layers import Pixels
 
 # How many steps of a sum are written out one after the other.
 UNROLL = 1
-POOLS = {"": 0, "max": "TW_POOL_MAX", "average": "TW_POOL_AVERAGE"}
+POOLS: dict[str, int | str] = {"": 0, "max": "TW_POOL_MAX", "average": "TW_POOL_AVERAGE"}
 TYPES = {"uint8": "unsigned char", "float32": "float", "words": "word"}
 
 
@@ -216,7 +215,9 @@ def _kernel(plan: Stack, name: str, source: str) -> str:
         f"    const int step = gridDim.x * {plan.groups};",
         "    int item = blockIdx.x + gridDim.x * group;",
     ]
-    ahead = f"fetch<{plan.staged_bytes}, {threads}>(staged, images + size_t({size}) * {{}}, thread);"
+    ahead = (
+        f"fetch<{plan.staged_bytes}, {threads}>(staged, images + size_t({size}) * {{}}, thread);"
+    )
     if plan.staged_bytes:
         lines += [
             f"    {kind}* staged = reinterpret_cast<{kind}*>(own + {sum(plan.arenas)});",
@@ -305,5 +306,3 @@ def _bordered(picture: Picture) -> bool:
 def _clear(plan: Stack, index: int) -> str:
     unit = "unsigned short" if plan.phases[index].source.tight else "word"
     return f"border<Border{index}, {unit}>(own + {plan.place(index)}, thread);"
-
-

@@ -95,14 +95,16 @@ def _kernel(plan: Dense, name: str) -> str:
         weight, bias = parameters(index)
         lines += [
             "    __syncthreads();",
-            f"    connect<Layer{index}>({place(index)}, {weight}, {bias}, {place(index + 1)}, rows);",
+            f"    connect<Layer{index}>({place(index)}, {weight}, {bias},",
+            f"                   {place(index + 1)}, rows);",
         ]
     if plan.softmax:
         size, row = layers[-1].result[0], plan.row(len(layers))
         lines += [
             "    __syncthreads();",
             f"    for (int row = warp; row < rows; row += {plan.warps})",
-            f"        softmax<{size}>(reinterpret_cast<const float*>({place(len(layers))}) + row * {row},",
-            f"                        reinterpret_cast<float*>(out) + row * {size});",
+            f"        softmax<{size}>(",
+            f"            reinterpret_cast<const float*>({place(len(layers))}) + row * {row},",
+            f"            reinterpret_cast<float*>(out) + row * {size});",
         ]
     return "\n".join([*lines, "}", ""])

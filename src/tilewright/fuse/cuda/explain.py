@@ -88,8 +88,8 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     channels, _, _ = operation.source
     taps_y, taps_x = operation.window.taps
     words = plan.arithmetic.step * steps(plan.arithmetic, phase.source, taps_x)
-    issued = shares.units * shares.rows * 16 * 8 * shares.columns * taps_y
-    issued *= words * plan.arithmetic.per_word
+    sums = shares.units * shares.rows * 16 * 8 * shares.columns
+    issued = sums * taps_y * words * plan.arithmetic.per_word
     filters, out_y, out_x = operation.summed
     parts = len(plan.strip.starts) if plan.strip else 1
     if plan.strip:

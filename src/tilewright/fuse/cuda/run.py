@@ -116,7 +116,9 @@ class FusedNetwork:
         if isinstance(plan, Stack):
             items = images * (len(plan.strip.starts) if plan.strip else 1)
             grid = (min(processors, items), 1, 1)
-            arguments = (x, out, self._weights(index), self.tables[index], items)
+            arguments: tuple[Any, ...] = (
+                x, out, self._weights(index), self.tables[index], items
+            )  # fmt: skip
         else:
             grid = (*plan.parts(images, processors), 1)
             arguments = (x, out, self._weights(index), self.parts, self.arrived, images)

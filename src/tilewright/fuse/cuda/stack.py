@@ -225,7 +225,9 @@ def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:
 def shared_bytes(capability: int) -> int:
     known = [number for number in SHARED_BYTES if number <= capability]
     if not known:
-        raise DoesNotFit(f"sm_{capability} has no tensor cores that add in float32: sm_80 is needed")
+        raise DoesNotFit(
+            f"sm_{capability} has no tensor cores that add in float32: sm_80 is needed"
+        )
     return SHARED_BYTES[max(known)]
 
 
@@ -259,7 +261,9 @@ def stack(
         if plans:
             return min(plans, key=lambda plan: (plan.cycles(), -plan.groups))
     names = ", ".join(name for operation in operations for name in operation.names)
-    raise DoesNotFit(f"{names}: does not fit into {shared_bytes(capability):,} bytes of shared memory")
+    raise DoesNotFit(
+        f"{names}: does not fit into {shared_bytes(capability):,} bytes of shared memory"
+    )
 
 
 def _divisions(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Strip | None]]:
@@ -269,7 +273,7 @@ def _divisions(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Str
     if len(operations) > 1 or first.kind == "softmax" or first.connected:
         return
     unit = 2 if first.kind == "sum" and first.pool else 1
-    channels, height, width = first.source
+    channels, _, width = first.source
     rows = first.summed[1] // unit * unit
     taps, stride, padding = (
         first.window.taps[0], first.window.stride[0], first.window.padding

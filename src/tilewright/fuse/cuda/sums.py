@@ -50,9 +50,7 @@ class Shares:
     def starts(self) -> list[int]:
         """The first row of sums of each block of rows."""
         height, _ = self.needed
-        return [
-            min(first, height - self.rows) for first in range(0, height, self.rows)
-        ]
+        return [min(first, height - self.rows) for first in range(0, height, self.rows)]
 
     @cached_property
     def tiles(self) -> list[list[tuple[int, int] | None]]:
@@ -176,7 +174,9 @@ def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
     ends: list[int] = []
     for tile in shares.tiles:
         if shares.operation.pool:
-            ends += [-1 if top is None else sink.place(top[0] // 2, top[1] // 2) for top in tile[:8]]
+            ends += [
+                -1 if top is None else sink.place(top[0] // 2, top[1] // 2) for top in tile[:8]
+            ]
         else:
             ends += [-1 if top is None else sink.place(*top) for top in tile]
     return np.array(begins + ends, np.int32)

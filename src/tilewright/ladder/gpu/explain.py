@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tilewright.errors import unknown
 from tilewright.ladder import choose
+from tilewright.ladder.gpu.cost import cost, multiply_adds
 from tilewright.ladder.gpu.design import Design, Work
 from tilewright.ladder.gpu.prepare import layer_design, most_images
 from tilewright.ladder.rung import Rung
@@ -141,10 +142,8 @@ def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> 
         source = work.source
         compiled = nvrtc.compile_cubin(source.name, source.complete, gpu.architecture)
         occupied = occupancy(math.prod(source.block), compiled, gpu.multiprocessor)
-    multiply_adds = images * _multiply_adds(work)
-    alone = len(design.works) == 1
-    flops = 2 * multiply_adds or (images * stage.flops if alone else 0)
-    once = _once_bytes(stage, design, work, images)
+    products = images * multiply_adds(work)
+    least = cost(stage, design, work, images)
     traffic = work.traffic
     grid = work.grid(images)
     covered = grid[2] * work.images_per_block  # a block that is not full loads as if it were
@@ -154,35 +153,14 @@ def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> 
     cycles = gpu.hertz * min(blocks, gpu.processors)
     lanes = gpu.multiprocessor
     times = {
-        "arithmetic": multiply_adds / (lanes.fma_lanes * cycles),
+        "arithmetic": products / (lanes.fma_lanes * cycles),
         "load units": loads / (lanes.load_lanes * cycles),
-        "device memory": once / gpu.bytes_per_second,
+        "device memory": least.bytes / gpu.bytes_per_second,
     }
     limit = max(times, key=lambda name: times[name])
     return KernelFacts(
-        work, grid, compiled, occupied, multiply_adds, flops, once,
+        work, grid, compiled, occupied, products, least.flops, least.bytes,
         issued_bytes=4 * (covered * traffic.global_loads + images * traffic.stores), loads=loads,
         broadcasts=covered * traffic.constant_loads,
         limit="too few blocks" if blocks < gpu.processors else limit, seconds=times[limit],
     )  # fmt: skip
-
-
-def _multiply_adds(work: Work) -> int:
-    """For one image: kernels that take weights do one for each turn of their loops."""
-    return math.prod(loop.extent for loop in work.loops) if work.has_weights else 0
-
-
-def _once_bytes(stage: Stage, design: Design, work: Work, images: int) -> int:
-    """Every buffer of a kernel once. One of several that share the filters has its part of them."""
-    total = sum(map(_multiply_adds, design.works))
-    part = _multiply_adds(work) / total if work.has_weights else 1.0
-    shapes = {name.rpartition(".")[2]: shape for name, shape in stage.parameter_shapes.items()}
-    pixel = 1 if stage.kind == "input" else 4
-    sizes = {
-        "x": images * pixel * math.prod(stage.input_shape),
-        "out": part * images * 4 * math.prod(stage.output_shape),
-        **{name: part * 4 * math.prod(shape) for name, shape in shapes.items()},
-        **{name: images * 4 * size for name, size in design.scratch.items()},
-    }
-    used = {*work.arguments, *(("weight",) if work.has_weights else ())}
-    return round(sum(sizes.get(name, 0) for name in used))

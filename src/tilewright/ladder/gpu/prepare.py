@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ladder.gpu.cost import cost
 from tilewright.ladder.gpu.design import Array, ConvolutionDesign, Design, Geometry, Work
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters, Stage
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.dialect import LARGEST_GRID_Z, DoesNotFit, Limits
+from tilewright.trace import Cost
 
 DEVICES = ("opencl", "cuda")
 MEMORY_PLANS = ("resident", "streamed", "per-layer", "managed")
@@ -91,6 +93,7 @@ class GpuLaunch:
     sent: list[tuple[Buffer, Array]] = field(init=False)
     buffers: dict[str, Buffer] = field(init=False)
     capacity: int = field(init=False, default=0)
+    costs: dict[int, list[Cost]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         runtime = self.runtime
@@ -130,9 +133,15 @@ class GpuLaunch:
                 self.buffers[name] = self.runtime.allocate((images, size))
             self.capacity = images
         given: dict[str, Any] = {**self.buffers, "x": x, "out": out, "images": images}
-        for work, kernel in self.kernels:
+        for (work, kernel), least in zip(self.kernels, self._costs(images), strict=True):
             arguments = [given[name] for name in work.arguments]
-            self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,))
+            self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,), least)
+
+    def _costs(self, images: int) -> list[Cost]:
+        if images not in self.costs:
+            works = self.design.works
+            self.costs[images] = [cost(self.stage, self.design, work, images) for work in works]
+        return self.costs[images]
 
     @cached_property
     def most(self) -> int:

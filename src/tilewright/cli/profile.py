@@ -1,0 +1,149 @@
+"""Profile a run: kernels, copies and API calls, layer by layer, and where the wall time went."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli import options
+from tilewright.errors import TilewrightError
+from tilewright.files import atomic_write
+
+if TYPE_CHECKING:
+    from tilewright.profile.result import Profile
+    from tilewright.profile.session import Progress, Recording, Subject
+
+DEFAULT_REPEATS = 3
+OUTPUTS = ("json", "csv", "trace")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    options.add_run(parser)
+    parser.add_argument(
+        "--repeats", type=options.positive, default=DEFAULT_REPEATS, metavar="N",
+        help="runs that are timed without recording, to say how much recording slows things down "
+        "(default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"),
+        help="two rungs, or two profiles saved with --json, side by side: what moved",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trace", metavar="FILE",
+        help="write a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", metavar="FILE|-",
+        help="save the profile as JSON (-: to stdout, instead of tables)",
+    )  # fmt: skip
+    parser.add_argument("--csv", metavar="FILE", help="write the rows of the tables as CSV")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    options.check_outputs(arguments, OUTPUTS, may_be_stdout=("json",))
+    if arguments.compare is not None:
+        return _compare(arguments)
+    return _profile(arguments)
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    from tilewright.profile import saved
+    from tilewright.profile.session import prepare
+    from tilewright.views import console
+    from tilewright.views import profile as view
+
+    request = options.request(arguments)
+    with console.progress_line() as progress:
+        subject = prepare(request, arguments.repeats, progress)
+        recording = _record(subject, arguments.trace, progress)
+    profile = recording.profile
+    _write(arguments, saved.to_json(profile), saved.to_csv(profile), view.report(profile))
+    _raise(recording, arguments)
+    return 0
+
+
+def _record(subject: Subject, trace: str | None, progress: Progress) -> Recording:
+    from tilewright.profile.session import record
+    from tilewright.views.timeline import Timeline
+
+    if trace is None:
+        return record(subject, progress)
+    with atomic_write(Path(trace)) as file:
+        timeline = Timeline(file, Path(trace), subject.ceilings.device)
+        recording = record(subject, progress, timeline)
+        timeline.finish()
+    return recording
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from tilewright.profile import compare
+    from tilewright.profile.result import Profile
+    from tilewright.profile.session import record
+    from tilewright.views import comparison as view
+    from tilewright.views import console
+
+    for option in ("rung", "trace"):
+        if getattr(arguments, option) is not None:
+            raise TilewrightError(f"--{option} is of one run, and --compare is about two")
+    with console.progress_line() as progress:
+        # All is timed before anything is recorded: what records a device stays in the process.
+        sides = [_side(name, arguments, progress) for name in arguments.compare]
+        profiles = []
+        for side in sides:
+            if not isinstance(side, Profile):
+                recording = record(side, progress)
+                _raise(recording, arguments)
+                side = recording.profile
+            profiles.append(side)
+    found = compare.compare(*profiles)
+    _write(arguments, compare.to_json(found), view.to_csv(found), view.report(found))
+    return 0
+
+
+def _side(name: str, arguments: argparse.Namespace, progress: Progress) -> Profile | Subject:
+    """A saved profile, or a rung that is ready to be recorded."""
+    from dataclasses import replace
+
+    from tilewright.profile import saved
+    from tilewright.profile.session import prepare
+
+    if name.endswith(".json") or Path(name).is_file():
+        return saved.read(Path(name))
+    request = replace(options.request(arguments), rung=name)
+    return prepare(request, arguments.repeats, progress)
+
+
+def _write(
+    arguments: argparse.Namespace, document: dict[str, Any], rows: str, report: Iterable[Any]
+) -> None:
+    """Print the tables, or the JSON in their place, and write what files are asked for."""
+    from tilewright.views import console
+
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    if arguments.json == "-":
+        sys.stdout.write(text)
+    else:
+        screen = console.output()
+        for part in report:
+            screen.print(part)
+    files = {arguments.json: text, arguments.csv: rows}
+    for path, content in files.items():
+        if path not in (None, "-"):
+            with atomic_write(Path(path)) as file:
+                file.write(content.encode())
+
+
+def _raise(recording: Recording, arguments: argparse.Namespace) -> None:
+    """What cut a run short decides how the command ends; the partial profile is written by then."""
+    error = recording.error
+    if error is None:
+        return
+    if isinstance(error, KeyboardInterrupt) or arguments.traceback:
+        raise error
+    raise TilewrightError(
+        f"rung {recording.profile.rung} on {recording.profile.device}: {recording.profile.stopped}"
+    ) from error

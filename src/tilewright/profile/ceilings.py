@@ -1,0 +1,67 @@
+"""The ceilings of a device, measured once and kept in the cache folder."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from tilewright import __version__
+from tilewright.environment import cpu_cores
+from tilewright.errors import TilewrightError
+from tilewright.files import atomic_write, cache_home
+from tilewright.profile.result import Ceilings
+
+
+def ceilings(device: str, name: str, folder: Path | None = None) -> tuple[Ceilings, str | None]:
+    """Of a device, by its name in words; and why they could not be kept, if so.
+
+    What was measured before on the same device by the same version is taken from the folder.
+    """
+    file = (folder or kept_folder()) / f"{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}.json"
+    known = _read(file, name)
+    if known is not None:
+        return known, None
+    found = measure(device, name)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(file) as out:
+            out.write(json.dumps({"version": __version__, **asdict(found)}).encode())
+    except (OSError, TilewrightError) as error:
+        return found, f"the measured ceilings were not kept: {error}"
+    return found, None
+
+
+def measure(device: str, name: str) -> Ceilings:
+    """A second or less of arithmetic, then of copying."""
+    from tilewright.peak import measured_bandwidth, measured_peak
+
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    flops, moved = measured_peak(device), measured_bandwidth(device)
+    return Ceilings(name, flops, moved, _processors(device), date)
+
+
+def kept_folder() -> Path:
+    return cache_home() / "ceilings"
+
+
+def _processors(device: str) -> int:
+    if device == "cpu":
+        return cpu_cores()
+    from tilewright.ladder.gpu.prepare import missing, open_runtime
+
+    return 0 if missing(device) else open_runtime(device, "resident").limits.processors
+
+
+def _read(file: Path, name: str) -> Ceilings | None:
+    """What is kept, if it is whole and of this device and version; anything else is not there."""
+    try:
+        kept = json.loads(file.read_bytes())
+        if kept.pop("version") != __version__ or kept["device"] != name:
+            return None
+        found = Ceilings(**kept)
+        return found if found.processors >= 0 and (found.flops or 0) >= 0 else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,145 @@
+"""Two profiles side by side: what moved, kernel by kernel and layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.profile.result import DEVICE_KINDS, Profile
+from tilewright.profile.tally import Row
+from tilewright.profile.wall import PARTS
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing in both profiles: seconds and calls; 0 calls where it is not."""
+
+    name: str
+    before: float
+    after: float
+    calls_before: int = 0
+    calls_after: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.after - self.before
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every list is sorted by what changed most. `per_image`: the two ran over different images
+    in number, and all seconds are an image's."""
+
+    before: Profile
+    after: Profile
+    per_image: bool
+    wall: list[Change]
+    layers: list[Change]
+    kernels: list[Change]
+    calls: list[Change]
+
+    def tables(self) -> dict[str, list[Change]]:
+        return {
+            "wall": self.wall,
+            "layers": self.layers,
+            "kernels": self.kernels,
+            "calls": self.calls,
+        }
+
+
+def compare(before: Profile, after: Profile) -> Comparison:
+    """Profiles of the same network; where numbers of images differ, for one image."""
+    names = [[layer.name for layer in profile.layers] for profile in (before, after)]
+    if names[0] != names[1]:
+        raise TilewrightError(
+            f"cannot compare a profile of {before.network!r} with one of {after.network!r}: "
+            "their layers are not the same"
+        )
+    for profile in (before, after):
+        if not profile.images:
+            raise TilewrightError(f"cannot compare: {profile.rung} stopped before any image")
+    per_image = before.images != after.images
+    scales = [1 / profile.images if per_image else 1.0 for profile in (before, after)]
+    groups = _groups(names[0], before, after)
+
+    def changes(rows: Callable[[Profile], Iterable[Row]], key: Callable[[Row], str]) -> Any:
+        sums: list[dict[str, tuple[float, int]]] = []
+        for profile, scale in zip((before, after), scales, strict=True):
+            found: dict[str, tuple[float, int]] = {}
+            for row in rows(profile):
+                seconds, calls = found.get(key(row), (0.0, 0))
+                found[key(row)] = (seconds + scale * row.seconds, calls + row.calls)
+            sums.append(found)
+        made = []
+        for name in {**sums[0], **sums[1]}:
+            (first, calls), (second, more) = (found.get(name, (0.0, 0)) for found in sums)
+            made.append(Change(name, first, second, calls, more))
+        return sorted(made, key=lambda change: -abs(change.seconds))
+
+    def layer(row: Row) -> str:
+        return groups.get(row.layers[0], row.layers[0]) if row.layers else "no layer"
+
+    first, second = scales
+    wall = [Change("wall", first * before.wall.seconds, second * after.wall.seconds)]
+    for part in PARTS:
+        wall.append(Change(part, first * before.wall.parts[part], second * after.wall.parts[part]))
+    return Comparison(
+        before,
+        after,
+        per_image,
+        wall,
+        changes(lambda profile: profile.of("kernel", "host", "copy", "memset"), layer),
+        changes(lambda profile: profile.of(*DEVICE_KINDS, "host"), lambda row: row.name),
+        changes(lambda profile: profile.of("api"), lambda row: row.name),
+    )
+
+
+def _groups(names: list[str], *profiles: Profile) -> dict[str, str]:
+    """Layers that either profile computed as one piece, under one name: `conv1..pool1`."""
+    place = {name: index for index, name in enumerate(names)}
+    last = list(range(len(names)))  # of each layer's piece, as far as it is known
+    for profile in profiles:
+        for row in profile.of("kernel", "host", "copy", "memset"):
+            places = [place[name] for name in row.layers if name in place]
+            for index in range(min(places, default=0), max(places, default=-1) + 1):
+                last[index] = max(last[index], *places)
+    groups: dict[str, str] = {}
+    start = 0
+    while start < len(names):
+        end = start
+        while end < max(last[start : end + 1]):
+            end = max(last[start : end + 1])
+        title = names[start] if start == end else f"{names[start]}..{names[end]}"
+        groups.update(dict.fromkeys(names[start : end + 1], title))
+        start = end + 1
+    return groups
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """The documented form: docs/profiling.md."""
+    sides = {"before": comparison.before, "after": comparison.after}
+    return {
+        "schema": "tilewright.comparison/1",
+        "per_image": comparison.per_image,
+        **{
+            side: {
+                "network": profile.network, "rung": profile.rung, "device": profile.device,
+                "device_name": profile.device_name, "memory": profile.memory,
+                "images": profile.images, "batch": profile.batch,
+            }
+            for side, profile in sides.items()
+        },
+        **{
+            name: [
+                {
+                    "name": change.name, "before": change.before, "after": change.after,
+                    "change": change.seconds, "calls_before": change.calls_before,
+                    "calls_after": change.calls_after,
+                }
+                for change in changes
+            ]
+            for name, changes in comparison.tables().items()
+        },
+    }  # fmt: skip

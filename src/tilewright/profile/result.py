@@ -1,0 +1,129 @@
+"""A profile: what a recorded run came to. Plain data, to be printed, saved and compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.measure import Sample
+from tilewright.profile.tally import Row, by_name
+from tilewright.profile.wall import Wall
+from tilewright.trace import Kind
+
+# What a device does by itself, in the order of the tables.
+DEVICE_KINDS: tuple[Kind, ...] = ("kernel", "copy", "memset")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer: its operations, input and output for one image, and its weights."""
+
+    name: str
+    kind: str
+    flops: int
+    input_bytes: int
+    output_bytes: int
+    parameter_bytes: int
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What a device does at best, measured on `date`: FLOP and bytes a second; None: not known."""
+
+    device: str
+    flops: float | None
+    bytes: float | None
+    processors: int
+    date: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One recorded run of a network over images, and `timed` runs of the same without recording.
+
+    `source` is what the times come from. `stopped` says why not all images went through, where the
+    run was cut short; `images` are those that did. `dropped` records are missing from the rows.
+    """
+
+    network: str
+    layers: tuple[Layer, ...]
+    data: str
+    images: int
+    batch: int
+    device: str
+    device_name: str
+    rung: str
+    idea: str
+    memory: str
+    source: str
+    rows: tuple[Row, ...]
+    wall: Wall
+    timed: tuple[float, ...] = ()
+    ceilings: Ceilings | None = None
+    accuracy: float | None = None
+    dropped: int = 0
+    stopped: str | None = None
+    notices: tuple[str, ...] = ()
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, *kinds: Kind) -> list[Row]:
+        """The rows of some kinds, each with its own layers."""
+        return [row for row in self.rows if row.kind in kinds]
+
+    def named(self, *kinds: Kind) -> list[Row]:
+        """The rows of some kinds by name alone, most expensive first."""
+        return by_name(self.of(*kinds))
+
+    @property
+    def slow_down(self) -> float | None:
+        """How many times as long the recorded run took; None where that cannot be said."""
+        median = Sample(self.timed).median if self.timed else 0.0
+        return self.wall.seconds / median if median and not self.stopped else None
+
+    @property
+    def layer_kinds(self) -> dict[str, str]:
+        return {layer.name: layer.kind for layer in self.layers}
+
+
+@dataclass(frozen=True)
+class Region:
+    """A step of the plan as the host saw it, with what was started for its layers.
+
+    `reached` is None for layers that are a part of another region and were never reached on their
+    own.
+    """
+
+    layers: tuple[str, ...]
+    reached: Row | None
+    kernels: list[Row]
+    copies_in: list[Row]
+    copies_out: list[Row]
+
+
+def regions(profile: Profile) -> list[Region]:
+    """Every set of layers that something was done for, in the network's order."""
+    order = {layer.name: index for index, layer in enumerate(profile.layers)}
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in profile.of("layer", "kernel", "host", "copy", "memset"):
+        if row.layers:
+            found.setdefault(row.layers, []).append(row)
+
+    def place(layers: tuple[str, ...]) -> tuple[int, int]:
+        return min(order.get(name, len(order)) for name in layers), -len(layers)
+
+    made = []
+    for layers in sorted(found, key=place):
+        reached = next((row for row in found[layers] if row.kind == "layer"), None)
+        # A step has its parts' too, if it fused them.
+        parts = [layers] if reached is None else [each for each in found if {*each} <= {*layers}]
+        rows = [row for each in parts for row in found[each]]
+        made.append(
+            Region(
+                layers,
+                reached,
+                [row for row in rows if row.kind == "kernel"],
+                [row for row in rows if row.name.endswith("HtoD]")],
+                [row for row in rows if row.name.endswith("DtoH]")],
+            )
+        )
+    return made

@@ -1,0 +1,92 @@
+"""Kernels against the ceilings of their device: what they reached, and what holds them up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilewright.profile.result import Ceilings, Profile
+from tilewright.profile.tally import Row
+
+# A kernel that reaches less of both ceilings than this is held up by neither.
+NEAR = 0.25
+# Shorter launches are mostly their own beginning and end, whatever they compute.
+SHORT_SECONDS = 5e-6
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A kernel of some layers: its rates, and as shares of the device's ceilings where known."""
+
+    row: Row
+    flops: int  # of all launches
+    bytes: int  # of all launches, every buffer once
+    flop_share: float | None
+    byte_share: float | None
+    limit: str
+
+    @property
+    def flop_rate(self) -> float:
+        return self.flops / self.row.seconds if self.row.seconds else 0.0
+
+    @property
+    def byte_rate(self) -> float:
+        return self.bytes / self.row.seconds if self.row.seconds else 0.0
+
+    @property
+    def intensity(self) -> float | None:
+        return self.flops / self.bytes if self.bytes else None
+
+
+def roofline(profile: Profile) -> list[Facts]:
+    """Every kernel whose work is known, most expensive first."""
+    found = [(row, work(profile, row)) for row in profile.of("kernel")]
+    facts = [_facts(profile, row, *known) for row, known in found if known is not None]
+    return sorted(facts, key=lambda each: -each.row.seconds)
+
+
+def work(profile: Profile, row: Row) -> tuple[int, int] | None:
+    """FLOP and bytes of a kernel: its own account, or that of its layers if it did them alone."""
+    if row.flops is not None and row.least_bytes is not None:
+        return row.flops, row.least_bytes
+    others = [other for other in profile.of("kernel") if set(other.layers) & set(row.layers)]
+    known = {layer.name: layer for layer in profile.layers}
+    if others != [row] or not set(row.layers) <= set(known) or not row.layers:
+        return None
+    layers = [known[name] for name in row.layers]
+    flops = profile.images * sum(layer.flops for layer in layers)
+    # What is between fused layers need not leave the registers; weights are read in each launch.
+    ends = profile.images * (layers[0].input_bytes + layers[-1].output_bytes)
+    return flops, ends + row.calls * sum(layer.parameter_bytes for layer in layers)
+
+
+def _facts(profile: Profile, row: Row, flops: int, size: int) -> Facts:
+    ceilings = profile.ceilings
+    seconds = row.seconds or math.inf
+    flop_share = flops / seconds / ceilings.flops if ceilings and ceilings.flops else None
+    byte_share = size / seconds / ceilings.bytes if ceilings and ceilings.bytes else None
+    words = _limit(profile, row, flop_share, byte_share)
+    return Facts(row, flops, size, flop_share, byte_share, words)
+
+
+def _limit(profile: Profile, row: Row, flop_share: float | None, byte_share: float | None) -> str:
+    """What holds the kernel up, in words."""
+    ceilings = profile.ceilings
+    on_gpu = profile.device.partition(":")[0] != "cpu"
+    if on_gpu and ceilings is not None and (few := _few_blocks(row, ceilings)) is not None:
+        return f"too few blocks: {few} for {ceilings.processors} processors"
+    if flop_share is None or byte_share is None:
+        return "not known: no ceilings"
+    if max(flop_share, byte_share) >= NEAR:
+        if byte_share > 1:
+            return "caches: more than memory gives"
+        return "arithmetic" if flop_share >= byte_share else "memory bandwidth"
+    if on_gpu and row.average < SHORT_SECONDS:
+        return "too short: mostly start and end"
+    return "latency: waits for loads, barriers"
+
+
+def _few_blocks(row: Row, ceilings: Ceilings) -> int | None:
+    """The most blocks of a launch, if they leave processors without any."""
+    blocks = max((math.prod(grid) for grid, _ in row.shapes), default=None)
+    return blocks if blocks is not None and blocks < ceilings.processors else None

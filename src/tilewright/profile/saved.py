@@ -1,0 +1,221 @@
+"""A profile as a file: JSON that comes back as it was, and CSV for spreadsheets.
+
+docs/profile.schema.json describes the JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import TilewrightError
+from tilewright.files import check_file, reason
+from tilewright.profile.result import Ceilings, Layer, Profile
+from tilewright.profile.roofline import roofline
+from tilewright.profile.tally import Row
+from tilewright.profile.wall import PARTS, Wall
+from tilewright.trace import Kind
+
+SCHEMA = "tilewright.profile/1"
+LARGEST_FILE = 100 * 2**20
+KINDS: tuple[Kind, ...] = (
+    "kernel",
+    "host",
+    "copy",
+    "memset",
+    "unified",
+    "api",
+    "layer",
+    "profiler",
+)
+AMOUNTS = ("flops", "input_bytes", "output_bytes", "parameter_bytes")  # of a layer
+COLUMNS = (
+    *("kind", "name", "layers", "calls", "seconds", "average", "minimum", "maximum"),
+    *("bytes", "count", "flop", "least_bytes"),
+)
+
+
+def to_json(profile: Profile) -> dict[str, Any]:
+    """Everything, with what follows from it: `rows` by name as printed, `detail` by layers."""
+    kept = {
+        field.name: getattr(profile, field.name)
+        for field in fields(Profile)
+        if field.name not in ("rows", "wall", "timed", "layers", "ceilings", "notices")
+    }
+    return {
+        "schema": SCHEMA,
+        **kept,
+        "layers": [asdict(layer) for layer in profile.layers],
+        "notices": list(profile.notices),
+        "wall_seconds": profile.wall.seconds,
+        "wall_parts": profile.wall.parts,
+        "timed_seconds": list(profile.timed),
+        "slow_down": profile.slow_down,
+        "ceilings": None if profile.ceilings is None else asdict(profile.ceilings),
+        "rows": [_row(row) for row in profile.named(*KINDS)],
+        "detail": [_row(row) for row in profile.rows],
+        "roofline": [
+            {
+                "name": facts.row.name,
+                "layers": list(facts.row.layers),
+                "seconds": facts.row.seconds,
+                "flop": facts.flops,
+                "least_bytes": facts.bytes,
+                "flop_per_second": facts.flop_rate,
+                "bytes_per_second": facts.byte_rate,
+                "share_of_peak": facts.flop_share,
+                "share_of_bandwidth": facts.byte_share,
+                "limit": facts.limit,
+            }
+            for facts in roofline(profile)
+        ],
+    }
+
+
+def to_csv(profile: Profile) -> str:
+    """The rows as printed, by name."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for row in profile.named(*KINDS):
+        writer.writerow({**_row(row), "layers": " ".join(row.layers)})
+    return text.getvalue()
+
+
+def read(path: Path) -> Profile:
+    """A profile that `tilewright profile --json` wrote."""
+    check_file(path)
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise TilewrightError(f"{path} is too large to be a saved profile")
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise TilewrightError(f"{path} is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise TilewrightError(f"{path} is not a profile saved by `tilewright profile --json`")
+    try:
+        return from_json(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        words = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise TilewrightError(f"{path} is a broken profile: {words}") from error
+
+
+def from_json(document: dict[str, Any]) -> Profile:
+    """What `to_json` gave; ValueError, KeyError or TypeError where it cannot be that."""
+    ceilings = document["ceilings"]
+    wall = Wall(
+        _number(document["wall_seconds"]),
+        {part: _number(document["wall_parts"][part]) for part in PARTS},
+    )
+    return Profile(
+        network=_text(document["network"]),
+        data=_text(document["data"]),
+        device=_text(document["device"]),
+        device_name=_text(document["device_name"]),
+        rung=_text(document["rung"]),
+        idea=_text(document["idea"]),
+        memory=_text(document["memory"]),
+        source=_text(document["source"]),
+        images=_whole(document["images"]),
+        batch=_whole(document["batch"]),
+        dropped=_whole(document["dropped"]),
+        layers=tuple(
+            Layer(_text(x["name"]), _text(x["kind"]), *(_whole(x[name]) for name in AMOUNTS))
+            for x in document["layers"]
+        ),
+        rows=tuple(map(_from_row, document["detail"])),
+        wall=wall,
+        timed=tuple(map(_number, document["timed_seconds"])),
+        ceilings=None if ceilings is None else _ceilings(ceilings),
+        accuracy=_maybe(document["accuracy"], _number),
+        stopped=_maybe(document["stopped"], _text),
+        notices=tuple(map(_text, document["notices"])),
+        environment=dict(document["environment"]),
+    )
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "kind": row.kind,
+        "name": row.name,
+        "layers": list(row.layers),
+        "calls": row.calls,
+        "seconds": row.seconds,
+        "average": row.average,
+        "minimum": row.minimum,
+        "maximum": row.maximum,
+        "bytes": row.bytes,
+        "smallest": row.smallest,
+        "largest": row.largest,
+        "count": row.count,
+        "flop": row.flops,
+        "least_bytes": row.least_bytes,
+        "shapes": [{"grid": list(grid), "block": list(block)} for grid, block in row.shapes],
+        "more_shapes": row.more_shapes,
+    }
+
+
+def _from_row(given: dict[str, Any]) -> Row:
+    if given["kind"] not in KINDS or _whole(given["calls"]) < 1:
+        raise ValueError(f"no row can be {given['kind']!r:.40} of {given['calls']!r:.40} calls")
+    return Row(
+        given["kind"],
+        _text(given["name"]),
+        tuple(map(_text, given["layers"])),
+        given["calls"],
+        _number(given["seconds"]),
+        _number(given["minimum"]),
+        _number(given["maximum"]),
+        _whole(given["bytes"]),
+        _whole(given["smallest"]),
+        _whole(given["largest"]),
+        _whole(given["count"]),
+        _maybe(given["flop"], _whole),
+        _maybe(given["least_bytes"], _whole),
+        tuple((_size(shape["grid"]), _size(shape["block"])) for shape in given["shapes"]),
+        _whole(given["more_shapes"]),
+    )
+
+
+def _ceilings(given: dict[str, Any]) -> Ceilings:
+    return Ceilings(
+        _text(given["device"]),
+        _maybe(given["flops"], _number),
+        _maybe(given["bytes"], _number),
+        _whole(given["processors"]),
+        _text(given["date"]),
+    )
+
+
+def _size(given: Any) -> tuple[int, int, int]:
+    x, y, z = map(_whole, given)
+    return x, y, z
+
+
+def _maybe(given: Any, check: Any) -> Any:
+    return None if given is None else check(given)
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str):
+        raise ValueError(f"{given!r:.40} is not a text")
+    return given
+
+
+def _number(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        raise ValueError(f"{given!r:.40} is not a number")
+    return float(given)
+
+
+def _whole(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise ValueError(f"{given!r:.40} is not a whole number")
+    return given

@@ -1,0 +1,195 @@
+"""The profiler's job: load and build, time without recording, then record once more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright import environment
+from tilewright.errors import TilewrightError
+from tilewright.job import Ready, Request, check_finite, make_ready
+from tilewright.measure import Sample
+from tilewright.model.network import Stage
+from tilewright.profile.ceilings import ceilings
+from tilewright.profile.order import Ordered
+from tilewright.profile.result import Ceilings, Layer, Profile
+from tilewright.profile.tally import Tally
+from tilewright.profile.wall import WallClock
+from tilewright.runtime import device_number
+from tilewright.trace import Event, Trace
+
+# Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+# Batches after which the device's events are waited for and passed on: all that is ever held.
+SETTLE_BATCHES = 25
+# Two clocks never agree quite: an event may seem to have begun so much earlier than it did.
+SLACK_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something built and timed, ready to be recorded."""
+
+    ready: Ready
+    timed: Sample
+    ceilings: Ceilings
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A profile, and what cut the run short, if anything did."""
+
+    profile: Profile
+    error: BaseException | None = None
+
+
+def prepare(request: Request, repeats: int, progress: Progress) -> Subject:
+    """Build and warm up what is asked for, measure its device, and time it without recording."""
+    progress(f"building {request.rung or 'the fastest rung'}", 0, 1)
+    ready = make_ready(request, Trace())
+    progress("measuring the device's ceilings", 0, 1)
+    found, problem = ceilings(request.device, ready.program.runtime.describe())
+    total = len(ready.dataset)
+    clock = Trace()
+    seconds = []
+    for number in range(repeats):
+        doing = f"timing {ready.rung.name}, {number + 1} of {repeats}"
+        start = clock.now()
+        ready.program(ready.dataset.images, None, partial(_tell, progress, doing, total))
+        seconds.append(clock.now() - start)
+    return Subject(ready, Sample(tuple(seconds)), found, (problem,) if problem else ())
+
+
+def record(
+    subject: Subject,
+    progress: Progress = lambda doing, done, of: None,
+    timeline: Callable[[Event], None] | None = None,
+) -> Recording:
+    """Run once more, recorded. Ctrl-C or a fault of the device leave what was recorded so far."""
+    return _Session(subject, progress, timeline).run()
+
+
+@dataclass
+class _Session:
+    subject: Subject
+    progress: Progress
+    timeline: Callable[[Event], None] | None
+    done: int = 0
+    batches: int = 0
+    notices: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tally = Tally()
+        self.trace = Trace(keep=False, detailed=True)
+        self.notices += self.subject.notices
+        self.collector, self.source = self._source()
+        self.trace.collector = self.collector
+        self.wall = WallClock(self.trace.now())
+        writers = (self.timeline,) if self.timeline else ()
+        self.ordered = Ordered(self.wall, *writers)
+        self.trace.sinks = (self.tally, self.ordered)
+
+    def run(self) -> Recording:
+        ready, error, outputs = self.subject.ready, None, None
+        try:
+            outputs = ready.program(ready.dataset.images, self.trace, self._advance)
+        except TilewrightError:
+            raise
+        except (KeyboardInterrupt, Exception) as stopped:
+            error = stopped
+            self._wait()
+        finally:
+            self.wall.stop(self.trace.now())
+            if self.collector is not None:
+                self.collector.close()
+                self.notices += self.collector.notices
+            ready.program.runtime.trace = None
+        self.ordered.settle()
+        return Recording(self._profile(outputs, error), error)
+
+    def _wait(self) -> None:
+        """For what was launched before the run was cut short: it is part of the profile."""
+        try:
+            self.subject.ready.program.runtime.synchronise()
+        except Exception as fault:
+            self.notices.append(f"the last records are lost: {_line(fault)}")
+
+    def _advance(self, done: int) -> None:
+        self.done = done
+        self.batches += 1
+        if self.batches % SETTLE_BATCHES == 0:
+            self.subject.ready.program.runtime.synchronise()
+            with self.trace.reading():
+                self.ordered.settle(self.trace.now() - SLACK_SECONDS)
+        total = len(self.subject.ready.dataset)
+        self.progress(f"recording {self.subject.ready.rung.name}", done, total)
+
+    def _source(self) -> tuple[Any, str]:
+        """CUPTI on a CUDA GPU, if it lets us; otherwise the runtime's own times."""
+        ready = self.subject.ready
+        if ready.plan.device.partition(":")[0] == "cuda":
+            from tilewright.runtime import cupti
+
+            try:
+                number, managed = device_number(ready.plan.device), ready.plan.memory == "managed"
+                return cupti.CuptiCollector(self.trace, number, managed), cupti.CLOCK
+            except cupti.Refused as refused:
+                self.notices.append(f"no CUPTI, CUDA events instead: {refused}")
+        if ready.plan.memory == "managed":
+            self.notices.append("only CUPTI sees page faults and pages that move")
+        return None, ready.program.runtime.clock
+
+    def _profile(self, outputs: NDArray[np.float32] | None, error: BaseException | None) -> Profile:
+        subject, ready = self.subject, self.subject.ready
+        accuracy, labels = None, ready.dataset.labels
+        if outputs is not None:
+            outputs = outputs.reshape(len(outputs), -1)
+            check_finite(outputs, ready.program, ready.dataset)
+            accuracy = None if labels is None else float((outputs.argmax(1) == labels).mean())
+        stopped = None
+        if error is not None:
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else _line(error)
+            stopped = f"{why} after {self.done:,} of {len(ready.dataset):,} images"
+        return Profile(
+            network=ready.network.name,
+            layers=tuple(map(_layer, ready.network.stages)),
+            data=ready.dataset.source,
+            images=self.done,
+            batch=ready.plan.batch,
+            device=ready.plan.device,
+            device_name=subject.ceilings.device,  # after a fault the device does not answer
+            rung=ready.rung.name,
+            idea=ready.rung.idea,
+            memory=ready.plan.memory,
+            source=self.source,
+            rows=self.tally.rows(),
+            wall=self.wall.finish(),
+            timed=subject.timed.seconds,
+            ceilings=subject.ceilings,
+            accuracy=accuracy,
+            dropped=self.collector.dropped if self.collector else 0,
+            stopped=stopped,
+            notices=tuple(self.notices),
+            environment=environment.fingerprint(),
+        )
+
+
+def _layer(stage: Stage) -> Layer:
+    pixel = 1 if stage.kind == "input" else 4
+    sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
+    return Layer(stage.name, stage.kind, stage.flops, *sizes, 4 * stage.parameter_count)
+
+
+def _tell(progress: Progress, doing: str, of: int, done: int) -> None:
+    progress(doing, done, of)
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

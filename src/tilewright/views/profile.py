@@ -1,0 +1,219 @@
+"""A profile as tables: what ran, which calls were made, where the time of every layer went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from tilewright.measure import Sample
+from tilewright.profile import meaning
+from tilewright.profile.result import DEVICE_KINDS, Profile
+from tilewright.profile.roofline import Facts, roofline
+from tilewright.profile.tally import Row
+from tilewright.profile.wall import PARTS, PROFILER, WORDS
+from tilewright.runtime.cupti_records import MOVING
+from tilewright.views import regions, units
+from tilewright.views.console import table
+from tilewright.views.regions import layer_names
+
+# "What takes 90 %": rows until they make up more than this share.
+MOST = 0.90
+# Rows of a table that is not asked for completeness; the rest are one line.
+LONGEST = 20
+LONGEST_NAME = 44
+
+
+def report(profile: Profile) -> Iterator[RenderableType]:
+    """Everything a person wants to know, from top to bottom."""
+    yield from _head(profile)
+    yield ""
+    yield _activities(profile)
+    if calls := profile.named("api"):
+        yield ""
+        yield _calls(calls)
+    if unified := profile.named("unified"):
+        yield ""
+        yield _unified(unified)
+    yield ""
+    yield from regions.report(profile)
+    yield ""
+    yield from _most(profile)
+    yield ""
+    yield from _wall(profile)
+    yield ""
+    yield from _roofline(profile)
+
+
+def _head(profile: Profile) -> Iterator[RenderableType]:
+    size = min(profile.batch, profile.images)
+    batch = "one by one" if size == 1 else f"{units.count(size)} at a time"
+    memory = "" if profile.memory == "host" else f", memory {profile.memory}"
+    yield (
+        f"{profile.network} over {units.count(profile.images)} images, {batch}, "
+        f"rung {profile.rung} on {profile.device} ({profile.device_name}){memory}"
+    )
+    correct = "" if profile.accuracy is None else f"; correct {profile.accuracy:.4f}"
+    yield f"{profile.data}{correct}"
+    yield f"times are from {profile.source}"
+    if profile.stopped:
+        yield f"PARTIAL: {profile.stopped}; the tables have what was recorded until then"
+    if profile.dropped:
+        yield f"{units.count(profile.dropped)} records were dropped: counts and times are too low"
+    for notice in profile.notices:
+        yield f"note: {notice}"
+
+
+def _activities(profile: Profile) -> RenderableType:
+    on_gpu = profile.device.partition(":")[0] != "cpu"
+    rows = profile.named(*DEVICE_KINDS)
+    made = _times("GPU activities" if on_gpu else "Computation", rows, layers=True)
+    if not rows:
+        made.add_row("-", "-", "0", "-", "-", "-", "nothing was recorded", "")
+    return made
+
+
+def _calls(calls: list[Row]) -> RenderableType:
+    return _times("API calls", calls, layers=False)
+
+
+def _times(title: str, rows: list[Row], layers: bool) -> Table:
+    columns = [">Time(%)", ">Time", ">Calls", ">Avg", ">Min", ">Max", "Name"]
+    made = table(title, *columns, *(["Layers"] if layers else []))
+    total = sum(row.seconds for row in rows) or 1.0
+    for row in rows:
+        cells = [
+            units.share(row.seconds / total),
+            units.seconds(row.seconds),
+            units.count(row.calls),
+            *map(units.seconds, (row.average, row.minimum, row.maximum)),
+            _short(row.name),
+        ]
+        made.add_row(*cells, *([layer_names(row.layers)] if layers else []))
+    return made
+
+
+def _unified(rows: list[Row]) -> RenderableType:
+    made = table(
+        "Unified memory", ">Count", ">Avg Size", ">Min Size", ">Max Size", ">Total Size",
+        ">Total Time", "Name",
+    )  # fmt: skip
+    for row in rows:
+        moved = row.name in MOVING
+        sizes = (row.bytes / row.calls, row.smallest, row.largest, row.bytes)
+        made.add_row(
+            units.count(row.calls),
+            *(map(units.size, sizes) if moved else "----"),
+            units.seconds(row.seconds) if row.seconds else "-",
+            row.name if row.count == row.calls else f"{row.name} ({units.count(row.count)} faults)",
+        )
+    return made
+
+
+def _most(profile: Profile) -> Iterator[RenderableType]:
+    parts: tuple[tuple[str, list[Row], Callable[[Row], str]], ...] = (
+        ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
+        ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
+    )
+    made = table(f"What takes {units.share(MOST)[:-4]} %", ">share", "name", "what it is")
+    first = True
+    for title, rows, words in parts:
+        if not rows:
+            continue
+        if not first:
+            made.add_section()
+        first = False
+        total = sum(row.seconds for row in rows) or 1.0
+        for row in most(rows):
+            made.add_row(
+                f"{units.share(row.seconds / total)} of {title}", _short(row.name), words(row)
+            )
+    yield made
+
+
+def most(rows: list[Row]) -> list[Row]:
+    """The most expensive rows that together make up more than 90 % of the time."""
+    total, found, so_far = sum(row.seconds for row in rows), [], 0.0
+    for row in sorted(rows, key=lambda row: -row.seconds):
+        if so_far > MOST * total:
+            break
+        found.append(row)
+        so_far += row.seconds
+    return found
+
+
+def _wall(profile: Profile) -> Iterator[RenderableType]:
+    wall = profile.wall
+    made = table("Where the wall time went", "part", ">time", ">share", "what it is")
+    for part in PARTS:
+        seconds = wall.parts[part]
+        if part == PROFILER and not seconds:
+            continue
+        share = units.share(seconds / wall.seconds) if wall.seconds else "-"
+        made.add_row(part, units.seconds(seconds) if seconds else "-", share, WORDS[part])
+    made.add_section()
+    made.add_row("wall", units.seconds(wall.seconds), units.share(1), "of the recorded run")
+    yield made
+    if profile.slow_down is not None:
+        sample = Sample(profile.timed)
+        yield (
+            f"\nThe same run without recording: {units.seconds(sample.median)}, the median of "
+            f"{len(sample.seconds)} ({sample.verdict});\nprofiling made it "
+            f"{units.times(profile.slow_down)} as long{_reading(profile)}."
+        )
+
+
+def _reading(profile: Profile) -> str:
+    """How long a run it was without the reading of records, which is no part of it."""
+    seconds = profile.wall.parts[PROFILER]
+    if not seconds:
+        return ""
+    rest = (profile.wall.seconds - seconds) / Sample(profile.timed).median
+    return f", {units.times(rest)} without the reading of its records"
+
+
+def _roofline(profile: Profile) -> Iterator[RenderableType]:
+    facts = roofline(profile)
+    if not facts:
+        yield "Roofline: no kernel's work is known"
+        return
+    made = table(
+        "Roofline", "\nkernel", "\nlayers", ">\nGFLOP/s", ">of\npeak", ">\nGB/s",
+        ">of band-\nwidth", ">FLOP a\nbyte", "\nwhat holds it up",
+    )  # fmt: skip
+    for each in facts[:LONGEST]:
+        made.add_row(*_rates(each))
+    yield made
+    if len(facts) > LONGEST:
+        yield f"and {len(facts) - LONGEST} more kernels, less expensive: --json has all"
+    ceilings = profile.ceilings
+    if ceilings is not None and ceilings.flops and ceilings.bytes:
+        yield (
+            f"ceilings, measured {ceilings.date}: {units.digits(ceilings.flops / 1e9)} GFLOP/s in "
+            f"float32, {units.digits(ceilings.bytes / 1e9)} GB/s;\nfrom "
+            f"{units.digits(ceilings.flops / ceilings.bytes)} FLOP a byte on, arithmetic is the "
+            "limit. Bytes: every buffer once"
+        )
+
+
+def _rates(facts: Facts) -> Iterable[str]:
+    return (
+        _short(facts.row.name),
+        layer_names(facts.row.layers),
+        units.digits(facts.flop_rate / 1e9) if facts.flops else "-",
+        units.share(facts.flop_share) if facts.flops and facts.flop_share is not None else "-",
+        units.digits(facts.byte_rate / 1e9),
+        units.share(facts.byte_share) if facts.byte_share is not None else "-",
+        units.digits(facts.intensity) if facts.flops and facts.intensity else "-",
+        facts.limit,
+    )
+
+
+def _short(name: str) -> str:
+    """A C++ name without its template arguments, cut where it is still too long."""
+    before = ""
+    while before != name:
+        before, name = name, re.sub(r"<[^<>]*>", "", name)
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

@@ -1,0 +1,121 @@
+"""How the CUDA runtime records, on a stand-in for CuPy: no GPU is needed to get this wrong."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.test_trace import ticking
+from tilewright.runtime import GpuKernel
+from tilewright.runtime.cuda import PENDING, CudaRuntime
+from tilewright.trace import Cost, Trace
+
+COST = Cost(10, 4)
+
+
+class Stream:
+    """Work takes the clock's time, at once."""
+
+    def __init__(self, clock):
+        self.clock, self.ptr, self.waits = clock, 0, 0
+
+    def synchronize(self):
+        self.waits += 1
+
+
+@pytest.fixture
+def runtime():
+    clock = ticking(1e-6)
+
+    class Event:
+        def record(self, stream):
+            self.when = stream.clock()
+
+        def synchronize(self):
+            pass
+
+    made = object.__new__(CudaRuntime)
+    made.cupy = SimpleNamespace(
+        cuda=SimpleNamespace(
+            Event=Event,
+            UnownedMemory=type(None),
+            get_elapsed_time=lambda before, after: 1e3 * (after.when - before.when),
+        )
+    )
+    made.kernels, made.sends, made.fetches = (Stream(clock) for _ in range(3))
+    made.managed, made.pending, made.spare = False, [], []
+    made.trace = Trace(clock=clock, detailed=True)
+    return made
+
+
+def kernel(launched):
+    def handle(grid, block, arguments, *shared, stream):
+        launched.append((grid, block, arguments))
+
+    return GpuKernel("direct_conv", (16, 16, 1), handle)
+
+
+def buffer(size=8):
+    array = SimpleNamespace(nbytes=size, data=SimpleNamespace(mem=object()), written=[])
+    array.set = lambda given, stream: array.written.append(given)
+    array.get = lambda stream: np.zeros(size, np.uint8)
+    return array
+
+
+def test_events_tell_launches_and_copies(runtime):
+    launched = []
+    with runtime.trace.layer(("conv1",)):
+        runtime.write(buffer(), np.zeros(8, np.uint8))
+        runtime.enqueue(kernel(launched), (4, 1, 1), [buffer(), 7], ("conv1", "relu1"), COST)
+        runtime.download(buffer())
+    runtime.synchronise()
+    into, work, out = runtime.trace.of("kernel", "copy")
+    assert (into.name, into.layers, into.bytes) == ("host to device", ("conv1",), 8)
+    assert (work.name, work.layers, work.cost) == ("direct_conv", ("conv1", "relu1"), COST)
+    assert (work.grid, work.block) == ((4, 1, 1), (16, 16, 1))
+    assert (out.name, out.layers) == ("device to host", ("conv1",))
+    ((grid, block, given),) = launched
+    assert (grid, block, given[1]) == ((4, 1, 1), (16, 16, 1), np.int32(7))
+    calls = {event.correlation: event.name for event in runtime.trace.of("api")}
+    assert calls[work.correlation] == "kernel launch (CuPy)"
+    assert calls[into.correlation] == calls[out.correlation] == "copy (CuPy)"
+    assert "cudaStreamSynchronize" in calls.values()
+    assert all(event.end > event.start for event in (into, work, out))
+
+
+def test_events_do_not_pile_up(runtime):
+    for _ in range(PENDING + 1):
+        runtime.enqueue(kernel([]), (1, 1, 1), [], ("conv1",))
+    assert len(runtime.pending) == 1
+    assert len(runtime.trace.of("kernel")) == PENDING
+
+
+def test_a_collector_is_told_the_layers_and_records_itself(runtime):
+    told, collected = [], []
+
+    @contextmanager
+    def about(layers, cost=None):
+        told.append((layers, cost))
+        yield
+
+    runtime.trace.collector = SimpleNamespace(about=about, collect=lambda: collected.append(1))
+    with runtime.trace.layer(("conv1",)):
+        runtime.write(buffer(), np.zeros(8, np.uint8))
+        runtime.enqueue(kernel([]), (4, 1, 1), [], ("conv1", "relu1"), COST)
+    runtime.synchronise()
+    assert told == [(("conv1",), None), (("conv1", "relu1"), COST)]
+    assert collected == [1]
+    assert runtime.pending == []
+    assert {event.kind for event in runtime.trace.events} == {"layer"}
+
+
+def test_without_a_trace_nothing_is_recorded(runtime):
+    runtime.trace = None
+    launched = []
+    runtime.enqueue(kernel(launched), (4, 1, 1), [], ("conv1",))
+    runtime.synchronise()
+    assert len(launched) == 1
+    assert runtime.pending == []

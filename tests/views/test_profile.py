@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+from rich.cells import cell_len
+from rich.console import Console
+
+from tests.profile.made import profile, profiles
+from tilewright.profile.compare import compare
+from tilewright.profile.tally import Row
+from tilewright.views import comparison as comparison_view
+from tilewright.views import profile as view
+
+
+def printed(parts):
+    file = open("/dev/null", "w")  # noqa: SIM115, PTH123
+    console = Console(width=100, record=True, file=file, markup=False, emoji=False)
+    for part in parts:
+        console.print(part)
+    return console.export_text()
+
+
+UNIFIED = (
+    Row("unified", "pages host to device", (), 94, 2e-4, 1e-6, 4e-6, 589_824, 4096, 65_536, 94),
+    Row("unified", "GPU page-fault group", (), 293, 8e-3, 1e-6, 1e-4, count=6571),
+    Row("unified", "CPU page fault", (), 117, 0.0, 0.0, 0.0, count=117),
+)
+
+
+def test_the_report_says_it_all_within_100_columns():
+    some = profile(notices=("no CUPTI, CUDA events instead: because",), dropped=3)
+    text = printed(view.report(replace(some, rows=(*some.rows, *UNIFIED))))
+    for words in (
+        "small over 2 images, one by one, rung direct on cuda (a GPU), memory per-layer",
+        "times are from a test", "3 records were dropped", "note: no CUPTI", "GPU activities",
+        "[memcpy HtoD]", "direct_conv", "API calls", "cuLaunchKernel", "Unified memory",
+        "GPU page-fault group (6,571 faults)", "Regions", "64x1x2 of 16x16", "Copies of regions",
+        "What takes 90 %", "conv1: a thread an output", "hands a kernel to the GPU's queue",
+        "Where the wall time went", "launch overhead", "idle", "profiling made it",
+        "1.43x as long", "Roofline", "GFLOP/s", "measured 2026-11-15",
+    ):  # fmt: skip
+        assert words in text, words
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_rows_are_most_expensive_first_and_in_nvprofs_columns():
+    lines = printed(view.report(profile())).splitlines()
+    start = lines.index(next(line for line in lines if line.startswith("GPU activities")))
+    assert lines[start + 1].split()[:7] == ["Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name"]
+    names = [line.split()[-2] for line in lines[start + 3 : start + 7]]
+    assert names[0] == "direct_conv"
+    assert "57.1 %" in lines[start + 3]
+
+
+def test_what_takes_90_percent():
+    rows = [Row("kernel", name, (), 1, s, s, s) for name, s in (("a", 80), ("b", 9), ("c", 11))]
+    assert [row.name for row in view.most(rows)] == ["a", "c"]
+    assert view.most([]) == []
+    exactly = [Row("kernel", name, (), 1, s, s, s) for name, s in (("a", 90), ("b", 10))]
+    assert len(view.most(exactly)) == 2  # more than 90 %
+
+
+def test_a_partial_profile_says_so_and_compares_with_nothing():
+    text = printed(view.report(profile(stopped="interrupted after 1 of 2 images")))
+    assert "PARTIAL: interrupted after 1 of 2 images" in text
+    assert "profiling made it" not in text
+
+
+def test_nothing_recorded_is_a_table_too():
+    text = printed(view.report(profile(rows=(), ceilings=None)))
+    assert "nothing was recorded" in text
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+@given(profiles)
+@settings(max_examples=25, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
+def test_any_profile_fits(device, drawn):
+    text = printed(view.report(replace(drawn, device=device)))
+    assert max(map(cell_len, text.split("\n"))) <= 100
+
+
+def test_comparison():
+    text = printed(comparison_view.report(compare(profile(), profile("tuned", 0.5))))
+    for words in ("A: direct on cuda", "B: tuned on cuda", "0.50x", "new", "gone", "-15.0 ms"):
+        assert words in text, words
+    assert max(map(len, text.splitlines())) <= 100
+    rows = comparison_view.to_csv(compare(profile(), profile("tuned", 0.5))).splitlines()
+    assert rows[0] == "table,name,before,after,calls_before,calls_after"
+    assert any(row.startswith("kernels,direct_conv,") for row in rows)
+
+
+def test_long_template_names_are_cut():
+    name = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::F<float>, std::array<x>>(n)"
+    )
+    assert view._short(name) == "void at::native::vectorized_elementwise_ker…"
