@@ -288,6 +288,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="FILE.json; FILE.md beside it")
     parser.add_argument("--networks", nargs="*", help="those of the six (default: all)")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--batches", type=int, nargs="*", default=BATCHES)
     parser.add_argument(
         "--compile-batches", type=int, nargs="*", default=[1000, 10_000, 50_000],
         help="batches at which torch.compile takes part: it compiles for each anew",
@@ -310,7 +311,7 @@ def main() -> None:
             continue
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         for precision in PRECISIONS:
-            for batch in sorted({*BATCHES, LARGEST.get(bare.name, 1)}):
+            for batch in sorted({*given.batches, LARGEST.get(bare.name, 1)}):
                 gc.collect()
                 torch.cuda.empty_cache()
                 set_tf32(precision != "fp32")

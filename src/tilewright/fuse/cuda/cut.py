@@ -18,6 +18,8 @@ MOST_CONNECTED = 8192
 # A launch costs this much, in cycles of a multiprocessor an image; device memory moves so many
 # words in a cycle of each.
 LAUNCH_CYCLES, WORDS_A_CYCLE = 600.0, 5.0
+# One kernel more must promise to save this much: estimates are not that good.
+WORTH_IT = 1.25
 
 
 def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> list[Kernel]:
@@ -55,10 +57,14 @@ def _large(operation: Operation) -> bool:
 def _stacks(
     todo: Sequence[Operation], arithmetic: Arithmetic, given: Form, gives: Form, capability: int
 ) -> list[Stack]:
-    """The cheapest way to cut consecutive operations, found from the end to the beginning."""
-    best: list[tuple[float, list[Stack]]] = [(0.0, [])]
+    """Consecutive operations in as few kernels as come near the best way to cut them.
+
+    Found from the end to the beginning: `best[i]` has, for every number of kernels, the cheapest
+    way to do all but the first i operations.
+    """
+    best: dict[int, dict[int, tuple[float, list[Stack]]]] = {len(todo): {0: (0.0, [])}}
     for first in range(len(todo) - 1, -1, -1):
-        found: list[tuple[float, list[Stack]]] = []
+        found: dict[int, tuple[float, list[Stack]]] = {}
         problem: DoesNotFit | None = None
         for end in range(first + 1, len(todo) + 1):
             try:
@@ -72,13 +78,17 @@ def _stacks(
             except DoesNotFit as error:
                 problem = error
                 break
-            cost, rest = best[len(todo) - end]
-            found.append((_cost(plan) + cost, [plan, *rest]))
+            for count, (cost, rest) in best[end].items():
+                total = _cost(plan) + cost
+                if count + 1 not in found or total < found[count + 1][0]:
+                    found[count + 1] = total, [plan, *rest]
         if not found:
             assert problem
             raise problem
-        best.append(min(found, key=lambda pair: pair[0]))
-    return best[-1][1]
+        best[first] = found
+    least = min(cost for cost, _ in best[0].values())
+    near = [count for count, (cost, _) in best[0].items() if cost <= WORTH_IT * least]
+    return best[0][min(near)][1]
 
 
 def _cost(plan: Stack) -> float:

@@ -20,6 +20,8 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import Picture, plain, runs, steps
 from tilewright.fuse.cuda.sums import (
+    DISTANT_WORDS,
+    WEIGHTS,
     Shares,
     Sink,
     Table,
@@ -40,12 +42,11 @@ from tilewright.runtime.multiprocessor import PARTS, REGISTERS, WARP
 SHARED_BYTES = {80: 163 * 1024, 86: 99 * 1024, 89: 99 * 1024, 90: 227 * 1024, 120: 99 * 1024}
 # Warps of a group, and groups of a block, that are tried.
 SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
-# How much longer an image takes with so few groups to fill each other's waits.
-ALONE, IN_PAIRS = 1.5, 1.15
+# What an image, or a strip of one, costs besides: cycles of the multiprocessor, and of its group.
+# Fitted like the rates of sums.
+IMAGE_WORK, IMAGE_WAIT = 510, 5080
 # Reads of pooling, and other work on single values, in a cycle of a multiprocessor.
 EACH_A_CYCLE = 16
-# Words of weights that a multiprocessor reads in a cycle from the second cache.
-DISTANT_WORDS_A_CYCLE = 8
 
 Form = Literal["pixels", "words", "output"]
 
@@ -85,7 +86,7 @@ class Stack:
     given: Form
     gives: Form
     result_words: int  # of an image in device memory
-    staged_bytes: int  # of an image that are fetched ahead
+    staged_bytes: int  # of an image that are fetched ahead, if it comes as bytes
     strip: Strip | None = None
 
     @property
@@ -184,20 +185,20 @@ class Stack:
 
     def cycles(self) -> float:
         """About how many of a multiprocessor's cycles an image takes; for comparison only."""
-        total = 0.0
-        for phase in self.sums:
-            assert phase.shares
-            length = steps(self.arithmetic, phase.source, phase.operation.window.taps[1])
-            once = phase.shares.cycles(self.warps, length)
-            total += once
-            if not phase.shared:
-                total += _weight_reads(phase) / DISTANT_WORDS_A_CYCLE
+        work, wait = float(IMAGE_WORK), float(IMAGE_WAIT)
         for phase in self.phases:
-            if phase.operation.kind == "each":
+            if phase.shares:
+                length = steps(self.arithmetic, phase.source, phase.operation.window.taps[1])
+                work += phase.shares.work(length)
+                wait += phase.shares.wait(length, self.warps)
+                if not phase.shared:
+                    work += _weight_reads(phase) / DISTANT_WORDS
+            elif phase.operation.kind == "each":
                 outputs = math.prod(phase.operation.result) / 2
-                total += outputs * math.prod(phase.operation.window.taps) / EACH_A_CYCLE
+                work += outputs * math.prod(phase.operation.window.taps) / EACH_A_CYCLE
         parts = len(self.strip.starts) if self.strip else 1
-        return total * parts * {1: ALONE, 2: IN_PAIRS}.get(self.groups, 1.0)
+        # Groups fill each other's waits.
+        return parts * math.hypot(work, wait / self.groups)
 
 
 def lane_registers(warps: int) -> int:
@@ -246,7 +247,6 @@ def stack(
     given: Form,
     gives: Form,
     capability: int,
-    pixel_bytes: int = 1,
 ) -> Stack:
     """The best plan for these operations in one kernel; DoesNotFit if there is none."""
     for operation, strip in _divisions(operations):
@@ -254,8 +254,9 @@ def stack(
         plans = [
             plan
             for warps, groups in SHAPES
+            for weight in WEIGHTS
             for plan in _plans(
-                arithmetic, parts, given, gives, warps, groups, capability, pixel_bytes, strip
+                arithmetic, parts, given, gives, warps, groups, capability, weight, strip
             )
         ]
         if plans:
@@ -304,20 +305,20 @@ def _plans(
     warps: int,
     groups: int,
     capability: int,
-    pixel_bytes: int,
+    weight: float,
     strip: Strip | None,
 ) -> Iterable[Stack]:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
     registers = lane_registers(warps * groups)
-    phases = _phases(arithmetic, operations, given, gives, warps, registers, strip)
+    phases = _phases(arithmetic, operations, given, gives, warps, registers, weight, strip)
     last = strip.result if strip else operations[-1].result
     words = plain(arithmetic, last, floats=gives == "output")
     result = words.height * words.row
     staged = 0
     if given == "pixels" and strip is None:
         channels, height, width = operations[0].source
-        bytes_an_image = channels * height * width * pixel_bytes
-        staged = bytes_an_image if bytes_an_image % 16 == 0 else 0
+        pixels = channels * height * width
+        staged = pixels if pixels % 16 == 0 else 0
     # Weights stay out of shared memory, one layer's after another's, those first that are read
     # least often.
     order = sorted((phase for phase in phases if phase.shares), key=_weight_reads)
@@ -340,10 +341,11 @@ def _phases(
     gives: Form,
     warps: int,
     registers: int,
+    weight: float,
     strip: Strip | None,
 ) -> tuple[Phase, ...]:
     shares = [
-        share(operation, arithmetic, warps, registers) if operation.kind == "sum" else None
+        share(operation, arithmetic, warps, registers, weight) if operation.kind == "sum" else None
         for operation in operations
     ]
     sources = []
