@@ -1,7 +1,7 @@
 """The fused rung against the libraries, on six small networks and four batch sizes.
 
     pip install -e '.[onnxruntime,torch]' openvino
-    cd benchmarks && python cpu.py --json results/DATE-cpu.json > results/DATE-cpu.md
+    python -m benchmarks.cpu --json FILE.json > FILE.md
 
 Everything runs in one process on the same cores and takes turns; a turn lasts at least 20 ms (as
 many calls as that needs) and starts with a pause. Each engine gets float32 images, normalised

@@ -26,6 +26,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    # Python looks for modules beside a script first, where this file would pass for the package
+    # `cuda`; and all benchmarks are found from the folder above.
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
 import numpy as np
 from benchmarks.cpu import networks
 from benchmarks.guests import jax_network

@@ -1,8 +1,8 @@
 """The whole GPU ladder on both networks, and the thesis's memory plans, in one run.
 
     pip install -e '.[cuda,torch]'
-    cd benchmarks && python ladder.py --device cuda --thesis FOLDER --fashion-mnist FOLDER \\
-        --output results/DATE-ladder-gpu
+    python -m benchmarks.ladder --device cuda --thesis FOLDER --fashion-mnist FOLDER \\
+        --output benchmarks/results/DATE-ladder-gpu
 
 `--thesis` has the thesis's weights (convnetjs-cifar10) and images (cifar-10-batches-bin),
 `--fashion-mnist` the IDX files. Every rung is verified, then all take turns with PyTorch (TF32 off
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import guests
+from benchmarks import guests
 from rich.console import Console
 
 import tilewright

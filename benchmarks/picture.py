@@ -1,6 +1,6 @@
 """The ladder as a picture: how long a network's convolutions take on every rung.
 
-python picture.py results/DATE-ladder-gpu.json ../docs/ladder-gpu.svg
+python -m benchmarks.picture benchmarks/results/DATE-ladder-gpu.json docs/ladder-gpu.svg
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The profiler checked on a CUDA GPU: exact counts, and the same times as others measure.
 
     pip install -e '.[cuda,torch]'
-    cd benchmarks && python profiles.py --thesis FOLDER --output results/DATE-profiles
+    python -m benchmarks.profiles --thesis FOLDER --output benchmarks/results/DATE-profiles
 
 `--thesis` has the thesis's weights (convnetjs-cifar10) and images (cifar-10-batches-bin). The four
 rungs of the thesis run over 1,200 images, one by one, under three memory plans, and what the
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import witnesses
+from benchmarks import witnesses
+from benchmarks.thesis import IMAGES, MEMORIES, RUNGS, check, profiled, request
 from rich.console import Console
-from thesis import IMAGES, MEMORIES, RUNGS, check, profiled, request
 
 import tilewright
 from tilewright import environment

@@ -1,7 +1,7 @@
 """Tiles of the `tuned` rung for every convolution of both networks, timed one by one on a GPU.
 
     pip install -e '.[cuda,torch]'
-    cd benchmarks && python tiles.py --output results/DATE-tiles.json
+    python -m benchmarks.tiles --output benchmarks/results/DATE-tiles.json
 
 The figures behind the model that chooses a tile: the 40 tiles it likes best and 60 drawn at random,
 10,000 images, the median of 3 launches after one of warm-up. Beside them cuDNN's float32

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.thesis import expected, profiled, request
 from rich.console import Console
-from thesis import expected, profiled, request
 
 from tilewright.execute import Program
 from tilewright.job import make_ready
@@ -130,8 +130,8 @@ def torch_profiler(
 ) -> Any:
     """The same kernels and copies, as PyTorch's profiler counts them in another process."""
     command = [
-        sys.executable, __file__, str(given.thesis), given.device, ",".join(rungs),
-        ",".join(memories),
+        sys.executable, "-m", "benchmarks.witnesses", str(given.thesis), given.device,
+        ",".join(rungs), ",".join(memories),
     ]  # fmt: skip
     child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if child.returncode:

@@ -30,7 +30,7 @@ Images = NDArray[Any]
 Results = NDArray[np.float32]
 Progress = Callable[[int], None]
 # Images of a data set that a device works on while the next are on their way.
-SLOTS = 2
+SLOTS = 3
 
 
 def host(program: Program, images: Images, results: Results, progress: Progress) -> None:
@@ -84,7 +84,7 @@ def per_layer(program: Program, images: Images, results: Results, progress: Prog
 
 
 def streamed(program: Program, images: Images, results: Results, progress: Progress) -> None:
-    """Two batches in flight: one is computed while the next goes in and the last comes out."""
+    """A few batches in flight: one is computed while the next goes in and the last comes out."""
     runtime: Any = program.runtime
     most = min(program.plan.batch, len(images))
     # Images in pinned memory go straight from there; others are copied into some first.

@@ -175,7 +175,8 @@ class StackMachine:
         at = self.plan.parameter_words[f"{name}.weight"]
         weights = self.parameters[at:]
         at = self.plan.parameter_words[f"{name}.bias"]
-        bias = self.parameters[at : at + 8 * shares.all_columns].view(FLOAT)
+        width = arithmetic.width
+        bias = self.parameters[at : at + width * shares.all_columns].view(FLOAT)
         tables = self.tables[self.table_places[name] :]
         places = tables[len(shares.tiles) * 16 :]
         each_place = 8 if operation.pool else 16
@@ -184,24 +185,24 @@ class StackMachine:
             tile, split = unit % len(shares.tiles), unit // len(shares.tiles)
             begins = tables[tile * 16 : tile * 16 + 16]
             first = split * shares.columns
-            sums = np.zeros((shares.rows, 16, 8 * shares.columns), FLOAT)
-            sums += bias[8 * first : 8 * (first + shares.columns)]
+            sums = np.zeros((shares.rows, 16, width * shares.columns), FLOAT)
+            sums += bias[width * first : width * (first + shares.columns)]
             offset = 0
             for run in range(count):
                 for index in range(full):
                     words = run * phase.source.pitch + index * step
-                    size = taps_y * shares.all_columns * 8 * step
+                    size = taps_y * shares.all_columns * width * step
                     block = weights[offset : offset + size]
                     self._step(shares, phase.source, source, begins, words, block, first, sums)
                     offset += size
             for run in range(count if half else 0):
                 words = run * phase.source.pitch + full * step
-                size = taps_y * shares.all_columns * 8 * step // 2
+                size = taps_y * shares.all_columns * width * step // 2
                 block = weights[offset : offset + size]
                 self._step(shares, phase.source, source, begins, words, block, first, sums)
                 offset += size
             ends = places[tile * each_place : (tile + 1) * each_place]
-            self._store(phase, sums, ends, first, target)
+            self._store(phase, sums, ends, width * first, target)
 
     def _step(
         self, shares: Any, picture: Picture, source: Array, begins: Array, words: int,
@@ -220,7 +221,8 @@ class StackMachine:
                 r, odd = divmod(j - ky, stride_y)
                 if j < ky or odd or r >= shares.rows:
                     continue
-                columns = b[ky][:, 8 * first : 8 * (first + shares.columns)]
+                width = arithmetic.width
+                columns = b[ky][:, width * first : width * (first + shares.columns)]
                 with np.errstate(over="ignore", invalid="ignore"):
                     sums[r] += (a @ columns).astype(FLOAT)
 
@@ -239,7 +241,8 @@ class StackMachine:
         for row, place in enumerate(ends):
             if place >= 0:
                 for y in range(len(found)):
-                    self._put(phase, target, place + y * phase.sink.row, 8 * first, found[y, row])
+                    at = place + y * phase.sink.row
+                    self._put(phase, target, at, first, found[y, row])
 
     def _put(self, phase: Phase, target: Array, place: int, channel: int, found: Array) -> None:
         found = found[: max(0, phase.operation.result[0] - channel)]
@@ -290,7 +293,7 @@ def put(
 def operand_columns(block: Array, rows: int, columns: int, arithmetic: Arithmetic) -> Array:
     """Packed weights as (row of taps, value of a step, filter), by the layout of lanes."""
     if not arithmetic.tensor:
-        return block.view(FLOAT).reshape(rows, 1, columns * 8)
+        return block.view(FLOAT).reshape(rows, 1, -1)
     registers = len(block) // (rows * columns * 32)
     lanes = block.reshape(rows, columns, 32, registers)
     words = np.zeros((rows, 4 * registers, columns * 8), np.uint32)

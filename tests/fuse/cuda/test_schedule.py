@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -40,18 +39,16 @@ def problem(
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("part", range(3))
-def test_what_the_verifier_tries(precision: str, part: int) -> None:
-    """Single layers and short sequences of odd sizes; a part of them, as each takes a while."""
-    generator = np.random.default_rng(part)
+def test_what_the_verifier_tries(precision: str) -> None:
+    """Single layers and short sequences of odd sizes, with every kind of inputs."""
     tried = 0
-    found = trials(None, ARITHMETICS[precision].precision, generator)
-    for inputs, network, images in islice(found, part, None, 17):
+    found = trials(None, ARITHMETICS[precision].precision, np.random.default_rng(0))
+    for inputs, network, images in found:
         tried += 1
         layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
         wrong = problem(network, images, precision)
         assert wrong is None, f"{layers} on {network.input.shape}, {inputs}: {wrong}"
-    assert tried > 10
+    assert tried > 200
 
 
 @settings(max_examples=30, deadline=None)
@@ -63,14 +60,23 @@ def test_networks_of_any_shape(network: Network, precision: str, seed: int) -> N
     assert problem(ready, images, precision) is None
 
 
+def whole_numbers(precision: str) -> tuple[Network, np.ndarray]:
+    """cifar10 up to its scores with weights and images that leave no room for rounding.
+
+    Several images: the second finds what the first left in shared memory.
+    """
+    network = zoo.network("cifar10")
+    found = trials(network, ARITHMETICS[precision].precision, np.random.default_rng(0))
+    return next(
+        (net, images) for inputs, net, images in found
+        if net.name == "scores" and inputs == "whole numbers"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_zoo(precision: str) -> None:
-    generator = np.random.default_rng(0)
-    network = zoo.network("cifar10")
-    ready = network.with_parameters(random_parameters(network, generator))
-    # Two images: the second finds what the first left in shared memory.
-    images = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
-    assert problem(ready, images, precision) is None
+    network, images = whole_numbers(precision)
+    assert problem(network, images, precision) is None
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -162,10 +168,7 @@ def _no_border(plan: Stack) -> Stack:
 @pytest.mark.parametrize("break_it", [_shifted_table, _other_pitch, _no_border])
 def test_the_interpreter_finds_mistakes(break_it) -> None:
     """A plan with a wrong address, a wrong distance or old values in its border is caught."""
-    network = zoo.network("cifar10")
-    generator = np.random.default_rng(0)
-    ready = network.with_parameters(random_parameters(network, generator))
-    images = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
+    network, images = whole_numbers("fp16")
     (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
     assert isinstance(plan, Stack)
-    assert problem(ready, images, "fp16", [break_it(plan)]) is not None
+    assert problem(network, images, "fp16", [break_it(plan)]) is not None

@@ -32,6 +32,16 @@ class Arithmetic:
     def step(self) -> int:
         return 8 if self.tensor else 1
 
+    @property
+    def width(self) -> int:
+        """Filters of a column of sums: what the lanes of a warp hold side by side."""
+        return 8 if self.tensor else 4
+
+    @property
+    def step_words(self) -> int:
+        """Words of weights of a column in a step."""
+        return self.step * self.width
+
     def words(self, channels: int) -> int:
         """Words that hold so many channels of a pixel."""
         return -(-channels // self.per_word)

@@ -88,14 +88,15 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     channels, _, _ = operation.source
     taps_y, taps_x = operation.window.taps
     words = plan.arithmetic.step * steps(plan.arithmetic, phase.source, taps_x)
-    sums = shares.units * shares.rows * 16 * 8 * shares.columns
+    filters = plan.arithmetic.width * shares.columns
+    sums = shares.units * shares.rows * 16 * filters
     issued = sums * taps_y * words * plan.arithmetic.per_word
-    filters, out_y, out_x = operation.summed
+    _, out_y, out_x = operation.summed
     parts = len(plan.strip.starts) if plan.strip else 1
     if plan.strip:
         out_y = plan.strip.result[1] * plan.strip.unit
-    useful = filters * out_y * out_x * channels * taps_y * taps_x / parts
-    unit = f"16 columns x {shares.rows} rows, {8 * shares.columns} filters"
+    useful = shares.filters * out_y * out_x * channels * taps_y * taps_x / parts
+    unit = f"16 columns x {shares.rows} rows, {filters} filters"
     turns = 1 + conflicts(plan.arithmetic, phase.source, shares.reads)
     where = "shared memory" if phase.shared else "caches"
     return Share(operation, unit, shares.units * parts, useful / issued, turns, where)

@@ -38,13 +38,14 @@ __device__ __forceinline__ word operand(float value)
 
 // ---- sums ------------------------------------------------------------------------------------
 //
-// A step takes 16 rows (positions) times 8 columns (output channels) over some words of the sum.
-// Lane 4g+t holds the sums of rows g and g+8, columns 2t and 2t+1. On the tensor cores a step is 8
-// words, or 4; the lane loads words t and t+4 of its two rows. Otherwise a step is one word, which
-// the lane loads itself.
+// A step takes 16 rows (positions) times a column of filters over some words of the sum. On the
+// tensor cores it is 8 words, or 4, and a column has 8 filters: lane 4g+t loads words t and t+4 of
+// rows g and g+8, and holds the sums of filters 2t and 2t+1 for both rows. Otherwise it is one
+// word, which the lane loads itself, and a column has 4 filters: the lane holds filter t's sums.
 
 #if TW_TENSOR
 #define TW_STEP 8
+#define TW_SUMS 4
 
 __device__ __forceinline__ void multiply(
     float (&c)[4], word a0, word a1, word a2, word a3, uint2 b)
@@ -75,13 +76,15 @@ __device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, w
 
 #else
 #define TW_STEP 1
+#define TW_SUMS 2
 #endif
 
 // All the products of one step: the rows of input under R rows of output, each read once and used
 // for every row of taps that meets it.
 template <class L, int WORDS>
 __device__ __forceinline__ void step(
-    float (&sum)[L::ROWS][L::COLUMNS][4], const word* even, const word* odd, const word* weights)
+    float (&sum)[L::ROWS][L::COLUMNS][TW_SUMS], const word* even, const word* odd,
+    const word* weights)
 {
 #if TW_TENSOR
     constexpr int EACH = WORDS == 8 ? 2 : 1;  // words of a weight fragment that a lane holds
@@ -100,13 +103,12 @@ __device__ __forceinline__ void step(
             }
         }
 #else
-    float2 b[L::TAPS_Y][L::COLUMNS];
+    float b[L::TAPS_Y][L::COLUMNS];
 #pragma unroll
     for (int ky = 0; ky < L::TAPS_Y; ++ky)
 #pragma unroll
         for (int n = 0; n < L::COLUMNS; ++n)
-            b[ky][n] =
-                *reinterpret_cast<const float2*>(weights + (ky * L::ALL_COLUMNS + n) * 8);
+            b[ky][n] = __uint_as_float(weights[(ky * L::ALL_COLUMNS + n) * 4]);
 #endif
 #pragma unroll
     for (int j = 0; j < L::INPUT_ROWS; ++j) {
@@ -129,11 +131,8 @@ __device__ __forceinline__ void step(
                 else
                     multiply_half(sum[r][n], a0, a1, b[ky][n][0]);
 #else
-                const float x = __uint_as_float(a0), y = __uint_as_float(a1);
-                sum[r][n][0] = fmaf(x, b[ky][n].x, sum[r][n][0]);
-                sum[r][n][1] = fmaf(x, b[ky][n].y, sum[r][n][1]);
-                sum[r][n][2] = fmaf(y, b[ky][n].x, sum[r][n][2]);
-                sum[r][n][3] = fmaf(y, b[ky][n].y, sum[r][n][3]);
+                sum[r][n][0] = fmaf(__uint_as_float(a0), b[ky][n], sum[r][n][0]);
+                sum[r][n][1] = fmaf(__uint_as_float(a1), b[ky][n], sum[r][n][1]);
 #endif
             }
         }
@@ -204,7 +203,7 @@ __device__ __forceinline__ float pooled(float a, float b, float c, float d)
 // The results of a warp's unit, two channels of a position at a time.
 template <class L>
 __device__ __forceinline__ void store(
-    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first)
+    const float (&sum)[L::ROWS][L::COLUMNS][TW_SUMS], const int* places, word* out, int first)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     constexpr int HEIGHT = L::POOL ? L::ROWS / 2 : L::ROWS, POSITIONS = L::POOL ? 1 : 2;
@@ -213,6 +212,19 @@ __device__ __forceinline__ void store(
         const int place = __ldg(places + position * 8 + g);
 #pragma unroll
         for (int y = 0; y < HEIGHT; ++y) {
+#if !TW_TENSOR
+            if (place >= 0)
+#pragma unroll
+                for (int n = 0; n < L::COLUMNS; ++n) {
+                    const float(&top)[2] = sum[L::POOL ? 2 * y : y][n];
+                    const float(&bottom)[2] = sum[(2 * y + 1) % L::ROWS][n];
+                    const float value = L::POOL ? pooled<L>(top[0], top[1], bottom[0], bottom[1])
+                                                : L::after(top[position]);
+                    const int channel = (first + n) * 4 + t;
+                    if (channel < L::FILTERS)
+                        out[place + y * L::OUT_ROW + channel * L::PLANE] = __float_as_uint(value);
+                }
+#else
             float low[L::COLUMNS], high[L::COLUMNS];
 #pragma unroll
             for (int n = 0; n < L::COLUMNS; ++n) {
@@ -240,6 +252,7 @@ __device__ __forceinline__ void store(
                 for (int n = 0; n < L::COLUMNS; ++n)
                     put<L>(out, at, (first + n) * 8 + 2 * t, low[n], high[n]);
             }
+#endif
         }
     }
 }
@@ -257,16 +270,16 @@ __device__ __forceinline__ void convolve(
         const int* places = tables + L::TILES * 16 + tile * (L::POOL ? 8 : 16);
         const word* even = in + __ldg(tables + tile * 16 + g);
         const word* odd = in + __ldg(tables + tile * 16 + 8 + g);
-        float sum[L::ROWS][L::COLUMNS][4];
+        float sum[L::ROWS][L::COLUMNS][TW_SUMS];
 #pragma unroll
         for (int n = 0; n < L::COLUMNS; ++n) {
-            const float2 start =
-                *reinterpret_cast<const float2*>(bias + (split * L::COLUMNS + n) * 8 + 2 * t);
+            // Sums k and k + TW_SUMS / 2 are the same filter's.
+            const float* start = bias + ((split * L::COLUMNS + n) * 4 + t) * (TW_SUMS / 2);
 #pragma unroll
-            for (int r = 0; r < L::ROWS; ++r) {
-                sum[r][n][0] = sum[r][n][2] = start.x;
-                sum[r][n][1] = sum[r][n][3] = start.y;
-            }
+            for (int r = 0; r < L::ROWS; ++r)
+#pragma unroll
+                for (int k = 0; k < TW_SUMS; ++k)
+                    sum[r][n][k] = start[k % (TW_SUMS / 2)];
         }
 #if TW_TENSOR
         even += t;
@@ -284,12 +297,12 @@ __device__ __forceinline__ void convolve(
                 step<L, 4>(sum, even + i * L::PITCH + L::FULL * 8, odd + i * L::PITCH + L::FULL * 8,
                            half + (L::RUNS * L::FULL * 2 + i) * L::TAPS_Y * L::ALL_COLUMNS * 32);
 #else
-        const word* w = weights + split * L::COLUMNS * 8 + t * 2;
+        const word* w = weights + split * L::COLUMNS * 4 + t;
 #pragma unroll L::UNROLL
         for (int i = 0; i < L::RUNS * L::FULL; ++i)
             step<L, 1>(sum, even + i / L::FULL * L::PITCH + i % L::FULL,
                        odd + i / L::FULL * L::PITCH + i % L::FULL,
-                       w + i * L::TAPS_Y * L::ALL_COLUMNS * 8);
+                       w + i * L::TAPS_Y * L::ALL_COLUMNS * 4);
 #endif
 store<L>(sum, places, out, split * L::COLUMNS);
     }

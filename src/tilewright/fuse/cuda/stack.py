@@ -141,7 +141,7 @@ class Stack:
         for phase in order:
             assert phase.shares
             places[f"{phase.operation.names[0]}.bias"] = at
-            at += 8 * phase.shares.all_columns
+            at += self.arithmetic.width * phase.shares.all_columns
         for phase in order:
             if not phase.shared and "shared" not in places:
                 places["shared"] = at
@@ -237,7 +237,7 @@ def weight_words(phase: Phase) -> int:
     shares = phase.shares
     arithmetic, taps = shares.arithmetic, phase.operation.window.taps
     count, full, half = runs(arithmetic, phase.source, taps[1])
-    step = (64 if arithmetic.tensor else 8) * taps[0] * shares.all_columns
+    step = arithmetic.step_words * taps[0] * shares.all_columns
     return count * (full * step + half * step // 2)
 
 

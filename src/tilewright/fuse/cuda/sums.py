@@ -1,9 +1,10 @@
 """Who computes which sums of a convolution, where they read, and how weights lie for that.
 
-A warp's unit of work is 16 columns of the picture, `rows` high, for 8 * `columns` filters. Columns
-are counted through blocks of rows, one block after the other, so that pictures of any width fill
-16 of them; the last block overlaps the one before rather than stick out. Neighbouring columns,
-2g and 2g+1, are rows g and g+8 of an operand: a lane then holds both halves of a pooling window.
+A warp's unit of work is 16 columns of the picture, `rows` high, for `columns` of 8 filters (of 4
+where there are no tensor cores). Columns of the picture are counted through blocks of rows, one
+block after the other, so that pictures of any width fill 16 of them; the last block overlaps the
+one before rather than stick out. Neighbouring columns, 2g and 2g+1, are rows g and g+8 of an
+operand: a lane then holds both halves of a pooling window.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Rates:
     """Cycles of a multiprocessor, fitted to 718 kernels on an H200 (2026-11-15).
 
     With them the plan chosen was within 4 % of the best on average, 18 % at worst. A product is a
-    step of 16 rows and 8 columns; a read is 128 bytes of shared memory; a result is 16 rows and 8
-    columns of sums, with what becomes of them.
+    step of 16 rows and a column of filters; a read is 128 bytes of shared memory; a result is 16
+    rows and a column of sums, with what becomes of them.
     """
 
     product: float
@@ -43,7 +44,7 @@ class Rates:
 
 
 TENSOR = Rates(1.1, 0.23, 23, 9.9, 0, 0)
-PLAIN = Rates(1.36, 0.22, 7.7, 4.3, 74, 56)
+PLAIN = Rates(0.68, 0.22, 3.9, 2.2, 74, 56)
 # Words of weights that a multiprocessor reads in a cycle from the second cache.
 DISTANT_WORDS = 8
 # How much a warp's own time counts beside all warps', when units are chosen: several are tried.
@@ -100,7 +101,7 @@ class Shares:
     @property
     def splits(self) -> int:
         """How many units share the filters of a tile."""
-        return -(-self.filters // (8 * self.columns))
+        return -(-self.filters // (self.arithmetic.width * self.columns))
 
     @property
     def all_columns(self) -> int:
@@ -117,15 +118,16 @@ class Shares:
     @property
     def registers(self) -> int:
         """Of a lane: sums, a step's weights, two rows of input."""
-        weights = self.operation.window.taps[0] * self.columns * 2
-        return self.rows * self.columns * 4 + weights + 8 + OTHER_REGISTERS
+        each = self.arithmetic.width // 2  # sums of a column that a lane holds
+        weights = self.operation.window.taps[0] * self.columns * each // 2
+        return self.rows * self.columns * each + weights + 8 + OTHER_REGISTERS
 
     def work(self, steps: float) -> float:
         """Cycles that all units of an image take of a multiprocessor."""
         rates, taps_y = self.rates, self.operation.window.taps[0]
         products = steps * taps_y * self.rows * self.columns
-        lanes = 4 if self.arithmetic.tensor else 2
-        reads = steps * (lanes * self.input_rows + 2 * taps_y * self.columns)
+        row, weight = (4, 2) if self.arithmetic.tensor else (2, 1)
+        reads = steps * (row * self.input_rows + weight * taps_y * self.columns)
         results = self.rows * self.columns
         each = rates.product * products + rates.read * reads + rates.result * results
         return self.units * each
@@ -151,7 +153,7 @@ def share(
     words = arithmetic.words(operation.source[0]) * operation.window.taps[1]
     steps = max(0.5, words / arithmetic.step)
     candidates = [smallest]
-    most_columns = -(-smallest.filters // 8)
+    most_columns = -(-smallest.filters // arithmetic.width)
     for rows in range(smallest.rows, smallest.needed[0] + 1, smallest.rows):
         for columns in range(1, most_columns + 1):
             one = Shares(operation, arithmetic, rows, columns)
@@ -223,7 +225,7 @@ def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
     arithmetic, operation = shares.arithmetic, shares.operation
     channels = operation.source[0]
     taps_y, taps_x = operation.window.taps
-    filters = shares.all_columns * 8
+    filters = shares.all_columns * arithmetic.width
     full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
     full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)
     count, full, half = runs(arithmetic, source, taps_x)
@@ -261,10 +263,10 @@ def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tup
 
 
 def fragments(words: Words) -> Words:
-    """(filter, row of taps, word) in the order of lanes: filters by 8, words by 4 or alone."""
+    """(filter, row of taps, word) in the order of lanes: filters by 8, words by 4; or one word."""
     filters, taps_y, size = words.shape
     if size == 1:
-        return words.reshape(filters // 8, 8, taps_y).transpose(2, 0, 1).ravel()
+        return words[:, :, 0].T.ravel()
     # Lane 4g+t has words t and t+4 of filter g.
     split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
     return split.transpose(2, 0, 1, 4, 3).ravel()
