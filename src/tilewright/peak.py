@@ -25,8 +25,12 @@ SUMS, ROUNDS, BLOCKS_EACH = 8, 128, 256
 MOVED_BYTES, MOVED_SHARE = 512 * 2**20, 1 / 32
 
 
-def measured_peak(device: str) -> float | None:
-    """FLOP a second; None where nothing of ours can be run."""
+def measured_peak(device: str, precision: str = "fp32") -> float | None:
+    """FLOP a second in an arithmetic; None where nothing of ours can be run."""
+    if precision != "fp32":
+        from tilewright.fuse.cuda.peak import tensor_peak
+
+        return tensor_peak(device, precision)
     if device == "cpu":
         from tilewright.fuse.cpu.peak import Peak
 

@@ -20,7 +20,7 @@ QUICK = ["--net", "ece408", "--images", "4", "--batch", "2", "--repeats", "1"]
 
 @pytest.fixture(autouse=True)
 def no_calibration(monkeypatch):
-    monkeypatch.setattr(session, "ceilings", lambda device, name: (CEILINGS, None))
+    monkeypatch.setattr(session, "ceilings", lambda device, name, precision: (CEILINGS, None))
 
 
 def refused(capsys, *arguments):

@@ -15,38 +15,38 @@ def measured(monkeypatch):
     """How often the device was measured."""
     count = []
     found = Ceilings("a CPU", 1e9, 1e8, 2, "2026-11-15")
-    monkeypatch.setattr(module, "measure", lambda device, name: count.append(1) or found)
+    monkeypatch.setattr(module, "measure", lambda device, name, precision: count.append(1) or found)
     return count
 
 
 def test_they_are_measured_once_and_kept(tmp_path, measured):
-    first, problem = ceilings("cpu", "a CPU", tmp_path)
+    first, problem = ceilings("cpu", "a CPU", folder=tmp_path)
     assert problem is None
-    assert ceilings("cpu", "a CPU", tmp_path) == (first, None)
+    assert ceilings("cpu", "a CPU", folder=tmp_path) == (first, None)
     assert len(measured) == 1
-    assert (tmp_path / "a-CPU.json").is_file()
+    assert (tmp_path / "a-CPU-fp32.json").is_file()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', "\0"])
 def test_a_damaged_file_is_measured_again(tmp_path, measured, text):
-    (tmp_path / "a-CPU.json").write_text(text)
-    found, _ = ceilings("cpu", "a CPU", tmp_path)
+    (tmp_path / "a-CPU-fp32.json").write_text(text)
+    found, _ = ceilings("cpu", "a CPU", folder=tmp_path)
     assert found.flops == 1e9
-    assert ceilings("cpu", "a CPU", tmp_path)[0] == found
+    assert ceilings("cpu", "a CPU", folder=tmp_path)[0] == found
     assert len(measured) == 1
 
 
 def test_another_version_measures_again(tmp_path, measured):
-    ceilings("cpu", "a CPU", tmp_path)
-    kept = json.loads((tmp_path / "a-CPU.json").read_text())
-    (tmp_path / "a-CPU.json").write_text(json.dumps({**kept, "version": "0"}))
-    ceilings("cpu", "a CPU", tmp_path)
+    ceilings("cpu", "a CPU", folder=tmp_path)
+    kept = json.loads((tmp_path / "a-CPU-fp32.json").read_text())
+    (tmp_path / "a-CPU-fp32.json").write_text(json.dumps({**kept, "version": "0"}))
+    ceilings("cpu", "a CPU", folder=tmp_path)
     assert len(measured) == 2
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path, measured):
     (tmp_path / "file").write_text("")
-    found, problem = ceilings("cpu", "a CPU", tmp_path / "file" / "below")
+    found, problem = ceilings("cpu", "a CPU", folder=tmp_path / "file" / "below")
     assert found.flops == 1e9
     assert "not kept" in problem
 

@@ -29,7 +29,7 @@ IMAGES = 6
 
 @pytest.fixture(autouse=True)
 def no_calibration(monkeypatch):
-    monkeypatch.setattr(session, "ceilings", lambda device, name: (CEILINGS, None))
+    monkeypatch.setattr(session, "ceilings", lambda device, name, precision: (CEILINGS, None))
 
 
 @pytest.fixture(scope="module")

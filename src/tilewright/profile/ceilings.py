@@ -15,16 +15,19 @@ from tilewright.files import atomic_write, cache_home
 from tilewright.profile.result import Ceilings
 
 
-def ceilings(device: str, name: str, folder: Path | None = None) -> tuple[Ceilings, str | None]:
+def ceilings(
+    device: str, name: str, precision: str = "fp32", folder: Path | None = None
+) -> tuple[Ceilings, str | None]:
     """Of a device, by its name in words; and why they could not be kept, if so.
 
     What was measured before on the same device by the same version is taken from the folder.
     """
-    file = (folder or kept_folder()) / f"{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}.json"
+    words = re.sub("[^A-Za-z0-9]+", "-", f"{name} {precision}").strip("-")
+    file = (folder or kept_folder()) / f"{words}.json"
     known = _read(file, name)
     if known is not None:
         return known, None
-    found = measure(device, name)
+    found = measure(device, name, precision)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(file) as out:
@@ -34,13 +37,13 @@ def ceilings(device: str, name: str, folder: Path | None = None) -> tuple[Ceilin
     return found, None
 
 
-def measure(device: str, name: str) -> Ceilings:
+def measure(device: str, name: str, precision: str = "fp32") -> Ceilings:
     """A second or less of arithmetic, then of copying."""
     from tilewright.peak import measured_bandwidth, measured_peak
 
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    flops, moved = measured_peak(device), measured_bandwidth(device)
-    return Ceilings(name, flops, moved, _processors(device), date)
+    flops, moved = measured_peak(device, precision), measured_bandwidth(device)
+    return Ceilings(name, flops, moved, _processors(device), date, precision)
 
 
 def kept_folder() -> Path:

@@ -28,13 +28,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What a device does at best, measured on `date`: FLOP and bytes a second; None: not known."""
+    """What a device does at best, measured on `date`: FLOP and bytes a second; None: not known.
+
+    FLOP are those of one precision.
+    """
 
     device: str
     flops: float | None
     bytes: float | None
     processors: int
     date: str
+    precision: str = "fp32"
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,7 @@ def _ceilings(given: dict[str, Any]) -> Ceilings:
         _maybe(given["bytes"], _number),
         _whole(given["processors"]),
         _text(given["date"]),
+        _text(given["precision"]),
     )
 
 

@@ -55,12 +55,14 @@ def prepare(request: Request, repeats: int, progress: Progress) -> Subject:
     progress(f"building {request.rung or 'the fastest rung'}", 0, 1)
     ready = make_ready(request, Trace())
     progress("measuring the device's ceilings", 0, 1)
-    found, problem = ceilings(request.device, ready.program.runtime.describe())
+    found, problem = ceilings(
+        request.device, ready.program.runtime.describe(), ready.rung.precision.name
+    )
     total = len(ready.dataset)
     clock = Trace()
     seconds = []
     for number in range(repeats):
-        doing = f"timing {ready.rung.name}, {number + 1} of {repeats}"
+        doing = f"timing {ready.rung.label}, {number + 1} of {repeats}"
         start = clock.now()
         ready.program(ready.dataset.images, None, partial(_tell, progress, doing, total))
         seconds.append(clock.now() - start)
@@ -129,7 +131,7 @@ class _Session:
             with self.trace.reading():
                 self.ordered.settle(self.trace.now() - SLACK_SECONDS)
         total = len(self.subject.ready.dataset)
-        self.progress(f"recording {self.subject.ready.rung.name}", done, total)
+        self.progress(f"recording {self.subject.ready.rung.label}", done, total)
 
     def _source(self) -> tuple[Any, str]:
         """CUPTI on a CUDA GPU, if it lets us; otherwise the runtime's own times."""
@@ -165,7 +167,7 @@ class _Session:
             batch=ready.plan.batch,
             device=ready.plan.device,
             device_name=subject.ceilings.device,  # after a fault the device does not answer
-            rung=ready.rung.name,
+            rung=ready.rung.label,
             idea=ready.rung.idea,
             memory=ready.plan.memory,
             source=self.source,

@@ -192,7 +192,7 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
     if ceilings is not None and ceilings.flops and ceilings.bytes:
         yield (
             f"ceilings, measured {ceilings.date}: {units.digits(ceilings.flops / 1e9)} GFLOP/s in "
-            f"float32, {units.digits(ceilings.bytes / 1e9)} GB/s;\nfrom "
+            f"{ceilings.precision}, {units.digits(ceilings.bytes / 1e9)} GB/s;\nfrom "
             f"{units.digits(ceilings.flops / ceilings.bytes)} FLOP a byte on, arithmetic is the "
             "limit. Bytes: every buffer once"
         )

@@ -171,11 +171,11 @@ class StackMachine:
         assert shares
         arithmetic, name = self.plan.arithmetic, operation.names[0]
         taps_y, taps_x = operation.window.taps
-        count, full, half = runs(arithmetic, phase.source, taps_x)
+        count, full, half = runs(arithmetic, phase.source, taps_x, shares.reads)
         at = self.plan.parameter_words[f"{name}.weight"]
         weights = self.parameters[at:]
         at = self.plan.parameter_words[f"{name}.bias"]
-        width = arithmetic.width
+        width = 8
         bias = self.parameters[at : at + width * shares.all_columns].view(FLOAT)
         tables = self.tables[self.table_places[name] :]
         places = tables[len(shares.tiles) * 16 :]
@@ -195,12 +195,13 @@ class StackMachine:
                     block = weights[offset : offset + size]
                     self._step(shares, phase.source, source, begins, words, block, first, sums)
                     offset += size
-            for run in range(count if half else 0):
-                words = run * phase.source.pitch + full * step
-                size = taps_y * shares.all_columns * width * step // 2
-                block = weights[offset : offset + size]
-                self._step(shares, phase.source, source, begins, words, block, first, sums)
-                offset += size
+            for run in range(count):
+                for index in range(half):
+                    words = run * phase.source.pitch + full * step + index * (step // 2)
+                    size = taps_y * shares.all_columns * 8 * step // 2
+                    block = weights[offset : offset + size]
+                    self._step(shares, phase.source, source, begins, words, block, first, sums)
+                    offset += size
             ends = places[tile * each_place : (tile + 1) * each_place]
             self._store(phase, sums, ends, width * first, target)
 
@@ -221,7 +222,7 @@ class StackMachine:
                 r, odd = divmod(j - ky, stride_y)
                 if j < ky or odd or r >= shares.rows:
                     continue
-                width = arithmetic.width
+                width = 8
                 columns = b[ky][:, width * first : width * (first + shares.columns)]
                 with np.errstate(over="ignore", invalid="ignore"):
                     sums[r] += (a @ columns).astype(FLOAT)
@@ -293,7 +294,13 @@ def put(
 def operand_columns(block: Array, rows: int, columns: int, arithmetic: Arithmetic) -> Array:
     """Packed weights as (row of taps, value of a step, filter), by the layout of lanes."""
     if not arithmetic.tensor:
-        return block.view(FLOAT).reshape(rows, 1, -1)
+        size = len(block) // (rows * columns * 8)
+        lanes = block.view(FLOAT).reshape(rows, columns, 4, size, 2)
+        plain = np.zeros((rows, size, columns * 8), FLOAT)
+        for t in range(4):
+            for part in range(2):
+                plain[:, :, 2 * t + part :: 8] = lanes[:, :, t, :, part].transpose(0, 2, 1)
+        return plain
     registers = len(block) // (rows * columns * 32)
     lanes = block.reshape(rows, columns, 32, registers)
     words = np.zeros((rows, 4 * registers, columns * 8), np.uint32)
@@ -315,7 +322,7 @@ def run_dense(plan: Dense, parameters: Parameters, features: Array) -> Array:
         name, columns = layer.names[0], plan.all_columns(index)
         steps = plan.words // arithmetic.step if index == 0 else plan.steps(index)
         at = plan.parameter_words[f"{name}.weight"]
-        size = steps * columns * (64 if arithmetic.tensor else 8)
+        size = steps * columns * 8 * arithmetic.step
         weights = operand_columns(packed[at : at + size], steps, columns, arithmetic)
         depth = math.prod(weights.shape[:2])
         given = np.zeros((len(rows), depth), FLOAT)

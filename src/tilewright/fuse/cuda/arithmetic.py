@@ -17,7 +17,7 @@ class Arithmetic:
     """Operands lie in words of 32 bits, `per_word` to a word; sums are always float32.
 
     A step of a sum takes `step` words of each operand: what a tensor core's instruction takes, or
-    one, where there are none.
+    two, where there are none. A half step takes half as many.
     """
 
     precision: Precision
@@ -30,17 +30,7 @@ class Arithmetic:
 
     @property
     def step(self) -> int:
-        return 8 if self.tensor else 1
-
-    @property
-    def width(self) -> int:
-        """Filters of a column of sums: what the lanes of a warp hold side by side."""
-        return 8 if self.tensor else 4
-
-    @property
-    def step_words(self) -> int:
-        """Words of weights of a column in a step."""
-        return self.step * self.width
+        return 8 if self.tensor else 2
 
     def words(self, channels: int) -> int:
         """Words that hold so many channels of a pixel."""

@@ -14,6 +14,35 @@ __device__ __forceinline__ void all_but_fetched()
 
 __device__ __forceinline__ void fetch_ends() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
+// A lane's two words of a row in a full step.
+__device__ __forceinline__ uint2 read_two(const word* row)
+{
+#if TW_TENSOR
+    const int t = threadIdx.x & 3;
+    return make_uint2(row[t], row[t + 4]);
+#else
+    return *reinterpret_cast<const uint2*>(row);
+#endif
+}
+
+// The products of one step: two words of two rows.
+#if TW_TENSOR
+__device__ __forceinline__ void multiply_rows(float (&sum)[4], uint2 even, uint2 odd, uint2 b)
+{
+    multiply(sum, even.x, odd.x, even.y, odd.y, b);
+}
+#else
+__device__ __forceinline__ void multiply_rows(float (&sum)[4], uint2 even, uint2 odd, float4 b)
+{
+    const float x[2] = {__uint_as_float(even.x), __uint_as_float(even.y)};
+    const float y[2] = {__uint_as_float(odd.x), __uint_as_float(odd.y)};
+    sum[0] = fmaf(x[1], b.z, fmaf(x[0], b.x, sum[0]));
+    sum[1] = fmaf(x[1], b.w, fmaf(x[0], b.y, sum[1]));
+    sum[2] = fmaf(y[1], b.z, fmaf(y[0], b.x, sum[2]));
+    sum[3] = fmaf(y[1], b.w, fmaf(y[0], b.y, sum[3]));
+}
+#endif
+
 // One chunk of features (16 bytes at a time, row by row) and of weights.
 template <class D>
 __device__ __forceinline__ void fetch_chunk(
@@ -23,10 +52,10 @@ __device__ __forceinline__ void fetch_chunk(
     for (int i = threadIdx.x; i < 16 * D::MORE * PIECES; i += 32 * D::WARPS) {
         const int row = i / PIECES, piece = i % PIECES;
         const int image = min(first + row, count - 1);
-        fetch_16(to + row * (D::CHUNK + 4) + 4 * piece,
+        fetch_16(to + row * D::ROW + 4 * piece,
                  features + size_t(image) * D::WORDS + chunk * D::CHUNK + 4 * piece);
     }
-    fetch<4 * D::CHUNK_WEIGHTS, 32 * D::WARPS>(to + 16 * D::MORE * (D::CHUNK + 4),
+    fetch<4 * D::CHUNK_WEIGHTS, 32 * D::WARPS>(to + 16 * D::MORE * D::ROW,
                                                weights + size_t(chunk) * D::CHUNK_WEIGHTS,
                                                threadIdx.x);
 }
@@ -42,32 +71,20 @@ __device__ __forceinline__ void chunk_step(
 #pragma unroll
     for (int n = 0; n < D::COLUMNS; ++n)
         b[n] = *reinterpret_cast<const uint2*>(weights + n * 64 + lane * 2);
-#pragma unroll
-    for (int m = 0; m < D::MORE; ++m) {
-        const word* even = features + (m * 16 + g) * (D::CHUNK + 4) + t;
-        const word* odd = even + 8 * (D::CHUNK + 4);
-#pragma unroll
-        for (int n = 0; n < D::COLUMNS; ++n)
-            multiply(sum[m][n], even[0], odd[0], even[4], odd[4], b[n]);
-    }
 #else
-    float2 b[D::COLUMNS];
+    float4 b[D::COLUMNS];
 #pragma unroll
     for (int n = 0; n < D::COLUMNS; ++n)
-        b[n] = *reinterpret_cast<const float2*>(weights + n * 8 + t * 2);
+        b[n] = *reinterpret_cast<const float4*>(weights + n * 16 + t * 4);
+#endif
 #pragma unroll
     for (int m = 0; m < D::MORE; ++m) {
-        const float x = __uint_as_float(features[(m * 16 + g) * (D::CHUNK + 4)]);
-        const float y = __uint_as_float(features[(m * 16 + 8 + g) * (D::CHUNK + 4)]);
+        const word* row = features + (m * 16 + g) * D::ROW;
+        const uint2 even = read_two(row), odd = read_two(row + 8 * D::ROW);
 #pragma unroll
-        for (int n = 0; n < D::COLUMNS; ++n) {
-            sum[m][n][0] = fmaf(x, b[n].x, sum[m][n][0]);
-            sum[m][n][1] = fmaf(x, b[n].y, sum[m][n][1]);
-            sum[m][n][2] = fmaf(y, b[n].x, sum[m][n][2]);
-            sum[m][n][3] = fmaf(y, b[n].y, sum[m][n][3]);
-        }
+        for (int n = 0; n < D::COLUMNS; ++n)
+            multiply_rows(sum[m][n], even, odd, b[n]);
     }
-#endif
 }
 
 template <class D>
@@ -75,7 +92,7 @@ __device__ __forceinline__ void multiply_chunks(
     float (&sum)[D::MORE][D::COLUMNS][4], word* ring, const word* features, const word* weights,
     int first, int count, int begin, int end)
 {
-    constexpr int SIZE = 16 * D::MORE * (D::CHUNK + 4) + D::CHUNK_WEIGHTS;
+    constexpr int SIZE = 16 * D::MORE * D::ROW + D::CHUNK_WEIGHTS;
     const int warp = threadIdx.x / 32;
 #pragma unroll
     for (int stage = 0; stage < D::STAGES - 1; ++stage) {
@@ -92,12 +109,11 @@ __device__ __forceinline__ void multiply_chunks(
                            count, ahead);
         fetch_ends();
         const word* at = ring + (chunk - begin) % D::STAGES * SIZE;
-        const word* from = at + 16 * D::MORE * (D::CHUNK + 4);
-        constexpr int FRAGMENT = TW_TENSOR ? 64 : 8;
+        const word* from = at + 16 * D::MORE * D::ROW;
 #pragma unroll
         for (int s = 0; s < D::CHUNK / TW_STEP; ++s)
             chunk_step<D>(sum, at + s * TW_STEP,
-                          from + (s * D::ALL_COLUMNS + warp * D::COLUMNS) * FRAGMENT);
+                          from + (s * D::ALL_COLUMNS + warp * D::COLUMNS) * 8 * TW_STEP);
     }
     all_but_fetched<0>();
     __syncthreads();
@@ -181,25 +197,18 @@ __device__ __forceinline__ void connect(
         const int column = unit % L::ALL_COLUMNS, row = unit / L::ALL_COLUMNS * 16;
         if (row >= rows)
             break;
-        const word* even = in + (row + g) * L::ROW;
-        const word* odd = even + 8 * L::ROW;
+        const word* words = in + (row + g) * L::ROW;
         float sum[4] = {};
 #pragma unroll 4
         for (int s = 0; s < L::STEPS; ++s) {
+            const word* from = weights + (s * L::ALL_COLUMNS + column) * 8 * TW_STEP;
 #if TW_TENSOR
-            const uint2 b = __ldg(reinterpret_cast<const uint2*>(
-                weights + (s * L::ALL_COLUMNS + column) * 64 + lane * 2));
-            const int at = s * 8 + t;
-            multiply(sum, even[at], odd[at], even[at + 4], odd[at + 4], b);
+            const uint2 b = __ldg(reinterpret_cast<const uint2*>(from + lane * 2));
 #else
-            const float2 b = __ldg(reinterpret_cast<const float2*>(
-                weights + (s * L::ALL_COLUMNS + column) * 8 + t * 2));
-            const float x = __uint_as_float(even[s]), y = __uint_as_float(odd[s]);
-            sum[0] = fmaf(x, b.x, sum[0]);
-            sum[1] = fmaf(x, b.y, sum[1]);
-            sum[2] = fmaf(y, b.x, sum[2]);
-            sum[3] = fmaf(y, b.y, sum[3]);
+            const float4 b = __ldg(reinterpret_cast<const float4*>(from + t * 4));
 #endif
+            const word* at = words + s * TW_STEP;
+            multiply_rows(sum, read_two(at), read_two(at + 8 * L::ROW), b);
         }
         finish<L>(sum, bias, out, row, column, rows);
     }

@@ -24,8 +24,10 @@ from tilewright.runtime.dialect import DoesNotFit
 TILE = 16
 MOST_WARPS = 16
 STAGES = 4
+# Between rows of multiples of 8 words: eight rows that are read at once lie in different banks.
+ROW_GAP = 4
 # Words of a row that are fetched at a time, if the ring then fits.
-CHUNKS = (32, 16, 8)
+CHUNKS = (32, 16)
 # Registers of a lane that hold sums.
 SUMS = 100
 # Blocks that share a sum: more would spend more on adding up than they save.
@@ -92,16 +94,15 @@ class Dense:
         if layer == len(self.layers):
             return self.layers[-1].result[0]
         words = self.steps(layer) * self.arithmetic.step
-        return -(-words // 8) * 8 + 4  # rows of an operand then lie in different banks
+        return -(-words // 8) * 8 + ROW_GAP
 
     @property
     def ring_words(self) -> int:
-        return STAGES * (self.images * (self.chunk + 4) + self.chunk_weights)
+        return STAGES * (self.images * (self.chunk + ROW_GAP) + self.chunk_weights)
 
     @property
     def chunk_weights(self) -> int:
-        per_step = 64 if self.arithmetic.tensor else 8
-        return self.chunk // self.arithmetic.step * self.warps * self.columns * per_step
+        return 8 * self.chunk * self.warps * self.columns
 
     @property
     def row_places(self) -> tuple[int, int]:
@@ -138,8 +139,7 @@ class Dense:
             if index == 0:
                 at += self.chunks * self.chunk_weights
             else:
-                per_step = 64 if self.arithmetic.tensor else 8
-                at += self.steps(index) * self.all_columns(index) * per_step
+                at += self.steps(index) * self.all_columns(index) * 8 * self.arithmetic.step
         places["all"] = at
         return places
 
@@ -172,7 +172,7 @@ class Dense:
         padded = np.zeros((filters, steps * step), np.uint32)
         padded[:, : rows.shape[1]] = rows
         # As if every step were a row of taps: what varies slowest comes first.
-        return fragments(padded.reshape(filters, steps, step))
+        return fragments(padded.reshape(filters, steps, step), arithmetic.tensor)
 
 
 def dense(

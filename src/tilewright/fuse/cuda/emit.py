@@ -138,7 +138,7 @@ def _target(phase: Phase) -> dict[str, int | str]:
 def _sum(plan: Stack, index: int, phase: Phase) -> str:
     shares, operation = phase.shares, phase.operation
     assert shares
-    count, full, half = runs(plan.arithmetic, phase.source, operation.window.taps[1])
+    count, full, half = runs(plan.arithmetic, phase.source, operation.window.taps[1], shares.reads)
     constants: dict[str, int | str] = {
         "WARPS": plan.warps,
         "TILES": len(shares.tiles),
@@ -154,6 +154,7 @@ def _sum(plan: Stack, index: int, phase: Phase) -> str:
         "RUNS": count,
         "FULL": full,
         "HALF": half,
+        "ROWS_FIRST": int(shares.rows_first),
         # Steps written out one after the other are 5 to 12 % faster on tensor cores; as
         # multiply-adds they are so long that groups in different layers run out of instruction
         # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.fuse.cuda.dense import STAGES, Dense
+from tilewright.fuse.cuda.dense import ROW_GAP, STAGES, Dense
 from tilewright.fuse.cuda.emit import activation, head, struct
 
 
@@ -34,6 +34,7 @@ def _layer(plan: Dense, index: int) -> str:
             "MORE": plan.more,
             "COLUMNS": plan.columns,
             "CHUNK": plan.chunk,
+            "ROW": plan.chunk + ROW_GAP,
             "CHUNK_WEIGHTS": plan.chunk_weights,
             "WORDS": plan.words,
             "STAGES": STAGES,

@@ -87,8 +87,8 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     shares = phase.shares
     channels, _, _ = operation.source
     taps_y, taps_x = operation.window.taps
-    words = plan.arithmetic.step * steps(plan.arithmetic, phase.source, taps_x)
-    filters = plan.arithmetic.width * shares.columns
+    words = plan.arithmetic.step * steps(plan.arithmetic, phase.source, taps_x, shares.reads)
+    filters = 8 * shares.columns
     sums = shares.units * shares.rows * 16 * filters
     issued = sums * taps_y * words * plan.arithmetic.per_word
     _, out_y, out_x = operation.summed

@@ -11,6 +11,8 @@ from tilewright.model.layers import Shape
 BANKS = 32
 # A step may read this far past the last pixel; what it finds there meets weights of zero.
 SLACK = 8
+# What reads of single words cost against reads of two (fp32, H200, 2026-11-15).
+UNALIGNED = 1.3
 
 # The pixels, (y, x) from the corner with the zeros, that 16 rows of an operand begin at.
 Reads = Sequence[tuple[int, int]]
@@ -108,18 +110,32 @@ def picture(
         ]
 
     def cost(each: Picture) -> tuple[float, int]:
-        return steps(arithmetic, each, taps_x) * (2 + conflicts(arithmetic, each, reads)), each.size
+        length = steps(arithmetic, each, taps_x, reads)
+        # Where a lane reads alone, it is the number of reads that counts.
+        if not arithmetic.tensor and not aligned(each, reads):
+            length *= UNALIGNED
+        return length * (2 + conflicts(arithmetic, each, reads)), each.size
 
     return min(candidates, key=cost)
 
 
-def steps(arithmetic: Arithmetic, source: Picture, taps_x: int) -> float:
+def aligned(source: Picture, reads: Sequence[Reads]) -> bool:
+    """Whether all reads begin at even words, so that a lane can read two words at once."""
+    return source.row % 2 == 0 and (
+        source.pitch % 2 == 0
+        or (source.contiguous and all(x % 2 == 0 for read in reads for _, x in read))
+    )
+
+
+def steps(arithmetic: Arithmetic, source: Picture, taps_x: int, reads: Sequence[Reads]) -> float:
     """Steps of a sum along one row of taps; half ones count half."""
-    count, full, half = runs(arithmetic, source, taps_x)
+    count, full, half = runs(arithmetic, source, taps_x, reads)
     return count * (full + half / 2)
 
 
-def runs(arithmetic: Arithmetic, source: Picture, taps_x: int) -> tuple[int, int, int]:
+def runs(
+    arithmetic: Arithmetic, source: Picture, taps_x: int, reads: Sequence[Reads]
+) -> tuple[int, int, int]:
     """Runs of words in a row of taps, and the full and half steps each of them takes."""
     if source.tight:
         count, length = 1, -(-taps_x * source.channels // arithmetic.per_word)
@@ -127,6 +143,8 @@ def runs(arithmetic: Arithmetic, source: Picture, taps_x: int) -> tuple[int, int
         count, length = 1, taps_x * source.words
     else:
         count, length = taps_x, source.words
+    if not arithmetic.tensor and not aligned(source, reads):
+        return count, 0, length
     full, rest = divmod(length, arithmetic.step)
     if 2 * rest > arithmetic.step:
         full, rest = full + 1, 0
@@ -134,12 +152,15 @@ def runs(arithmetic: Arithmetic, source: Picture, taps_x: int) -> tuple[int, int
 
 
 def conflicts(arithmetic: Arithmetic, source: Picture, reads: Sequence[Reads]) -> float:
-    """Turns that a read of 8 rows takes beyond the first, on average."""
-    lanes = range(4 if arithmetic.tensor else 1)
+    """Turns that a read of 8 rows takes beyond the first, on average.
+
+    On tensor cores 4 lanes read a word each of a row; otherwise all read the same two, or one.
+    """
+    words = range(4 if arithmetic.tensor else 2 if aligned(source, reads) else 1)
     turns = [
-        bank_turns([source.place(y, x) + word for y, x in half for word in lanes])
+        bank_turns([source.place(*pixel) + word for pixel in rows for word in words])
         for read in reads
-        for half in (read[:8], read[8:])
+        for rows in (read[:8], read[8:])
     ]
     return sum(turns) / len(turns) - 1
 

@@ -38,14 +38,13 @@ __device__ __forceinline__ word operand(float value)
 
 // ---- sums ------------------------------------------------------------------------------------
 //
-// A step takes 16 rows (positions) times a column of filters over some words of the sum. On the
-// tensor cores it is 8 words, or 4, and a column has 8 filters: lane 4g+t loads words t and t+4 of
-// rows g and g+8, and holds the sums of filters 2t and 2t+1 for both rows. Otherwise it is one
-// word, which the lane loads itself, and a column has 4 filters: the lane holds filter t's sums.
+// A step takes 16 rows (positions) times 8 columns (filters) over some words of the sum. Lane 4g+t
+// holds the sums of rows g and g+8, columns 2t and 2t+1. On the tensor cores a step is 8 words, of
+// which the lane loads words t and t+4 of its two rows, or 4, of which it loads the t-th. Otherwise
+// it is 2 words, which the lane loads itself, both at once, or 1.
 
 #if TW_TENSOR
 #define TW_STEP 8
-#define TW_SUMS 4
 
 __device__ __forceinline__ void multiply(
     float (&c)[4], word a0, word a1, word a2, word a3, uint2 b)
@@ -75,66 +74,112 @@ __device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, w
 }
 
 #else
-#define TW_STEP 1
-#define TW_SUMS 2
+#define TW_STEP 2
 #endif
 
-// All the products of one step: the rows of input under R rows of output, each read once and used
-// for every row of taps that meets it.
+// What a lane reads for a step: its words of two rows, and its weights of a column.
+struct Rows {
+    word even, odd, more_even, more_odd;
+};
+
+struct Weights {
+    word at[4];
+};
+
 template <class L, int WORDS>
-__device__ __forceinline__ void step(
-    float (&sum)[L::ROWS][L::COLUMNS][TW_SUMS], const word* even, const word* odd,
-    const word* weights)
+__device__ __forceinline__ Rows read_rows(const word* even, const word* odd, int j)
+{
+    even += j * L::ROW;
+    odd += j * L::ROW;
+    if (WORDS == 8)
+        return {even[0], odd[0], even[4], odd[4]};
+    if (WORDS == 2) {
+        const uint2 two = *reinterpret_cast<const uint2*>(even);
+        const uint2 other = *reinterpret_cast<const uint2*>(odd);
+        return {two.x, other.x, two.y, other.y};
+    }
+    return {even[0], odd[0], 0, 0};
+}
+
+template <class L, int WORDS>
+__device__ __forceinline__ Weights read_weights(const word* weights, int ky, int n)
+{
+    const word* from = weights + (ky * L::ALL_COLUMNS + n) * 8 * WORDS;
+    constexpr int EACH = TW_TENSOR ? WORDS / 4 : 2 * WORDS;  // words of a lane
+    if (EACH == 4) {
+        const uint4 four = *reinterpret_cast<const uint4*>(from);
+        return {{four.x, four.y, four.z, four.w}};
+    }
+    if (EACH == 2) {
+        const uint2 two = *reinterpret_cast<const uint2*>(from);
+        return {{two.x, two.y, 0, 0}};
+    }
+    return {{*from, 0, 0, 0}};
+}
+
+template <int WORDS>
+__device__ __forceinline__ void add_products(float (&sum)[4], const Rows& rows, const Weights& w)
 {
 #if TW_TENSOR
-    constexpr int EACH = WORDS == 8 ? 2 : 1;  // words of a weight fragment that a lane holds
-    word b[L::TAPS_Y][L::COLUMNS][EACH];
-#pragma unroll
-    for (int ky = 0; ky < L::TAPS_Y; ++ky)
-#pragma unroll
-        for (int n = 0; n < L::COLUMNS; ++n) {
-            const word* from = weights + (ky * L::ALL_COLUMNS + n) * 32 * EACH;
-            if (EACH == 2) {
-                const uint2 two = *reinterpret_cast<const uint2*>(from);
-                b[ky][n][0] = two.x;
-                b[ky][n][EACH - 1] = two.y;
-            } else {
-                b[ky][n][0] = *from;
-            }
-        }
+    if (WORDS == TW_STEP)
+        multiply(sum, rows.even, rows.odd, rows.more_even, rows.more_odd,
+                 make_uint2(w.at[0], w.at[1]));
+    else
+        multiply_half(sum, rows.even, rows.odd, w.at[0]);
 #else
-    float b[L::TAPS_Y][L::COLUMNS];
+#pragma unroll
+    for (int k = 0; k < WORDS; ++k) {
+        const float x = __uint_as_float(k ? rows.more_even : rows.even);
+        const float y = __uint_as_float(k ? rows.more_odd : rows.odd);
+        const float low = __uint_as_float(w.at[2 * k]), high = __uint_as_float(w.at[2 * k + 1]);
+        sum[0] = fmaf(x, low, sum[0]);
+        sum[1] = fmaf(x, high, sum[1]);
+        sum[2] = fmaf(y, low, sum[2]);
+        sum[3] = fmaf(y, high, sum[3]);
+    }
+#endif
+}
+
+// All the products of one step: the rows of input under ROWS rows of output, each read once and
+// used for every row of taps that meets it. Either all rows are held, or all weights, whichever
+// takes fewer registers.
+template <class L, int WORDS>
+__device__ __forceinline__ void step(
+    float (&sum)[L::ROWS][L::COLUMNS][4], const word* even, const word* odd, const word* weights)
+{
+    if (L::ROWS_FIRST) {
+        Rows rows[L::INPUT_ROWS];
+#pragma unroll
+        for (int j = 0; j < L::INPUT_ROWS; ++j)
+            rows[j] = read_rows<L, WORDS>(even, odd, j);
+#pragma unroll
+        for (int ky = 0; ky < L::TAPS_Y; ++ky)
+#pragma unroll
+            for (int n = 0; n < L::COLUMNS; ++n) {
+                const Weights w = read_weights<L, WORDS>(weights, ky, n);
+#pragma unroll
+                for (int r = 0; r < L::ROWS; ++r)
+                    add_products<WORDS>(sum[r][n], rows[r * L::STRIDE_Y + ky], w);
+            }
+        return;
+    }
+    Weights w[L::TAPS_Y][L::COLUMNS];
 #pragma unroll
     for (int ky = 0; ky < L::TAPS_Y; ++ky)
 #pragma unroll
         for (int n = 0; n < L::COLUMNS; ++n)
-            b[ky][n] = __uint_as_float(weights[(ky * L::ALL_COLUMNS + n) * 4]);
-#endif
+            w[ky][n] = read_weights<L, WORDS>(weights, ky, n);
 #pragma unroll
     for (int j = 0; j < L::INPUT_ROWS; ++j) {
-        const word a0 = even[j * L::ROW], a1 = odd[j * L::ROW];
-#if TW_TENSOR
-        const word a2 = WORDS == 8 ? even[j * L::ROW + 4] : 0;
-        const word a3 = WORDS == 8 ? odd[j * L::ROW + 4] : 0;
-#endif
+        const Rows rows = read_rows<L, WORDS>(even, odd, j);
 #pragma unroll
         for (int ky = 0; ky < L::TAPS_Y; ++ky) {
             const int r = (j - ky) / L::STRIDE_Y;
             if (j < ky || (j - ky) % L::STRIDE_Y || r >= L::ROWS)
                 continue;
 #pragma unroll
-            for (int n = 0; n < L::COLUMNS; ++n) {
-#if TW_TENSOR
-                if (WORDS == 8)
-                    multiply(sum[r][n], a0, a1, a2, a3,
-                             make_uint2(b[ky][n][0], b[ky][n][EACH - 1]));
-                else
-                    multiply_half(sum[r][n], a0, a1, b[ky][n][0]);
-#else
-                sum[r][n][0] = fmaf(__uint_as_float(a0), b[ky][n], sum[r][n][0]);
-                sum[r][n][1] = fmaf(__uint_as_float(a1), b[ky][n], sum[r][n][1]);
-#endif
-            }
+            for (int n = 0; n < L::COLUMNS; ++n)
+                add_products<WORDS>(sum[r][n], rows, w[ky][n]);
         }
     }
 }
@@ -203,7 +248,7 @@ __device__ __forceinline__ float pooled(float a, float b, float c, float d)
 // The results of a warp's unit, two channels of a position at a time.
 template <class L>
 __device__ __forceinline__ void store(
-    const float (&sum)[L::ROWS][L::COLUMNS][TW_SUMS], const int* places, word* out, int first)
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     constexpr int HEIGHT = L::POOL ? L::ROWS / 2 : L::ROWS, POSITIONS = L::POOL ? 1 : 2;
@@ -212,19 +257,6 @@ __device__ __forceinline__ void store(
         const int place = __ldg(places + position * 8 + g);
 #pragma unroll
         for (int y = 0; y < HEIGHT; ++y) {
-#if !TW_TENSOR
-            if (place >= 0)
-#pragma unroll
-                for (int n = 0; n < L::COLUMNS; ++n) {
-                    const float(&top)[2] = sum[L::POOL ? 2 * y : y][n];
-                    const float(&bottom)[2] = sum[(2 * y + 1) % L::ROWS][n];
-                    const float value = L::POOL ? pooled<L>(top[0], top[1], bottom[0], bottom[1])
-                                                : L::after(top[position]);
-                    const int channel = (first + n) * 4 + t;
-                    if (channel < L::FILTERS)
-                        out[place + y * L::OUT_ROW + channel * L::PLANE] = __float_as_uint(value);
-                }
-#else
             float low[L::COLUMNS], high[L::COLUMNS];
 #pragma unroll
             for (int n = 0; n < L::COLUMNS; ++n) {
@@ -252,7 +284,6 @@ __device__ __forceinline__ void store(
                 for (int n = 0; n < L::COLUMNS; ++n)
                     put<L>(out, at, (first + n) * 8 + 2 * t, low[n], high[n]);
             }
-#endif
         }
     }
 }
@@ -270,41 +301,36 @@ __device__ __forceinline__ void convolve(
         const int* places = tables + L::TILES * 16 + tile * (L::POOL ? 8 : 16);
         const word* even = in + __ldg(tables + tile * 16 + g);
         const word* odd = in + __ldg(tables + tile * 16 + 8 + g);
-        float sum[L::ROWS][L::COLUMNS][TW_SUMS];
+        float sum[L::ROWS][L::COLUMNS][4];
 #pragma unroll
         for (int n = 0; n < L::COLUMNS; ++n) {
-            // Sums k and k + TW_SUMS / 2 are the same filter's.
-            const float* start = bias + ((split * L::COLUMNS + n) * 4 + t) * (TW_SUMS / 2);
+            const float2 start =
+                *reinterpret_cast<const float2*>(bias + (split * L::COLUMNS + n) * 8 + 2 * t);
 #pragma unroll
-            for (int r = 0; r < L::ROWS; ++r)
-#pragma unroll
-                for (int k = 0; k < TW_SUMS; ++k)
-                    sum[r][n][k] = start[k % (TW_SUMS / 2)];
+            for (int r = 0; r < L::ROWS; ++r) {
+                sum[r][n][0] = sum[r][n][2] = start.x;
+                sum[r][n][1] = sum[r][n][3] = start.y;
+            }
         }
-#if TW_TENSOR
-        even += t;
-        odd += t;
-        const word* w = weights + split * L::COLUMNS * 64 + lane * 2;
-        const word* half = weights + split * L::COLUMNS * 32 + lane;
+        // Where this lane's words and weights are, in full steps and in half ones.
+        constexpr int ONE_FULL = L::FULL ? L::FULL : 1, ONE_HALF = L::HALF ? L::HALF : 1;
+        constexpr int HALF_STEP = TW_STEP / 2, EACH = L::TAPS_Y * L::ALL_COLUMNS * 8 * HALF_STEP;
+        const int own = TW_TENSOR ? t : 0, part = TW_TENSOR ? lane : 2 * t;
+        const word* w = weights + split * L::COLUMNS * 8 * TW_STEP + 2 * part;
+        const word* half = weights + split * L::COLUMNS * 8 * HALF_STEP + part
+            + L::RUNS * L::FULL * 2 * EACH;
 #pragma unroll L::UNROLL
-        for (int i = 0; i < L::RUNS * L::FULL; ++i)
-            step<L, 8>(sum, even + i / L::FULL * L::PITCH + i % L::FULL * 8,
-                       odd + i / L::FULL * L::PITCH + i % L::FULL * 8,
-                       w + i * L::TAPS_Y * L::ALL_COLUMNS * 64);
-        if (L::HALF)
+        for (int i = 0; i < L::RUNS * L::FULL; ++i) {
+            const int at = i / ONE_FULL * L::PITCH + i % ONE_FULL * TW_STEP + own;
+            step<L, TW_STEP>(sum, even + at, odd + at, w + i * 2 * EACH);
+        }
 #pragma unroll L::UNROLL
-            for (int i = 0; i < L::RUNS; ++i)
-                step<L, 4>(sum, even + i * L::PITCH + L::FULL * 8, odd + i * L::PITCH + L::FULL * 8,
-                           half + (L::RUNS * L::FULL * 2 + i) * L::TAPS_Y * L::ALL_COLUMNS * 32);
-#else
-        const word* w = weights + split * L::COLUMNS * 4 + t;
-#pragma unroll L::UNROLL
-        for (int i = 0; i < L::RUNS * L::FULL; ++i)
-            step<L, 1>(sum, even + i / L::FULL * L::PITCH + i % L::FULL,
-                       odd + i / L::FULL * L::PITCH + i % L::FULL,
-                       w + i * L::TAPS_Y * L::ALL_COLUMNS * 4);
-#endif
-store<L>(sum, places, out, split * L::COLUMNS);
+        for (int i = 0; i < L::RUNS * L::HALF; ++i) {
+            const int at = i / ONE_HALF * L::PITCH + L::FULL * TW_STEP
+                + i % ONE_HALF * HALF_STEP + own;
+            step<L, HALF_STEP>(sum, even + at, odd + at, half + i * EACH);
+        }
+        store<L>(sum, places, out, split * L::COLUMNS);
     }
 }
 

@@ -20,7 +20,6 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import Picture, plain, runs, steps
 from tilewright.fuse.cuda.sums import (
-    DISTANT_WORDS,
     WEIGHTS,
     Shares,
     Sink,
@@ -141,7 +140,7 @@ class Stack:
         for phase in order:
             assert phase.shares
             places[f"{phase.operation.names[0]}.bias"] = at
-            at += self.arithmetic.width * phase.shares.all_columns
+            at += 8 * phase.shares.all_columns
         for phase in order:
             if not phase.shared and "shared" not in places:
                 places["shared"] = at
@@ -188,11 +187,16 @@ class Stack:
         work, wait = float(IMAGE_WORK), float(IMAGE_WAIT)
         for phase in self.phases:
             if phase.shares:
-                length = steps(self.arithmetic, phase.source, phase.operation.window.taps[1])
+                length = steps(
+                    self.arithmetic,
+                    phase.source,
+                    phase.operation.window.taps[1],
+                    phase.shares.reads,
+                )
                 work += phase.shares.work(length)
                 wait += phase.shares.wait(length, self.warps)
                 if not phase.shared:
-                    work += _weight_reads(phase) / DISTANT_WORDS
+                    work += _weight_reads(phase) / phase.shares.rates.distant_words
             elif phase.operation.kind == "each":
                 outputs = math.prod(phase.operation.result) / 2
                 work += outputs * math.prod(phase.operation.window.taps) / EACH_A_CYCLE
@@ -236,8 +240,8 @@ def weight_words(phase: Phase) -> int:
     assert phase.shares
     shares = phase.shares
     arithmetic, taps = shares.arithmetic, phase.operation.window.taps
-    count, full, half = runs(arithmetic, phase.source, taps[1])
-    step = arithmetic.step_words * taps[0] * shares.all_columns
+    count, full, half = runs(arithmetic, phase.source, taps[1], shares.reads)
+    step = 8 * arithmetic.step * taps[0] * shares.all_columns
     return count * (full * step + half * step // 2)
 
 

@@ -1,7 +1,7 @@
 """Who computes which sums of a convolution, where they read, and how weights lie for that.
 
-A warp's unit of work is 16 columns of the picture, `rows` high, for `columns` of 8 filters (of 4
-where there are no tensor cores). Columns of the picture are counted through blocks of rows, one
+A warp's unit of work is 16 columns of the picture, `rows` high, for 8 * `columns`
+filters. Columns of the picture are counted through blocks of rows, one
 block after the other, so that pictures of any width fill 16 of them; the last block overlaps the
 one before rather than stick out. Neighbouring columns, 2g and 2g+1, are rows g and g+8 of an
 operand: a lane then holds both halves of a pooling window.
@@ -27,7 +27,7 @@ TILE = 16
 
 @dataclass(frozen=True)
 class Rates:
-    """Cycles of a multiprocessor, fitted to 718 kernels on an H200 (2026-11-15).
+    """Cycles of a multiprocessor, fitted to 763 kernels on an H200 (2026-11-15).
 
     With them the plan chosen was within 4 % of the best on average, 18 % at worst. A product is a
     step of 16 rows and a column of filters; a read is 128 bytes of shared memory; a result is 16
@@ -41,12 +41,12 @@ class Rates:
     own_product: float
     own_step: float
     own_unit: float
+    # Words of weights in a cycle from the second cache.
+    distant_words: float
 
 
-TENSOR = Rates(1.1, 0.23, 23, 9.9, 0, 0)
-PLAIN = Rates(0.68, 0.22, 3.9, 2.2, 74, 56)
-# Words of weights that a multiprocessor reads in a cycle from the second cache.
-DISTANT_WORDS = 8
+TENSOR = Rates(1.1, 0.23, 23, 9.9, 0, 0, 8)
+PLAIN = Rates(2.25, 0.24, 16.5, 4.1, 343, 637, 4)
 # How much a warp's own time counts beside all warps', when units are chosen: several are tried.
 WEIGHTS = (0.1, 0.5, 2.0)
 # Registers of a lane besides sums and operands.
@@ -101,7 +101,7 @@ class Shares:
     @property
     def splits(self) -> int:
         """How many units share the filters of a tile."""
-        return -(-self.filters // (self.arithmetic.width * self.columns))
+        return -(-self.filters // (8 * self.columns))
 
     @property
     def all_columns(self) -> int:
@@ -117,17 +117,27 @@ class Shares:
 
     @property
     def registers(self) -> int:
-        """Of a lane: sums, a step's weights, two rows of input."""
-        each = self.arithmetic.width // 2  # sums of a column that a lane holds
-        weights = self.operation.window.taps[0] * self.columns * each // 2
-        return self.rows * self.columns * each + weights + 8 + OTHER_REGISTERS
+        """Of a lane: sums, and of a step either all weights and a row of input or vice versa."""
+        return self.rows * self.columns * 4 + self._operands[self.rows_first] + OTHER_REGISTERS
+
+    @property
+    def rows_first(self) -> bool:
+        """Whether all rows of a step are held, and weights read one after the other."""
+        weights_held, rows_held = self._operands
+        return not self.arithmetic.tensor and rows_held < weights_held
+
+    @property
+    def _operands(self) -> tuple[int, int]:
+        """Registers for a step's operands: all weights held, or all rows."""
+        each = 2 if self.arithmetic.tensor else 4  # words of weights of a column that a lane holds
+        weights = self.operation.window.taps[0] * self.columns * each
+        return weights + 8, 4 * self.input_rows + 2 * each
 
     def work(self, steps: float) -> float:
         """Cycles that all units of an image take of a multiprocessor."""
         rates, taps_y = self.rates, self.operation.window.taps[0]
         products = steps * taps_y * self.rows * self.columns
-        row, weight = (4, 2) if self.arithmetic.tensor else (2, 1)
-        reads = steps * (row * self.input_rows + weight * taps_y * self.columns)
+        reads = steps * (4 * self.input_rows + 2 * taps_y * self.columns)
         results = self.rows * self.columns
         each = rates.product * products + rates.read * reads + rates.result * results
         return self.units * each
@@ -153,7 +163,7 @@ def share(
     words = arithmetic.words(operation.source[0]) * operation.window.taps[1]
     steps = max(0.5, words / arithmetic.step)
     candidates = [smallest]
-    most_columns = -(-smallest.filters // arithmetic.width)
+    most_columns = -(-smallest.filters // 8)
     for rows in range(smallest.rows, smallest.needed[0] + 1, smallest.rows):
         for columns in range(1, most_columns + 1):
             one = Shares(operation, arithmetic, rows, columns)
@@ -225,10 +235,10 @@ def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
     arithmetic, operation = shares.arithmetic, shares.operation
     channels = operation.source[0]
     taps_y, taps_x = operation.window.taps
-    filters = shares.all_columns * arithmetic.width
+    filters = shares.all_columns * 8
     full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
     full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)
-    count, full, half = runs(arithmetic, source, taps_x)
+    count, full, half = runs(arithmetic, source, taps_x, shares.reads)
     per_word = arithmetic.per_word
 
     def gathered(run: int, first: int, size: int) -> Words:
@@ -245,9 +255,11 @@ def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
     step = arithmetic.step
     for run in range(count):
         for index in range(full):
-            blocks.append(fragments(gathered(run, index * step, step)))
-    for run in range(count if half else 0):
-        blocks.append(fragments(gathered(run, full * step, step // 2)))
+            blocks.append(fragments(gathered(run, index * step, step), arithmetic.tensor))
+    for run in range(count):
+        for index in range(half):
+            first = full * step + index * (step // 2)
+            blocks.append(fragments(gathered(run, first, step // 2), arithmetic.tensor))
     return np.concatenate(blocks)
 
 
@@ -262,11 +274,13 @@ def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tup
     return run, word * per_word + part
 
 
-def fragments(words: Words) -> Words:
-    """(filter, row of taps, word) in the order of lanes: filters by 8, words by 4; or one word."""
+def fragments(words: Words, tensor: bool) -> Words:
+    """(filter, row of taps, word) in the order of lanes, for each row of taps and 8 filters."""
     filters, taps_y, size = words.shape
-    if size == 1:
-        return words[:, :, 0].T.ravel()
-    # Lane 4g+t has words t and t+4 of filter g.
-    split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
-    return split.transpose(2, 0, 1, 4, 3).ravel()
+    if tensor:
+        # Lane 4g+t has filter g's words t and t+4, or the t-th.
+        split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
+        return split.transpose(2, 0, 1, 4, 3).ravel()
+    # Lane t has filters 2t and 2t+1, word by word.
+    split = words.reshape(filters // 8, 4, 2, taps_y, size)
+    return split.transpose(3, 0, 1, 4, 2).ravel()
