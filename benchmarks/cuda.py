@@ -4,9 +4,9 @@ Six networks, batches from 1 to 50,000 images that lie on the device, in fp16, T
 
 - `network`: the whole network as one kernel, from bytes to probabilities.
 - `eager`, `channels-last`: PyTorch with cuDNN's algorithms chosen by trial.
-- `compile`: torch.compile, max-autotune, channels last.
+- `compile`: torch.compile, max-autotune, channels last; at the batches asked for.
 - `eager-graph`, `channels-last-graph`, `compile-graph`: the same as CUDA graphs (smaller batches).
-- `jax`: XLA's program.
+- `jax`: XLA's program; from 1,000 images on.
 
 The libraries get pixels that are normalised already, in their own type; ours reads bytes and
 normalises them. Batches of 10,000 and more go through each library whole and in pieces; the faster
@@ -54,6 +54,7 @@ LARGEST = {"cifar10": 50_000}
 PRECISIONS = ("fp16", "tf32", "fp32")
 PIECE = 2_500
 GRAPHS_UP_TO = 1000
+JAX_FROM = 1000  # its calls take longer than smaller batches
 SHORTEST_TURN = 0.01
 Call = Callable[[], Any]
 
@@ -149,20 +150,19 @@ def peers(
         calls[name] = lambda forward=forward, x=x: forward(x)
         if batch <= GRAPHS_UP_TO:
             calls[f"{name}-graph"] = graphed(forward, x)
-        if batch > PIECE:
+        if batch > PIECE and name != "compile":  # which would compile once more
             calls[f"{name}-pieces"] = in_pieces(forward, x)
-    run = jax_network(network, precision)
-    calls["jax"] = run(plain)
+    if batch >= JAX_FROM:
+        calls["jax"] = jax_network(network, precision)(plain)
     return calls
 
 
 def ours(
-    runtime: CudaRuntime, network: Network, precision: str, pixels: Any
-) -> tuple[dict[str, Call], Any, FusedNetwork]:
+    runtime: CudaRuntime, network: Network, fused: FusedNetwork, pixels: Any
+) -> tuple[dict[str, Call], Any]:
     """The rung, called plainly and, for small batches, as a CUDA graph."""
     import cupy
 
-    fused = FusedNetwork(runtime, "network", precision, network.stages, network.parameters)
     x = cupy.from_dlpack(pixels)
     out = cupy.full((len(x), *network.output_shape), cupy.nan, cupy.float32)
     fused(x, out)
@@ -176,7 +176,7 @@ def ours(
             graph = stream.end_capture()
         runtime.kernels = usual
         calls["network-graph"] = lambda: graph.launch(stream=usual)
-    return calls, out, fused
+    return calls, out
 
 
 def timed(calls: dict[str, Call], repeats: int) -> dict[str, dict[str, Any]]:
@@ -295,8 +295,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--batches", type=int, nargs="*", default=BATCHES)
     parser.add_argument(
-        "--compile-batches", type=int, nargs="*", default=[1000, 10_000, 50_000],
-        help="batches at which torch.compile takes part: it compiles for each anew",
+        "--compile", nargs="*", default=[], metavar="NETWORK:BATCH",
+        help="where torch.compile takes part: for each batch it tries kernels for half a minute",
     )  # fmt: skip
     given = parser.parse_args()
     import torch
@@ -316,6 +316,7 @@ def main() -> None:
             continue
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         for precision in PRECISIONS:
+            fused = FusedNetwork(runtime, "network", precision, network.stages, network.parameters)
             for batch in sorted({*given.batches, LARGEST.get(bare.name, 1)}):
                 gc.collect()
                 torch.cuda.empty_cache()
@@ -324,11 +325,10 @@ def main() -> None:
                 pixels = pixels.to(torch.uint8)
                 start = time.perf_counter()
                 with torch.inference_mode():
-                    calls, out, fused = ours(runtime, network, precision, pixels)
+                    calls, out = ours(runtime, network, fused, pixels)
                     same = checked(network, precision, pixels, out)
-                    others = peers(
-                        network, precision, pixels, batch, batch in given.compile_batches
-                    )
+                    compiled = f"{network.name}:{batch}" in given.compile
+                    others = peers(network, precision, pixels, batch, compiled)
                     results = timed({**calls, **others}, given.repeats)
                 document["rows"].append(
                     {"network": network.name, "precision": precision, "batch": batch,
@@ -343,7 +343,7 @@ def main() -> None:
                     f"{same:.5f} ({time.perf_counter() - start:.0f} s)",
                     file=sys.stderr,
                 )
-                del calls, out, fused, others, pixels
+                del calls, out, others, pixels
             images = LARGEST.get(bare.name, 10_000)
             document["streamed"].append(streamed(network, precision, images, given.repeats))
             write(document, given.output)

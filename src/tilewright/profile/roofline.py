@@ -12,6 +12,7 @@ from tilewright.profile.tally import Row
 NEAR = 0.25
 # Shorter launches are mostly their own beginning and end, whatever they compute.
 SHORT_SECONDS = 5e-6
+NO_TIME = 1e-12
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,11 @@ class Facts:
 
     @property
     def flop_rate(self) -> float:
-        return self.flops / self.row.seconds if self.row.seconds else 0.0
+        return _rate(self.flops, self.row.seconds)
 
     @property
     def byte_rate(self) -> float:
-        return self.bytes / self.row.seconds if self.row.seconds else 0.0
+        return _rate(self.bytes, self.row.seconds)
 
     @property
     def intensity(self) -> float | None:
@@ -62,11 +63,16 @@ def work(profile: Profile, row: Row) -> tuple[int, int] | None:
 
 def _facts(profile: Profile, row: Row, flops: int, size: int) -> Facts:
     ceilings = profile.ceilings
-    seconds = row.seconds or math.inf
-    flop_share = flops / seconds / ceilings.flops if ceilings and ceilings.flops else None
-    byte_share = size / seconds / ceilings.bytes if ceilings and ceilings.bytes else None
+    rate, moved = _rate(flops, row.seconds), _rate(size, row.seconds)
+    flop_share = rate / ceilings.flops if ceilings and ceilings.flops else None
+    byte_share = moved / ceilings.bytes if ceilings and ceilings.bytes else None
     words = _limit(profile, row, flop_share, byte_share)
     return Facts(row, flops, size, flop_share, byte_share, words)
+
+
+def _rate(amount: int, seconds: float) -> float:
+    """An amount a second; none of a time that no clock can tell from zero."""
+    return amount / seconds if seconds > NO_TIME else 0.0
 
 
 def _limit(profile: Profile, row: Row, flop_share: float | None, byte_share: float | None) -> str:
