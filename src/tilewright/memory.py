@@ -89,8 +89,8 @@ def streamed(program: Program, images: Images, results: Results, progress: Progr
     most = min(program.plan.batch, len(images))
     # Images in pinned memory go straight from there; others are copied into some first.
     straight = images.flags.c_contiguous and runtime.is_pinned(images)
-    slots = [_Slot(runtime, (most, *images.shape[1:]), images.dtype, (most, *results.shape[1:]))
-             for _ in range(SLOTS)]  # fmt: skip
+    given, kept = (most, *images.shape[1:]), (most, *results.shape[1:])
+    slots = [_Slot(runtime, given, images.dtype, kept, straight) for _ in range(SLOTS)]
     for index, batch in enumerate(_batches(program, images)):
         slot = slots[index % SLOTS]
         slot.collect(runtime, results)
@@ -112,8 +112,9 @@ def streamed(program: Program, images: Images, results: Results, progress: Progr
 class _Slot:
     """The buffers of one batch in flight, on both sides, and how far it has come."""
 
-    def __init__(self, runtime: Any, given: Any, dtype: Any, kept: Any) -> None:
-        self.pinned_in, self.pinned_out = runtime.pinned(given, dtype), runtime.pinned(kept, "f4")
+    def __init__(self, runtime: Any, given: Any, dtype: Any, kept: Any, straight: bool) -> None:
+        self.pinned_in: Any = None if straight else runtime.pinned(given, dtype)
+        self.pinned_out = runtime.pinned(kept, "f4")
         self.given, self.kept = runtime.allocate(given, dtype), runtime.allocate(kept)
         self.computed: Any = None
         self.fetched: Any = None
