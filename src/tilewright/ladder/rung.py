@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tilewright.errors import TilewrightError
 from tilewright.model.network import Network, Parameters, Stage
@@ -95,5 +95,9 @@ class Rung:
         if not self.precisions:
             return self
         chosen = known[precision]
-        prepare: Any = getattr(self.prepare, "func", self.prepare)
-        return replace(self, precision=chosen, prepare=partial(prepare, precision=chosen))
+
+        def choosing(prepare: Any) -> Prepare:
+            return cast(Prepare, partial(prepare, precision=chosen))
+
+        ways = tuple(map(choosing, self.ways))
+        return replace(self, precision=chosen, prepare=choosing(self.prepare), ways=ways)

@@ -19,6 +19,7 @@ from tilewright.model.layers import Layer, Pixels
 from tilewright.model.network import Parameters
 from tilewright.runtime import Buffer, GpuKernel
 from tilewright.runtime.cuda import CudaRuntime
+from tilewright.trace import Cost
 
 # Features between kernels take at most so many bytes; larger batches go through in pieces.
 SCRATCH_BYTES = 4 * 10**9
@@ -42,13 +43,18 @@ def kernel_text(plan: Kernel, name: str, first: Layer, source: str) -> str:
 
 @dataclass
 class FusedNetwork:
-    """Consecutive layers in few kernels, whose names begin with the rung's."""
+    """Consecutive layers in few kernels, whose names begin with the rung's.
+
+    Blocks share the long sums of large fully connected layers where images are few, unless they
+    are told not to (`share_sums`).
+    """
 
     runtime: CudaRuntime
     rung: str
     precision: str
     stages: Stages
     parameters: Parameters
+    share_sums: bool = True
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Any]] = field(init=False)
     compiled: dict[tuple[int, str], GpuKernel] = field(init=False, default_factory=dict)
@@ -94,10 +100,10 @@ class FusedNetwork:
         images = len(x)
         if images > self.capacity:
             # Zeros: the words after an image's last feature meet weights of zero, not NaN.
-            self.scratch = [
-                self.runtime.upload(np.zeros((images, plan.result_words), np.uint32))
-                for plan in self.plans[:-1]
-            ]
+            self.scratch = []
+            for plan in self.plans[:-1]:
+                self.scratch.append(self.runtime.allocate((images, plan.result_words), np.uint32))
+                self.scratch[-1].fill(0)
             self.capacity = images
         source = "uint8" if "uint8" in str(x.dtype) else "float32"
         for index, plan in enumerate(self.plans):
@@ -110,9 +116,8 @@ class FusedNetwork:
         self, index: int, plan: Kernel, kernel: GpuKernel, x: Buffer, out: Buffer, images: int
     ) -> None:
         processors = self.runtime.limits.processors
-        names = plan.names if index else ("input", *plan.names)
-        if self.stages[0].kind != "input":
-            names = plan.names
+        first = index == 0 and self.stages[0].kind == "input"
+        names = ("input", *plan.names) if first else plan.names
         if isinstance(plan, Stack):
             items = images * (len(plan.strip.starts) if plan.strip else 1)
             grid = (min(processors, items), 1, 1)
@@ -120,9 +125,19 @@ class FusedNetwork:
                 x, out, self._weights(index), self.tables[index], items
             )  # fmt: skip
         else:
-            grid = (*plan.parts(images, processors), 1)
+            blocks, parts = plan.parts(images, processors)
+            grid = (blocks, parts if self.share_sums else 1, 1)
             arguments = (x, out, self._weights(index), self.parts, self.arrived, images)
-        self.runtime.enqueue(kernel, grid, arguments, names)
+        self.runtime.enqueue(kernel, grid, arguments, names, self._cost(index, x, out, images))
+
+    def _cost(self, index: int, x: Buffer, out: Buffer, images: int) -> Cost:
+        """The layers' operations; what is read and written, and the weights, once."""
+        layers = self.plans[index].names
+        flops = sum(stage.flops for stage in self.stages if stage.name in layers)
+        held = self.weights[index]
+        weights = 0 if held is None else held.nbytes
+        moved = images * (x.nbytes // len(x) + out.nbytes // len(out))
+        return Cost(images * flops, moved + weights)
 
     def _weights(self, index: int) -> Buffer:
         held = self.weights[index]

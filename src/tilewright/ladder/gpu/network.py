@@ -10,6 +10,8 @@ layers spend on moving activations, least where one layer with many channels has
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilewright.ladder.gpu.prepare import MEMORY_PLANS, missing, open_runtime
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.network import Parameters
@@ -18,11 +20,16 @@ from tilewright.runtime.cuda import CudaRuntime
 
 
 def prepare(
-    runtime: CudaRuntime, stages: Stages, parameters: Parameters, precision: Precision = FP16
+    runtime: CudaRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    precision: Precision = FP16,
+    share_sums: bool = True,
 ) -> Launch:
+    """`share_sums`: as for few images, several blocks may add up one sum."""
     from tilewright.fuse.cuda.run import FusedNetwork
 
-    return FusedNetwork(runtime, "network", precision.name, stages, parameters)
+    return FusedNetwork(runtime, "network", precision.name, stages, parameters, share_sums)
 
 
 RUNG = Rung(
@@ -35,5 +42,6 @@ RUNG = Rung(
     missing=missing,
     precision=FP16,
     precisions=(FP16, TF32, FLOAT32),
+    ways=(prepare, partial(prepare, share_sums=False)),
     memories=MEMORY_PLANS,
 )

@@ -1,0 +1,141 @@
+"""Launching whole-network kernels, on a runtime that only notes what it is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tilewright.fuse.cuda import run as module
+from tilewright.fuse.cuda.run import FusedNetwork
+from tilewright.ladder import find
+from tilewright.model import zoo
+from tilewright.model.layers import FullyConnected, Pixels, ReLU
+from tilewright.model.network import Network
+from tilewright.runtime import GpuKernel
+from tilewright.trials import random_parameters
+
+
+class Noted:
+    """Arrays in host memory; kernels that do nothing."""
+
+    capability = 90
+    limits = SimpleNamespace(processors=132)
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.launches: list[tuple] = []
+
+    def allocate(self, shape, dtype=np.float32):
+        return np.empty(shape, dtype)
+
+    def upload(self, array):
+        return array.copy()
+
+    def write(self, buffer, array):
+        buffer[:] = array
+
+    def compile_text(self, name, text, threads, shared_bytes):
+        self.texts[name] = text
+        return GpuKernel(name, (threads, 1, 1), None, shared_bytes=shared_bytes)
+
+    def enqueue(self, kernel, grid, arguments, layers, cost=None):
+        self.launches.append((kernel.name, grid, arguments, layers, cost))
+
+
+def fused(network: Network, precision: str = "fp16", **options) -> tuple[FusedNetwork, Noted]:
+    runtime = Noted()
+    ready = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
+    made = FusedNetwork(runtime, "network", precision, ready.stages, ready.parameters, **options)
+    return made, runtime
+
+
+def images(network: Network, count: int, dtype=np.uint8) -> tuple[np.ndarray, np.ndarray]:
+    x = np.zeros((count, *network.input.shape), dtype)
+    return x, np.empty((count, *network.output_shape), np.float32)
+
+
+def test_one_launch_for_the_whole_network() -> None:
+    network = zoo.network("cifar10")
+    made, runtime = fused(network)
+    made(*images(network, 1000))
+    ((name, grid, arguments, layers, cost),) = runtime.launches
+    assert name == "network_fp16"
+    assert grid == (132, 1, 1)
+    assert arguments[-1] == 1000
+    assert layers == tuple(stage.name for stage in network.stages)
+    assert cost.flops == 1000 * network.flops
+    weights = 4 * made.plans[0].parameter_words["all"]
+    assert cost.bytes == 1000 * (3072 + 40) + weights
+
+
+def test_few_images_take_few_blocks() -> None:
+    network = zoo.network("cifar10")
+    made, runtime = fused(network)
+    made(*images(network, 5))
+    assert runtime.launches[0][1] == (5, 1, 1)
+
+
+def test_float_images_have_a_kernel_of_their_own() -> None:
+    network = zoo.network("cifar10")
+    made, runtime = fused(network)
+    made(*images(network, 2, np.float32))
+    assert "const float* images" in runtime.texts["network_fp16"]
+    assert set(made.compiled) == {(0, "uint8"), (0, "float32")}
+
+
+@pytest.mark.parametrize("count, blocks, parts", [(1, 1, 16), (80, 1, 16), (1000, 13, 10)])
+def test_blocks_share_sums_where_images_are_few(count: int, blocks: int, parts: int) -> None:
+    network = zoo.network("ece408")
+    made, runtime = fused(network)
+    made(*images(network, count))
+    first, second = runtime.launches
+    assert first[0] == "network_fp16_conv1_to_conv2"
+    assert first[3] == ("input", "conv1", "tanh1", "pool", "conv2")
+    assert second[0] == "network_fp16_fc1_to_softmax"
+    assert second[1] == (blocks, parts, 1)
+    # Features pass from one to the other, and there is room for every block's part of a sum.
+    assert first[2][1] is second[2][0]
+    assert made.parts.size >= blocks * parts * made.plans[1].part_floats
+    alone, runtime = fused(network, share_sums=False)
+    alone(*images(network, count))
+    assert runtime.launches[1][1] == (blocks, 1, 1)
+
+
+def test_large_batches_go_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = zoo.network("ece408")
+    made, runtime = fused(network)
+    monkeypatch.setattr(module, "SCRATCH_BYTES", 4 * made.plans[0].result_words * 30)
+    made(*images(network, 70))
+    assert [launch[2][-1] for launch in runtime.launches] == [30, 30, 30, 30, 10, 10]
+
+
+def test_a_network_that_begins_with_a_large_layer_converts_its_pixels_first() -> None:
+    network = Network("rows", Pixels((3, 20, 20)), (FullyConnected(90), ReLU(), FullyConnected(5)))
+    made, runtime = fused(network)
+    made(*images(network, 3))
+    assert [launch[0] for launch in runtime.launches] == [
+        "network_fp16_input",
+        "network_fp16_fc1_to_fc2",
+    ]
+
+
+def test_parameters_are_sent_again() -> None:
+    made, _ = fused(zoo.network("cifar10"))
+    ((buffer, words),) = made.sent
+    buffer[:] = 0
+    made.send_parameters()
+    assert (buffer == words).all()
+
+
+def test_every_precision_is_verified_in_all_its_ways() -> None:
+    rung = find("network")
+    for precision in rung.precisions:
+        chosen = rung.at(precision.name)
+        assert chosen.precision == precision
+        assert chosen.label == f"network {precision.name}"
+        assert [way.keywords for way in chosen.ways] == [
+            {"precision": precision},
+            {"share_sums": False, "precision": precision},
+        ]
