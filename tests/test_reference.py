@@ -17,6 +17,7 @@ from tilewright.execute import Program
 from tilewright.ladder import choose
 from tilewright.model.layers import (
     AveragePool,
+    Convolution,
     FullyConnected,
     MaxPool,
     Pixels,
@@ -211,3 +212,66 @@ def test_a_device_may_flush_tiny_numbers_to_zero(layer):
     )
     assert truth.value.ravel()[0] > 0
     assert truth.bound.ravel()[0] >= truth.value.ravel()[0]
+
+
+def _rounded(values, precision):
+    """Operands as a tensor core of that precision takes them."""
+    if precision is reference.FP16:
+        return values.astype(np.float16).astype(np.float32)
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _truncated(values):
+    """Operands of 8 bits, as bfloat16 has them."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+@pytest.mark.parametrize("precision", [reference.FP16, reference.TF32], ids=lambda p: p.name)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1e-6, 1e-3, 1.0, 30.0]))
+def test_the_bounds_of_tensor_cores_hold(precision, seed, scale):
+    """Through a whole network whose operands are rounded as claimed."""
+    layers = (Convolution(7, 3, padding=1), ReLU(), MaxPool(2), FullyConnected(5))
+    network = Network("small", Pixels((3, 8, 6)), layers)
+    generator = np.random.default_rng(seed)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = (generator.normal(size=(2, 3, 8, 6)) * scale).astype(np.float32)
+    truth = reference.chain(ready.stages, ready.parameters, images, precision)[-1]
+
+    x = images
+    for stage in ready.stages[1:]:
+        given_here = dict(ready.parameters)
+        if stage.parameter_shapes:
+            name = f"{stage.name}.weight"
+            given_here[name] = _rounded(given_here[name], precision)
+            x = _rounded(x, precision)
+        x = reference.layer(stage, given_here, x).value.astype(np.float32)
+    assert compare(x, truth)[1] is None
+
+
+@pytest.mark.parametrize("precision", [reference.FP16, reference.TF32], ids=lambda p: p.name)
+def test_coarser_operands_are_outside_the_bound(precision):
+    """One layer, where the bound is tight: 8 bits are not 11."""
+    network = Network("layer", Pixels((4, 9, 9)), (Convolution(8, 3),))
+    generator = np.random.default_rng(0)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(3, 4, 9, 9)).astype(np.float32)
+    stage, name = ready.stages[1], "conv.weight"
+    truth = reference.layer(stage, ready.parameters, images, None, precision)
+    coarse = {**ready.parameters, name: _truncated(ready.parameters[name])}
+    output = reference.layer(stage, coarse, _truncated(images)).value.astype(np.float32)
+    assert compare(output, truth)[1] is not None
+
+
+def test_numbers_too_small_for_fp16_may_be_lost():
+    network = Network("layer", Pixels((1, 1, 1)), (Convolution(1, 1, bias=False),))
+    stage, parameters = network.stages[1], {"conv.weight": np.full((1, 1, 1, 1), 3.0, np.float32)}
+    images = np.full((1, 1, 1, 1), 2e-8, np.float32)  # half of the smallest number of fp16
+    zero = np.zeros((1, 1, 1, 1), np.float32)
+    half, full = (
+        reference.layer(stage, parameters, images, None, precision)
+        for precision in (reference.FP16, reference.TF32)
+    )
+    assert compare(zero, half)[1] is None
+    assert compare(zero, full)[1] is not None
