@@ -132,7 +132,7 @@ def check_finite(outputs: NDArray[np.float32], program: Program, dataset: Datase
         if not np.isfinite(program.runtime.download(buffer)).all():
             raise TilewrightError(
                 f"image {wrong[0]}: {step.layers[-1]} gives values that are not finite: "
-                "the weights are too large for float32, or the kernel is wrong"
+                f"the weights are too large for {program.plan.precision}, or the kernel is wrong"
             )
     raise TilewrightError(
         f"image {wrong[0]}: the output is not finite, but was when computed again: "

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.fuse.cuda.networks import small_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
 from tilewright.fuse.cuda.run import kernel_text
-from tilewright.fuse.cuda.stack import lane_registers, shared_bytes
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.networks import small_networks
 from tilewright import reference
-from tilewright.fuse.cuda import stack as stacks
+from tilewright.fuse.cuda import limits
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
@@ -82,7 +82,7 @@ def test_the_zoo(precision: str) -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that do not fit are worked on in strips, and kernels hand pictures to each other."""
-    monkeypatch.setitem(stacks.SHARED_BYTES, 90, 6 * 1024)
+    monkeypatch.setitem(limits.SHARED_BYTES, 90, 6 * 1024)
     network = Network(
         "tall", Pixels((2, 37, 9)),
         (Convolution(6, 3, padding=1), ReLU(), Convolution(9, (5, 3), stride=(2, 1), padding=2),
@@ -98,7 +98,7 @@ def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_weights_outside_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stacks.SHARED_BYTES, 90, 8 * 1024)
+    monkeypatch.setitem(limits.SHARED_BYTES, 90, 8 * 1024)
     network = Network("wide", Pixels((24, 6, 6)), (Convolution(40, 3, padding=1),))
     (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
     assert isinstance(plan, Stack)
@@ -110,7 +110,7 @@ def test_weights_outside_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_fits_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stacks.SHARED_BYTES, 90, 1024)
+    monkeypatch.setitem(limits.SHARED_BYTES, 90, 1024)
     network = Network("wide", Pixels((64, 3, 50)), (Convolution(4, 3),))
     with pytest.raises(DoesNotFit, match=r"^conv: does not fit into 1,024 bytes of shared memory$"):
         cut(network.stages, ARITHMETICS["fp16"], 90)

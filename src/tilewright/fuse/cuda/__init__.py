@@ -1,8 +1,9 @@
 """The whole network as one CUDA kernel, or the fewest that make sense.
 
 `operations` reads a network's layers as sums, pooling and softmax; `cut` groups them into kernels;
-`pictures`, `sums` and `stack` decide how a group lies in shared memory and who computes what;
-`dense` does the same for large fully connected layers, over the batch; `emit` writes the kernels'
-text around the building blocks in `*.cuh`; `run` compiles and launches them. All but `run` is
-plain arithmetic on shapes and needs no GPU.
+`pictures`, `sums` and `stack` say how a group lies in shared memory and who computes what, and
+`arrange` chooses; `packing` makes tables and orders weights; `dense` does all that for large fully
+connected layers, over the batch; `emit*` write the kernels' text around the building blocks in
+`*.cuh`; `run` compiles and launches them. All but `run` and `peak` is plain arithmetic on shapes and
+needs no GPU.
 """

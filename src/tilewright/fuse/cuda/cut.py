@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.arrange import stack
 from tilewright.fuse.cuda.dense import Dense, dense
 from tilewright.fuse.cuda.operations import Operation, only_input, operations
-from tilewright.fuse.cuda.stack import Form, Stack, stack
+from tilewright.fuse.cuda.stack import Form, Stack
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.limits import shared_bytes
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.stack import Form, shared_bytes
-from tilewright.fuse.cuda.sums import fragments
+from tilewright.fuse.cuda.packing import fragments
+from tilewright.fuse.cuda.stack import Form
 from tilewright.model.network import Parameters
 from tilewright.runtime.dialect import DoesNotFit
 

@@ -11,8 +11,8 @@ import numpy as np
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
-from tilewright.fuse.cuda.emit import stack_text
 from tilewright.fuse.cuda.emit_dense import dense_text
+from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.ladder.rung import Stages
 from tilewright.model.layers import Layer, Pixels

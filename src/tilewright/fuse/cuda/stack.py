@@ -9,8 +9,8 @@ one and writes the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -18,29 +18,12 @@ import numpy as np
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.pictures import Picture, plain, runs, steps
-from tilewright.fuse.cuda.sums import (
-    WEIGHTS,
-    Shares,
-    Sink,
-    Table,
-    into,
-    pack,
-    planes,
-    share,
-    source_picture,
-    tables,
-)
+from tilewright.fuse.cuda.packing import Table, pack, tables
+from tilewright.fuse.cuda.pictures import Picture, runs, steps
+from tilewright.fuse.cuda.sums import Shares, Sink
 from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
-from tilewright.runtime.dialect import DoesNotFit
-from tilewright.runtime.multiprocessor import PARTS, REGISTERS, WARP
 
-# Shared memory that a block may have: all that a multiprocessor of these architectures has, less
-# what the system keeps of it.
-SHARED_BYTES = {80: 163 * 1024, 86: 99 * 1024, 89: 99 * 1024, 90: 227 * 1024, 120: 99 * 1024}
-# Warps of a group, and groups of a block, that are tried.
-SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
 # What an image, or a strip of one, costs besides: cycles of the multiprocessor, and of its group.
 # Fitted like the rates of sums.
 IMAGE_WORK, IMAGE_WAIT = 510, 5080
@@ -196,7 +179,7 @@ class Stack:
                 work += phase.shares.work(length)
                 wait += phase.shares.wait(length, self.warps)
                 if not phase.shared:
-                    work += _weight_reads(phase) / phase.shares.rates.distant_words
+                    work += weight_reads(phase) / phase.shares.rates.distant_words
             elif phase.operation.kind == "each":
                 outputs = math.prod(phase.operation.result) / 2
                 work += outputs * math.prod(phase.operation.window.taps) / EACH_A_CYCLE
@@ -205,13 +188,7 @@ class Stack:
         return parts * math.hypot(work, wait / self.groups)
 
 
-def lane_registers(warps: int) -> int:
-    """Registers that a lane may have in a block of so many warps, alone on its multiprocessor."""
-    in_a_part = -(-warps // PARTS)
-    return min(255, REGISTERS // PARTS // (WARP * in_a_part) // 8 * 8)
-
-
-def _weight_reads(phase: Phase) -> int:
+def weight_reads(phase: Phase) -> int:
     """Words of weights that an image's units read."""
     assert phase.shares
     return len(phase.shares.tiles) * weight_words(phase)
@@ -227,15 +204,6 @@ def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:
     return sizes[0], sizes[1], sizes[2]
 
 
-def shared_bytes(capability: int) -> int:
-    known = [number for number in SHARED_BYTES if number <= capability]
-    if not known:
-        raise DoesNotFit(
-            f"sm_{capability} has no tensor cores that add in float32: sm_80 is needed"
-        )
-    return SHARED_BYTES[max(known)]
-
-
 def weight_words(phase: Phase) -> int:
     assert phase.shares
     shares = phase.shares
@@ -243,136 +211,3 @@ def weight_words(phase: Phase) -> int:
     count, full, half = runs(arithmetic, phase.source, taps[1], shares.reads)
     step = 8 * arithmetic.step * taps[0] * shares.all_columns
     return count * (full * step + half * step // 2)
-
-
-def stack(
-    arithmetic: Arithmetic,
-    operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
-    capability: int,
-) -> Stack:
-    """The best plan for these operations in one kernel; DoesNotFit if there is none."""
-    for operation, strip in _divisions(operations):
-        parts = operations if strip is None else [operation]
-        plans = [
-            plan
-            for warps, groups in SHAPES
-            for weight in WEIGHTS
-            for plan in _plans(
-                arithmetic, parts, given, gives, warps, groups, capability, weight, strip
-            )
-        ]
-        if plans:
-            return min(plans, key=lambda plan: (plan.cycles(), -plan.groups))
-    names = ", ".join(name for operation in operations for name in operation.names)
-    raise DoesNotFit(
-        f"{names}: does not fit into {shared_bytes(capability):,} bytes of shared memory"
-    )
-
-
-def _divisions(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Strip | None]]:
-    """Whole images; then, if there is but one operation, strips of fewer and fewer rows."""
-    first = operations[0]
-    yield first, None
-    if len(operations) > 1 or first.kind == "softmax" or first.connected:
-        return
-    unit = 2 if first.kind == "sum" and first.pool else 1
-    channels, _, width = first.source
-    rows = first.summed[1] // unit * unit
-    taps, stride, padding = (
-        first.window.taps[0], first.window.stride[0], first.window.padding
-    )  # fmt: skip
-    for parts in range(2, rows // unit + 1):
-        each = -(-rows // unit // parts) * unit
-        starts = tuple(min(start, rows - each) for start in range(0, rows, each))
-        if len(starts) != parts:
-            continue
-        tall = (each - 1) * stride + taps
-        yield (
-            replace(
-                first,
-                source=(channels, tall, width),
-                summed=(first.summed[0], each, first.summed[2]),
-                result=(first.result[0], each // unit, first.result[2]),
-                window=replace(first.window, padding=(0, padding[1])),
-            ),
-            Strip(starts, first.source, first.result, padding[0], stride, unit),
-        )
-
-
-def _plans(
-    arithmetic: Arithmetic,
-    operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
-    warps: int,
-    groups: int,
-    capability: int,
-    weight: float,
-    strip: Strip | None,
-) -> Iterable[Stack]:
-    """The plan for groups of so many warps, if it fits; weights stay out if they must."""
-    registers = lane_registers(warps * groups)
-    phases = _phases(arithmetic, operations, given, gives, warps, registers, weight, strip)
-    last = strip.result if strip else operations[-1].result
-    words = plain(arithmetic, last, floats=gives == "output")
-    result = words.height * words.row
-    staged = 0
-    if given == "pixels" and strip is None:
-        channels, height, width = operations[0].source
-        pixels = channels * height * width
-        staged = pixels if pixels % 16 == 0 else 0
-    # Weights stay out of shared memory, one layer's after another's, those first that are read
-    # least often.
-    order = sorted((phase for phase in phases if phase.shares), key=_weight_reads)
-    for outside in range(len(order) + 1):
-        left = tuple(
-            replace(phase, shared=phase not in order[:outside]) if phase.shares else phase
-            for phase in phases
-        )
-        for ahead in dict.fromkeys((staged, 0)):
-            plan = Stack(arithmetic, left, warps, groups, given, gives, result, ahead, strip)
-            if plan.shared_bytes <= shared_bytes(capability):
-                yield plan
-                break
-
-
-def _phases(
-    arithmetic: Arithmetic,
-    operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
-    warps: int,
-    registers: int,
-    weight: float,
-    strip: Strip | None,
-) -> tuple[Phase, ...]:
-    shares = [
-        share(operation, arithmetic, warps, registers, weight) if operation.kind == "sum" else None
-        for operation in operations
-    ]
-    sources = []
-    for index, (operation, shared) in enumerate(zip(operations, shares, strict=True)):
-        if shared is None:
-            # Scores of a softmax stay as exact as they were summed, and so do probabilities.
-            floats = operation.kind == "softmax" or (
-                index > 0 and operations[index - 1].kind == "softmax"
-            )
-            sources.append(plain(arithmetic, operation.source, floats))
-        else:
-            sources.append(source_picture(shared, index == 0 and given == "pixels"))
-    phases = []
-    for index, (operation, shared) in enumerate(zip(operations, shares, strict=True)):
-        target = sources[index + 1] if index + 1 < len(operations) else None
-        rounded = index + 1 < len(operations) and operations[index + 1].kind == "sum"
-        if target is not None and operations[index + 1].kind == "softmax":
-            sink = planes(operation.result)
-        elif target is not None:
-            sink = into(target, arithmetic, rounded)
-        elif gives == "output":
-            sink = planes(strip.result if strip else operation.result)
-        else:
-            sink = into(plain(arithmetic, operation.result), arithmetic, rounded=True)
-        phases.append(Phase(operation, sources[index], target, sink, shared))
-    return tuple(phases)

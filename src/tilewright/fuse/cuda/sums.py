@@ -1,4 +1,4 @@
-"""Who computes which sums of a convolution, where they read, and how weights lie for that.
+"""Who computes which sums of a convolution, and where they read.
 
 A warp's unit of work is 16 columns of the picture, `rows` high, for 8 * `columns`
 filters. Columns of the picture are counted through blocks of rows, one
@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.pictures import Picture, Reads, picture, runs
+from tilewright.fuse.cuda.pictures import Picture, Reads, picture
 from tilewright.model.layers import Shape
 
-Table = NDArray[np.int32]
 TILE = 16
+# How much a warp's own time counts beside all warps', when units are chosen: several are tried.
+WEIGHTS = (0.1, 0.5, 2.0)
+# Registers of a lane besides sums and operands.
+OTHER_REGISTERS = 34
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,6 @@ class Rates:
 
 TENSOR = Rates(1.1, 0.23, 23, 9.9, 0, 0, 8)
 PLAIN = Rates(2.25, 0.24, 16.5, 4.1, 343, 637, 4)
-# How much a warp's own time counts beside all warps', when units are chosen: several are tried.
-WEIGHTS = (0.1, 0.5, 2.0)
-# Registers of a lane besides sums and operands.
-OTHER_REGISTERS = 34
 
 
 @dataclass(frozen=True)
@@ -214,73 +210,3 @@ def source_picture(shares: Shares, loaded: bool) -> Picture:
         shares.arithmetic, operation.source, operation.window.padding, operation.window.taps[1],
         shares.reads[:4], loaded,
     )  # fmt: skip
-
-
-def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
-    """Where each row of each tile begins: words of the input; then words of the output."""
-    begins = [source.place(y, x) for read in shares.reads for y, x in read]
-    ends: list[int] = []
-    for tile in shares.tiles:
-        if shares.operation.pool:
-            ends += [
-                -1 if top is None else sink.place(top[0] // 2, top[1] // 2) for top in tile[:8]
-            ]
-        else:
-            ends += [-1 if top is None else sink.place(*top) for top in tile]
-    return np.array(begins + ends, np.int32)
-
-
-def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
-    """Weights in the order the lanes of a warp read them, step by step."""
-    arithmetic, operation = shares.arithmetic, shares.operation
-    channels = operation.source[0]
-    taps_y, taps_x = operation.window.taps
-    filters = shares.all_columns * 8
-    full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
-    full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)
-    count, full, half = runs(arithmetic, source, taps_x, shares.reads)
-    per_word = arithmetic.per_word
-
-    def gathered(run: int, first: int, size: int) -> Words:
-        """Words of a step, for (filter, row of taps, word)."""
-        values = np.zeros((filters, taps_y, size, per_word), np.float32)
-        for word in range(size):
-            for part in range(per_word):
-                kx, channel = _term(source, per_word, run, first + word, part)
-                if kx < taps_x and channel < channels:
-                    values[:, :, word, part] = full_weight[:, channel, :, kx]
-        return arithmetic.operands(values).reshape(filters, taps_y, size)
-
-    blocks: list[Words] = []
-    step = arithmetic.step
-    for run in range(count):
-        for index in range(full):
-            blocks.append(fragments(gathered(run, index * step, step), arithmetic.tensor))
-    for run in range(count):
-        for index in range(half):
-            first = full * step + index * (step // 2)
-            blocks.append(fragments(gathered(run, first, step // 2), arithmetic.tensor))
-    return np.concatenate(blocks)
-
-
-def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tuple[int, int]:
-    """The tap along x and the channel that lie in a part of a word of a run."""
-    if source.tight:
-        return divmod(word * per_word + part, source.channels)
-    if source.contiguous:
-        pixel, inside = divmod(word, source.words)
-        return pixel, inside * per_word + part
-    # Words after a pixel's last belong to no channel.
-    return run, word * per_word + part
-
-
-def fragments(words: Words, tensor: bool) -> Words:
-    """(filter, row of taps, word) in the order of lanes, for each row of taps and 8 filters."""
-    filters, taps_y, size = words.shape
-    if tensor:
-        # Lane 4g+t has filter g's words t and t+4, or the t-th.
-        split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
-        return split.transpose(2, 0, 1, 4, 3).ravel()
-    # Lane t has filters 2t and 2t+1, word by word.
-    split = words.reshape(filters // 8, 4, 2, taps_y, size)
-    return split.transpose(3, 0, 1, 4, 2).ravel()

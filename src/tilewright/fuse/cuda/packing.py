@@ -1,0 +1,82 @@
+"""Where the lanes of a warp read and write, as tables; weights in the order they read them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fuse.cuda.arithmetic import Words
+from tilewright.fuse.cuda.pictures import Picture, runs
+from tilewright.fuse.cuda.sums import Shares, Sink
+
+Table = NDArray[np.int32]
+
+
+def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
+    """Where each row of each tile begins: words of the input; then words of the output."""
+    begins = [source.place(y, x) for read in shares.reads for y, x in read]
+    ends: list[int] = []
+    for tile in shares.tiles:
+        if shares.operation.pool:
+            ends += [
+                -1 if top is None else sink.place(top[0] // 2, top[1] // 2) for top in tile[:8]
+            ]
+        else:
+            ends += [-1 if top is None else sink.place(*top) for top in tile]
+    return np.array(begins + ends, np.int32)
+
+
+def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
+    """Weights in the order the lanes of a warp read them, step by step."""
+    arithmetic, operation = shares.arithmetic, shares.operation
+    channels = operation.source[0]
+    taps_y, taps_x = operation.window.taps
+    filters = shares.all_columns * 8
+    full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
+    full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)
+    count, full, half = runs(arithmetic, source, taps_x, shares.reads)
+    per_word = arithmetic.per_word
+
+    def gathered(run: int, first: int, size: int) -> Words:
+        """Words of a step, for (filter, row of taps, word)."""
+        values = np.zeros((filters, taps_y, size, per_word), np.float32)
+        for word in range(size):
+            for part in range(per_word):
+                kx, channel = _term(source, per_word, run, first + word, part)
+                if kx < taps_x and channel < channels:
+                    values[:, :, word, part] = full_weight[:, channel, :, kx]
+        return arithmetic.operands(values).reshape(filters, taps_y, size)
+
+    blocks: list[Words] = []
+    step = arithmetic.step
+    for run in range(count):
+        for index in range(full):
+            blocks.append(fragments(gathered(run, index * step, step), arithmetic.tensor))
+    for run in range(count):
+        for index in range(half):
+            first = full * step + index * (step // 2)
+            blocks.append(fragments(gathered(run, first, step // 2), arithmetic.tensor))
+    return np.concatenate(blocks)
+
+
+def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tuple[int, int]:
+    """The tap along x and the channel that lie in a part of a word of a run."""
+    if source.tight:
+        return divmod(word * per_word + part, source.channels)
+    if source.contiguous:
+        pixel, inside = divmod(word, source.words)
+        return pixel, inside * per_word + part
+    # Words after a pixel's last belong to no channel.
+    return run, word * per_word + part
+
+
+def fragments(words: Words, tensor: bool) -> Words:
+    """(filter, row of taps, word) in the order of lanes, for each row of taps and 8 filters."""
+    filters, taps_y, size = words.shape
+    if tensor:
+        # Lane 4g+t has filter g's words t and t+4, or the t-th.
+        split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
+        return split.transpose(2, 0, 1, 4, 3).ravel()
+    # Lane t has filters 2t and 2t+1, word by word.
+    split = words.reshape(filters // 8, 4, 2, taps_y, size)
+    return split.transpose(3, 0, 1, 4, 2).ravel()
