@@ -99,6 +99,12 @@ def test_bad_input_is_one_line(tmp_path, capsys):
     assert "--csv - is not possible" in refused(capsys, "--csv", "-")
     same = str(tmp_path / "same")
     assert "is the file of --json" in refused(capsys, "--json", same, "--trace", same)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "data_batch_1.bin").write_bytes(b"images")
+    words = refused(capsys, "--data", str(folder), "--json", str(folder / "data_batch_1.bin"))
+    assert "is there already, in the folder of --data" in words
+    assert (folder / "data_batch_1.bin").read_bytes() == b"images"
     saved_file = str(broken)
     words = refused(capsys, "--compare", saved_file, saved_file, "--json", saved_file)
     assert "is the file of --compare" in words

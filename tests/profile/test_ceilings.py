@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tilewright import peak
+from tilewright import __version__, peak
 from tilewright.profile import ceilings as module
 from tilewright.profile.ceilings import ceilings
 from tilewright.profile.result import Ceilings
@@ -27,7 +27,20 @@ def test_they_are_measured_once_and_kept(tmp_path, measured):
     assert (tmp_path / "a-CPU-fp32.json").is_file()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', "\0"])
+KEPT = {
+    "version": __version__, "device": "a CPU", "flops": 2.0, "bytes": 3.0, "processors": 2,
+    "date": "2026-11-15", "precision": "fp32",
+}  # fmt: skip
+WRONG = [
+    {"flops": -5.0}, {"flops": float("nan")}, {"bytes": "abc"}, {"bytes": 0.0}, {"date": 5},
+    {"precision": "fp16"}, {"processors": -1}, {"device": "another"}, {"more": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"version": 1}', "\0", *(json.dumps({**KEPT, **each}) for each in WRONG)],
+)
 def test_a_damaged_file_is_measured_again(tmp_path, measured, text):
     (tmp_path / "a-CPU-fp32.json").write_text(text)
     found, _ = ceilings("cpu", "a CPU", folder=tmp_path)

@@ -17,14 +17,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", metavar="N", type=options.positive,
         help=f"images at a time (default: {FUSED_BATCH} for fused, which takes few by another "
-        "schedule than many; 100 for a GPU rung)",
+        "schedule than many; 100 for a GPU rung; tensor and network take any)",
     )  # fmt: skip
     parser.add_argument(
         "--asm", metavar="LAYER", help="fused: the machine code of that layer's inner loop instead"
     )
     gpu = parser.add_argument_group("GPU rungs")
     gpu.add_argument(
-        "--layer", metavar="LAYER", help="any layer of the network (default: every convolution)"
+        "--layer",
+        metavar="LAYER",
+        help="any layer of the network (default: every convolution; not for tensor and network)",
     )
     gpu.add_argument(
         "--device", metavar="NAME",

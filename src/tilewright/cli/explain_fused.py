@@ -6,7 +6,7 @@ import argparse
 
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.cut import cut, sources
 from tilewright.fuse.cuda.explain import explain
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.ladder.gpu.explain import target
@@ -24,14 +24,18 @@ def explain_fused(rung: Rung, arguments: argparse.Namespace) -> int:
     at = target(arguments.device, rung)
     precision = rung.precision.name
     facts = []
-    for stages in rung.cut(network):
-        if len(stages) == 1 and stages[0].kind != "conv":
-            continue  # a layer that this rung computes like all others
+    # Single layers that are no convolutions are computed as on all other rungs.
+    generated = [part for part in rung.cut(network) if len(part) > 1 or part[0].kind == "conv"]
+    if not generated:
+        raise TilewrightError(
+            f"{network.name!r} has no convolution for rung {rung.name!r} to compute"
+        )
+    for stages in generated:
         kernels = cut(stages, ARITHMETICS[precision], at.gpu.capability)
         if arguments.source:
-            for index, plan in enumerate(kernels):
+            read = sources(kernels, "uint8" if stages[0].kind == "input" else "float32")
+            for plan, source in zip(kernels, read, strict=True):
                 name = kernel_name(rung.name, precision, plan, len(kernels) == 1)
-                source = "words" if index else "uint8" if stages[0].kind == "input" else "float32"
                 print(kernel_text(plan, name, stages[0].layer, source))
             continue
         facts += explain(kernels, stages, rung.name, precision, at.gpu.architecture)

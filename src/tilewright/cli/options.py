@@ -73,6 +73,11 @@ def check_outputs(
             other = taken.setdefault(path.resolve(), option)
             if other != option:
                 raise TilewrightError(f"--{option} {path} is the file of --{other}")
+        for folder, other in taken.items():
+            if path.exists() and folder.is_dir() and folder in path.resolve().parents:
+                raise TilewrightError(
+                    f"--{option} {path} is there already, in the folder of --{other}"
+                )
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +25,7 @@ def ceilings(
     """
     words = re.sub("[^A-Za-z0-9]+", "-", f"{name} {precision}").strip("-")
     file = (folder or kept_folder()) / f"{words}.json"
-    known = _read(file, name)
+    known = _read(file, name, precision)
     if known is not None:
         return known, None
     found = measure(device, name, precision)
@@ -58,13 +59,21 @@ def _processors(device: str) -> int:
     return 0 if missing(device) else open_runtime(device, "resident").limits.processors
 
 
-def _read(file: Path, name: str) -> Ceilings | None:
+def _read(file: Path, name: str, precision: str) -> Ceilings | None:
     """What is kept, if it is whole and of this device and version; anything else is not there."""
     try:
         kept = json.loads(file.read_bytes())
-        if kept.pop("version") != __version__ or kept["device"] != name:
+        if kept.pop("version") != __version__:
             return None
         found = Ceilings(**kept)
-        return found if found.processors >= 0 and (found.flops or 0) >= 0 else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    rates = [rate for rate in (found.flops, found.bytes) if rate is not None]
+    whole = (
+        (found.device, found.precision) == (name, precision)
+        and all(isinstance(rate, float) and math.isfinite(rate) and rate > 0 for rate in rates)
+        and isinstance(found.processors, int)
+        and found.processors >= 0
+        and isinstance(found.date, str)
+    )
+    return found if whole else None

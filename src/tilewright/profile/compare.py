@@ -51,8 +51,7 @@ class Comparison:
 
 def compare(before: Profile, after: Profile) -> Comparison:
     """Profiles of the same network; where numbers of images differ, for one image."""
-    names = [[layer.name for layer in profile.layers] for profile in (before, after)]
-    if names[0] != names[1]:
+    if before.layers != after.layers:
         raise TilewrightError(
             f"cannot compare a profile of {before.network!r} with one of {after.network!r}: "
             "their layers are not the same"
@@ -62,7 +61,7 @@ def compare(before: Profile, after: Profile) -> Comparison:
             raise TilewrightError(f"cannot compare: {profile.rung} stopped before any image")
     per_image = before.images != after.images
     scales = [1 / profile.images if per_image else 1.0 for profile in (before, after)]
-    groups = _groups(names[0], before, after)
+    groups = _groups([layer.name for layer in before.layers], before, after)
 
     def changes(rows: Callable[[Profile], Iterable[Row]], key: Callable[[Row], str]) -> Any:
         sums: list[dict[str, tuple[float, int]]] = []

@@ -102,7 +102,7 @@ def read(path: Path) -> Profile:
         raise TilewrightError(f"{path} is not a profile saved by `tilewright profile --json`")
     try:
         return from_json(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         words = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise TilewrightError(f"{path} is a broken profile: {words}") from error
 
@@ -217,6 +217,7 @@ def _number(given: Any) -> float:
 
 
 def _whole(given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise ValueError(f"{given!r:.40} is not a whole number")
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**63:
+        shown = f"{given!r:.40}" if not isinstance(given, int) or abs(given) < 2**64 else "that"
+        raise ValueError(f"{shown} is not a whole number from 0 on")
     return given

@@ -22,6 +22,7 @@ from tilewright.views.regions import layer_names
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
 # Rows of a table that is not asked for completeness; the rest are one line.
+BEYOND = 1.02  # a share of the peak that no measurement of it should allow
 LONGEST = 20
 LONGEST_NAME = 44
 
@@ -189,6 +190,11 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
     if len(facts) > LONGEST:
         yield f"and {len(facts) - LONGEST} more kernels, less expensive: --json has all"
     ceilings = profile.ceilings
+    if any((each.flop_share or 0.0) > BEYOND for each in facts):
+        yield (
+            "more than the ceiling: that was measured while the machine had other work; "
+            "`tilewright cache\nclear` forgets it"
+        )
     if ceilings is not None and ceilings.flops and ceilings.bytes:
         yield (
             f"ceilings, measured {ceilings.date}: {units.digits(ceilings.flops / 1e9)} GFLOP/s in "

@@ -178,11 +178,11 @@ class StackMachine:
         width = 8
         bias = self.parameters[at : at + width * shares.all_columns].view(FLOAT)
         tables = self.tables[self.table_places[name] :]
-        places = tables[len(shares.tiles) * 16 :]
+        places = tables[shares.tile_count * 16 :]
         each_place = 8 if operation.pool else 16
         step = arithmetic.step
         for unit in range(shares.units):
-            tile, split = unit % len(shares.tiles), unit // len(shares.tiles)
+            tile, split = unit % shares.tile_count, unit // shares.tile_count
             begins = tables[tile * 16 : tile * 16 + 16]
             first = split * shares.columns
             sums = np.zeros((shares.rows, 16, width * shares.columns), FLOAT)
@@ -331,14 +331,12 @@ def run_dense(plan: Dense, parameters: Parameters, features: Array) -> Array:
         bias = packed[at : at + 8 * columns].view(FLOAT)
         sums = (given @ weights.reshape(depth, -1) + bias)[:, : layer.summed[0]]
         rows = activate(sums, layer.before + layer.after)
-        if index + 1 < len(plan.layers) or (not plan.softmax and plan.gives == "words"):
+        if index + 1 < len(plan.layers):
             width = arithmetic.words(rows.shape[1])
             words = np.zeros((len(rows), width), np.uint32)
             to = "TW_TO_HALVES" if arithmetic.per_word == 2 else "TW_TO_OPERANDS"
             for row, target in zip(rows, words, strict=True):
                 put(to, 1, arithmetic, target, 0, 0, row)
-            if index + 1 == len(plan.layers):
-                return words
             rows = values(words, arithmetic.per_word)
     if plan.softmax:
         powers = np.exp(rows - rows.max(1, keepdims=True))

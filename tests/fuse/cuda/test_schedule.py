@@ -18,7 +18,17 @@ from tilewright.fuse.cuda.cut import Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.model import zoo
-from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU, Softmax
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+    Tanh,
+)
 from tilewright.model.network import Network
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trials import random_parameters, trials
@@ -140,6 +150,35 @@ def test_softmax_in_the_middle() -> None:
     images = generator.normal(size=(3, 2, 4, 3)).astype(np.float32)
     for precision in PRECISIONS:
         assert problem(ready, images, precision) is None
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "shape, layers, kernels",
+    [
+        # A softmax with a kernel of its own reads floats in the order of the output.
+        ((1, 100, 100), (Convolution(5, 1), Flatten(), Softmax()), 2),
+        ((3, 13, 18), (FullyConnected(130), Softmax(), FullyConnected(10)), 3),
+        # What is handed to something that is no sum is not rounded to an operand.
+        ((20, 60, 60), (MaxPool(2), MaxPool(2)), None),
+        ((16, 72, 72), (Tanh(), AveragePool(2)), 2),
+        ((1, 32, 32), (FullyConnected(1024), ReLU(), FullyConnected(10)), 2),
+    ],
+)
+def test_what_kernels_hand_to_each_other(shape, layers, kernels, precision: str) -> None:
+    network = Network("handed", Pixels(shape), layers)
+    generator = np.random.default_rng(4)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(2, *shape)).astype(np.float32)
+    plans = cut(network.stages, ARITHMETICS[precision], 90)
+    assert kernels is None or len(plans) == kernels
+    assert problem(ready, images, precision, plans) is None
+
+
+def test_a_layer_with_too_many_outputs_is_named() -> None:
+    network = Network("wide", Pixels((1, 32, 32)), (FullyConnected(20_000),))
+    with pytest.raises(DoesNotFit, match=r"^fc: 20,000 outputs of a fully connected layer do not"):
+        cut(network.stages, ARITHMETICS["fp16"], 90)
 
 
 def _shifted_table(plan: Stack) -> Stack:

@@ -9,7 +9,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import plain
-from tilewright.fuse.cuda.stack import Form, Phase, Stack, Strip, weight_reads
+from tilewright.fuse.cuda.stack import Form, Phase, Stack, Strip, weight_reads, weight_words
 from tilewright.fuse.cuda.sums import WEIGHTS, into, planes, share, source_picture
 from tilewright.runtime.dialect import DoesNotFit
 
@@ -23,18 +23,21 @@ def stack(
     given: Form,
     gives: Form,
     capability: int,
+    rounded: bool = False,
 ) -> Stack:
-    """The best plan for these operations in one kernel; DoesNotFit if there is none."""
+    """The best plan for these operations in one kernel; DoesNotFit if there is none.
+
+    `rounded`: words that it gives are a sum's operands.
+    """
     for operation, strip in _divisions(operations):
         parts = operations if strip is None else [operation]
-        plans = [
-            plan
+        settings = (given, gives, rounded, capability)
+        tried = (
+            _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
             for warps, groups in SHAPES
             for weight in WEIGHTS
-            for plan in _plans(
-                arithmetic, parts, given, gives, warps, groups, capability, weight, strip
-            )
-        ]
+        )
+        plans = [plan for plan in tried if plan is not None]
         if plans:
             return min(plans, key=lambda plan: (plan.cycles(), -plan.groups))
     names = ", ".join(name for operation in operations for name in operation.names)
@@ -55,10 +58,10 @@ def _divisions(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Str
     taps, stride, padding = (
         first.window.taps[0], first.window.stride[0], first.window.padding
     )  # fmt: skip
-    for parts in range(2, rows // unit + 1):
-        each = -(-rows // unit // parts) * unit
+    heights = {-(-rows // unit // round(1.25**power)) * unit for power in range(3, 60)}
+    for each in sorted(heights - {0}, reverse=True):
         starts = tuple(min(start, rows - each) for start in range(0, rows, each))
-        if len(starts) != parts:
+        if len(starts) == 1:
             continue
         tall = (each - 1) * stride + taps
         yield (
@@ -73,20 +76,21 @@ def _divisions(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Str
         )
 
 
-def _plans(
+def _plan(
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
     given: Form,
     gives: Form,
+    rounded: bool,
+    capability: int,
     warps: int,
     groups: int,
-    capability: int,
     weight: float,
     strip: Strip | None,
-) -> Iterable[Stack]:
+) -> Stack | None:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
     registers = lane_registers(warps * groups)
-    phases = _phases(arithmetic, operations, given, gives, warps, registers, weight, strip)
+    phases = _phases(arithmetic, operations, given, gives, rounded, warps, registers, weight, strip)
     last = strip.result if strip else operations[-1].result
     words = plain(arithmetic, last, floats=gives == "output")
     result = words.height * words.row
@@ -95,19 +99,22 @@ def _plans(
         channels, height, width = operations[0].source
         pixels = channels * height * width
         staged = pixels if pixels % 16 == 0 else 0
+    whole = Stack(arithmetic, phases, warps, groups, given, gives, result, staged, strip)
     # Weights stay out of shared memory, one layer's after another's, those first that are read
-    # least often.
+    # least often; before that, nothing is fetched ahead.
     order = sorted((phase for phase in phases if phase.shares), key=weight_reads)
-    for outside in range(len(order) + 1):
-        left = tuple(
-            replace(phase, shared=phase not in order[:outside]) if phase.shares else phase
-            for phase in phases
-        )
-        for ahead in dict.fromkeys((staged, 0)):
-            plan = Stack(arithmetic, left, warps, groups, given, gives, result, ahead, strip)
-            if plan.shared_bytes <= shared_bytes(capability):
-                yield plan
-                break
+    excess = whole.shared_bytes - shared_bytes(capability)
+    unstaged = replace(whole, staged_bytes=0)
+    without = whole.shared_bytes - unstaged.shared_bytes
+    outside = 0
+    while excess > without and outside < len(order):
+        excess -= 4 * weight_words(order[outside])
+        outside += 1
+    if excess > without:
+        return None
+    left = order[:outside]
+    kept = tuple(replace(each, shared=False) if each in left else each for each in phases)
+    return replace(whole if excess <= 0 else unstaged, phases=kept)
 
 
 def _phases(
@@ -115,6 +122,7 @@ def _phases(
     operations: Sequence[Operation],
     given: Form,
     gives: Form,
+    rounded: bool,
     warps: int,
     registers: int,
     weight: float,
@@ -137,14 +145,13 @@ def _phases(
     phases = []
     for index, (operation, shared) in enumerate(zip(operations, shares, strict=True)):
         target = sources[index + 1] if index + 1 < len(operations) else None
-        rounded = index + 1 < len(operations) and operations[index + 1].kind == "sum"
         if target is not None and operations[index + 1].kind == "softmax":
             sink = planes(operation.result)
         elif target is not None:
-            sink = into(target, arithmetic, rounded)
+            sink = into(target, arithmetic, rounded=operations[index + 1].kind == "sum")
         elif gives == "output":
             sink = planes(strip.result if strip else operation.result)
         else:
-            sink = into(plain(arithmetic, operation.result), arithmetic, rounded=True)
+            sink = into(plain(arithmetic, operation.result), arithmetic, rounded)
         phases.append(Phase(operation, sources[index], target, sink, shared))
     return tuple(phases)

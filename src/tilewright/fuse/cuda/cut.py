@@ -37,16 +37,16 @@ def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> lis
             end += 1
         if large and end == len(todo) - 1 and todo[end].kind == "softmax":
             end += 1
-        gives: Form = "output" if end == len(todo) else "words"
         if large:
-            last = dense(arithmetic, todo[at:end], gives, capability)
+            # What follows, if anything does, is a softmax in the middle: it reads floats.
+            last = dense(arithmetic, todo[at:end], capability)
             before = kernels[-1]
             if isinstance(before, Stack):
                 kernels[-1] = replace(before, result_words=last.words)
             kernels.append(last)
         else:
-            given: Form = "words" if kernels else "pixels"
-            kernels += _stacks(todo[at:end], arithmetic, given, gives, capability)
+            more = todo[end] if end < len(todo) else None
+            kernels += _stacks(todo[at:end], arithmetic, more, capability)
         at = end
     return kernels
 
@@ -55,26 +55,44 @@ def _large(operation: Operation) -> bool:
     return operation.connected and operation.weights > MOST_CONNECTED
 
 
+def sources(kernels: Sequence[Kernel], first: str) -> list[str]:
+    """The type of what each kernel reads: `first`, or what the one before it gives."""
+    given = ["words" if plan.gives == "words" else "float32" for plan in kernels[:-1]]
+    return [first, *given]
+
+
+def _between(following: Operation | None) -> Form:
+    """How results are handed on: a softmax reads floats in the order of the network's output."""
+    return "output" if following is None or following.kind == "softmax" else "words"
+
+
 def _stacks(
-    todo: Sequence[Operation], arithmetic: Arithmetic, given: Form, gives: Form, capability: int
+    todo: Sequence[Operation],
+    arithmetic: Arithmetic,
+    following: Operation | None,
+    capability: int,
 ) -> list[Stack]:
     """Consecutive operations in as few kernels as come near the best way to cut them.
 
-    Found from the end to the beginning: `best[i]` has, for every number of kernels, the cheapest
-    way to do all but the first i operations.
+    `following` comes after them. Found from the end to the beginning: `best[i]` has, for every
+    number of kernels, the cheapest way to do all but the first i operations.
     """
     best: dict[int, dict[int, tuple[float, list[Stack]]]] = {len(todo): {0: (0.0, [])}}
     for first in range(len(todo) - 1, -1, -1):
         found: dict[int, tuple[float, list[Stack]]] = {}
         problem: DoesNotFit | None = None
         for end in range(first + 1, len(todo) + 1):
+            after = todo[end] if end < len(todo) else following
+            # Values come one by one to the first kernel of all, and to a softmax.
+            given: Form = "pixels" if first == 0 or todo[first].kind == "softmax" else "words"
             try:
                 plan = stack(
                     arithmetic,
                     todo[first:end],
-                    given if first == 0 else "words",
-                    gives if end == len(todo) else "words",
+                    given,
+                    _between(after),
                     capability,
+                    rounded=after is not None and after.kind == "sum",
                 )
             except DoesNotFit as error:
                 problem = error

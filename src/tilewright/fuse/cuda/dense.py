@@ -7,6 +7,7 @@ and the softmax that follow, on rows that stay in shared memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,11 +25,11 @@ from tilewright.runtime.dialect import DoesNotFit
 
 TILE = 16
 MOST_WARPS = 16
-STAGES = 4
+STAGES = (4, 3, 2)  # chunks in flight: the most that fit
 # Between rows of multiples of 8 words: eight rows that are read at once lie in different banks.
 ROW_GAP = 4
 # Words of a row that are fetched at a time, if the ring then fits.
-CHUNKS = (32, 16)
+CHUNKS = (32, 16, 8)
 # Registers of a lane that hold sums.
 SUMS = 100
 # Blocks that share a sum: more would spend more on adding up than they save.
@@ -42,11 +43,11 @@ class Dense:
     arithmetic: Arithmetic
     layers: tuple[Operation, ...]
     softmax: Operation | None
-    gives: Form
     warps: int
     columns: int  # tiles of 8 outputs of a warp
     more: int  # tiles of 16 images of a block
     chunk: int
+    stages: int
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -77,9 +78,12 @@ class Dense:
         return self.words // self.chunk
 
     @property
+    def gives(self) -> Form:
+        return "output"
+
+    @property
     def result_words(self) -> int:
-        size = self.layers[-1].result[0]
-        return size if self.gives == "output" else self.arithmetic.words(size)
+        return self.layers[-1].result[0]
 
     def all_columns(self, layer: int) -> int:
         tiles = -(-self.layers[layer].summed[0] // 8)
@@ -99,7 +103,7 @@ class Dense:
 
     @property
     def ring_words(self) -> int:
-        return STAGES * (self.images * (self.chunk + ROW_GAP) + self.chunk_weights)
+        return self.stages * (self.images * (self.chunk + ROW_GAP) + self.chunk_weights)
 
     @property
     def chunk_weights(self) -> int:
@@ -176,9 +180,7 @@ class Dense:
         return fragments(padded.reshape(filters, steps, step), arithmetic.tensor)
 
 
-def dense(
-    arithmetic: Arithmetic, operations: Sequence[Operation], gives: Form, capability: int
-) -> Dense:
+def dense(arithmetic: Arithmetic, operations: Sequence[Operation], capability: int) -> Dense:
     """The plan for fully connected layers, and softmax if it is last; DoesNotFit if none fits."""
     softmax = operations[-1] if operations[-1].kind == "softmax" else None
     layers = tuple(operations[:-1] if softmax else operations)
@@ -190,9 +192,11 @@ def dense(
     columns = -(-tiles // warps)
     limit = shared_bytes(capability)
     for more in range(max(1, min(5, SUMS // (4 * columns))), 0, -1):
-        for chunk in CHUNKS:
-            plan = Dense(arithmetic, layers, softmax, gives, warps, columns, more, chunk)
+        for stages, chunk in itertools.product(STAGES, CHUNKS):
+            plan = Dense(arithmetic, layers, softmax, warps, columns, more, chunk, stages)
             if plan.shared_bytes <= limit and 4 * columns * more <= 2 * SUMS:
                 return plan
-    names = ", ".join(name for operation in operations for name in operation.names)
-    raise DoesNotFit(f"{names}: rows do not fit into {limit:,} bytes of shared memory")
+    raise DoesNotFit(
+        f"{layers[0].names[0]}: {layers[0].summed[0]:,} outputs of a fully connected layer do not "
+        f"fit into {limit:,} bytes of shared memory and a lane's registers"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.fuse.cuda.dense import ROW_GAP, STAGES, Dense
+from tilewright.fuse.cuda.dense import ROW_GAP, Dense
 from tilewright.fuse.cuda.emit import activation, head, struct
 
 
@@ -16,7 +16,7 @@ def dense_text(plan: Dense, name: str) -> str:
 def _layer(plan: Dense, index: int) -> str:
     layer, arithmetic = plan.layers[index], plan.arithmetic
     last = index + 1 == len(plan.layers)
-    if last and (plan.softmax or plan.gives == "output"):
+    if last:
         to = "TW_TO_FLOATS"
     else:
         to = "TW_TO_HALVES" if arithmetic.per_word == 2 else "TW_TO_OPERANDS"
@@ -37,7 +37,7 @@ def _layer(plan: Dense, index: int) -> str:
             "ROW": plan.chunk + ROW_GAP,
             "CHUNK_WEIGHTS": plan.chunk_weights,
             "WORDS": plan.words,
-            "STAGES": STAGES,
+            "STAGES": plan.stages,
         }
     else:
         constants |= {

@@ -105,7 +105,7 @@ def _sum(plan: Stack, index: int, phase: Phase) -> str:
     count, full, half = runs(plan.arithmetic, phase.source, operation.window.taps[1], shares.reads)
     constants: dict[str, int | str] = {
         "WARPS": plan.warps,
-        "TILES": len(shares.tiles),
+        "TILES": shares.tile_count,
         "UNITS": shares.units,
         "ROWS": shares.rows,
         "COLUMNS": shares.columns,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.fuse.cuda.cut import Kernel
+from tilewright.fuse.cuda.cut import Kernel, sources
 from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import conflicts, steps
@@ -48,9 +48,9 @@ def explain(
     """All kernels of consecutive layers."""
     flops = {stage.name: stage.flops for stage in stages}
     found = []
-    for index, plan in enumerate(kernels):
+    read = sources(kernels, "uint8" if stages[0].kind == "input" else "float32")
+    for index, (plan, source) in enumerate(zip(kernels, read, strict=True)):
         name = kernel_name(rung, precision, plan, len(kernels) == 1)
-        source = "words" if index else "uint8" if stages[0].kind == "input" else "float32"
         compiled = None
         if nvrtc.missing() is None:
             text = kernel_text(plan, name, stages[0].layer, source)
@@ -63,13 +63,17 @@ def explain(
     return found
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def _stack(plan: Stack) -> tuple[str, str, tuple[Share, ...]]:
     what = "an image each"
     if plan.strip:
         what = f"a strip of an image each, {len(plan.strip.starts)} strips an image"
     arrangement = (
         f"a block a multiprocessor, {plan.groups} x {plan.warps} warps: "
-        f"{plan.groups} groups, {what}, from pixels to result"
+        f"{_count(plan.groups, 'group')}, {what}, from input to result"
     )
     weights = 4 * plan.parameter_words["shared"]
     memory = (
@@ -96,7 +100,7 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     if plan.strip:
         out_y = plan.strip.result[1] * plan.strip.unit
     useful = shares.filters * out_y * out_x * channels * taps_y * taps_x / parts
-    unit = f"16 columns x {shares.rows} rows, {filters} filters"
+    unit = f"16 columns x {_count(shares.rows, 'row')}, {filters} filters"
     turns = 1 + conflicts(plan.arithmetic, phase.source, shares.reads)
     where = "shared memory" if phase.shared else "caches"
     return Share(operation, unit, shares.units * parts, useful / issued, turns, where)

@@ -23,7 +23,7 @@ class Window:
     padding: tuple[int, int] = (0, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # looked up by what it is: thousands of times in a deep network
 class Operation:
     """Layers that are computed together.
 

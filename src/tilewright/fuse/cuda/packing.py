@@ -14,7 +14,7 @@ Table = NDArray[np.int32]
 
 def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
     """Where each row of each tile begins: words of the input; then words of the output."""
-    begins = [source.place(y, x) for read in shares.reads for y, x in read]
+    begins = [source.place(y, x) for tile in shares.tiles for y, x in shares.read(tile)]
     ends: list[int] = []
     for tile in shares.tiles:
         if shares.operation.pool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import Kernel, cut
+from tilewright.fuse.cuda.cut import Kernel, cut, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_stack import stack_text
@@ -78,8 +78,8 @@ class FusedNetwork:
         self.parts = runtime.allocate((max(most) * processors,)) if most else None
         self.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
         pixels = self.stages[0].kind == "input"
-        for index in range(len(self.plans)):
-            self._kernel(index, "words" if index else "uint8" if pixels else "float32")
+        for index, source in enumerate(sources(self.plans, "uint8" if pixels else "float32")):
+            self._kernel(index, source)
 
     def send_parameters(self) -> None:
         for buffer, words in self.sent:
@@ -105,9 +105,10 @@ class FusedNetwork:
                 self.scratch.append(self.runtime.allocate((images, plan.result_words), np.uint32))
                 self.scratch[-1].fill(0)
             self.capacity = images
-        source = "uint8" if "uint8" in str(x.dtype) else "float32"
+        first = "uint8" if "uint8" in str(x.dtype) else "float32"
+        read = sources(self.plans, first)
         for index, plan in enumerate(self.plans):
-            kernel = self._kernel(index, "words" if index else source)
+            kernel = self._kernel(index, read[index])
             target = self.scratch[index] if index + 1 < len(self.plans) else out
             self._launch(index, plan, kernel, x, target, images)
             x = target

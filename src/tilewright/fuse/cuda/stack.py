@@ -33,7 +33,7 @@ EACH_A_CYCLE = 16
 Form = Literal["pixels", "words", "output"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared, and looked up, by what it is, not by what is in it
 class Phase:
     """One operation of a stack: the picture it reads, and where its results go."""
 
@@ -191,7 +191,7 @@ class Stack:
 def weight_reads(phase: Phase) -> int:
     """Words of weights that an image's units read."""
     assert phase.shares
-    return len(phase.shares.tiles) * weight_words(phase)
+    return phase.shares.tile_count * weight_words(phase)
 
 
 def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:

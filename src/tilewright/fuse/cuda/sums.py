@@ -9,7 +9,8 @@ operand: a lane then holds both halves of a pooling window.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -19,6 +20,8 @@ from tilewright.fuse.cuda.pictures import Picture, Reads, picture
 from tilewright.model.layers import Shape
 
 TILE = 16
+TYPICAL_TILES = 4
+Tile = list[tuple[int, int] | None]
 # How much a warp's own time counts beside all warps', when units are chosen: several are tried.
 WEIGHTS = (0.1, 0.5, 2.0)
 # Registers of a lane besides sums and operands.
@@ -66,29 +69,36 @@ class Shares:
             return height // 2 * 2, width // 2 * 2
         return height, width
 
-    @cached_property
-    def starts(self) -> list[int]:
-        """The first row of sums of each block of rows."""
-        height, _ = self.needed
-        return [min(first, height - self.rows) for first in range(0, height, self.rows)]
+    @property
+    def blocks(self) -> int:
+        """Blocks of rows; the last begins early enough not to stick out."""
+        return -(-self.needed[0] // self.rows)
 
-    @cached_property
-    def tiles(self) -> list[list[tuple[int, int] | None]]:
+    @property
+    def tiles(self) -> Iterator[Tile]:
         """The top sums (y, x) of the 16 columns of each tile, in the order of an operand's rows."""
-        _, width = self.needed
-        tops: list[tuple[int, int] | None] = [(y, x) for y in self.starts for x in range(width)]
-        tops += [None] * (-len(tops) % TILE)
-        groups = [tops[first : first + TILE] for first in range(0, len(tops), TILE)]
-        return [group[0::2] + group[1::2] for group in groups]
+        height, width = self.needed
+        for first in range(0, self.tile_count * TILE, TILE):
+            places = [divmod(column, width) for column in range(first, first + TILE)]
+            group: Tile = [
+                (min(block * self.rows, height - self.rows), x) if block < self.blocks else None
+                for block, x in places
+            ]
+            yield group[0::2] + group[1::2]
+
+    @property
+    def tile_count(self) -> int:
+        return -(-self.blocks * self.needed[1] // TILE)
 
     @cached_property
     def reads(self) -> list[Reads]:
-        """The pixels that the rows of each tile begin at."""
+        """The pixels that the rows of the first few tiles begin at; the others are like them."""
+        return [self.read(tile) for tile in itertools.islice(self.tiles, TYPICAL_TILES)]
+
+    def read(self, tile: Tile) -> Reads:
+        """The pixels that the rows of a tile begin at."""
         stride_y, stride_x = self.operation.window.stride
-        return [
-            [(y * stride_y, x * stride_x) for y, x in (top or (0, 0) for top in tile)]
-            for tile in self.tiles
-        ]
+        return [(y * stride_y, x * stride_x) for y, x in (top or (0, 0) for top in tile)]
 
     @property
     def filters(self) -> int:
@@ -105,7 +115,7 @@ class Shares:
 
     @property
     def units(self) -> int:
-        return len(self.tiles) * self.splits
+        return self.tile_count * self.splits
 
     @property
     def input_rows(self) -> int:
@@ -150,7 +160,7 @@ class Shares:
         return TENSOR if self.arithmetic.tensor else PLAIN
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=20_000)
 def share(
     operation: Operation, arithmetic: Arithmetic, warps: int, registers: int, weight: float
 ) -> Shares:
@@ -160,11 +170,13 @@ def share(
     steps = max(0.5, words / arithmetic.step)
     candidates = [smallest]
     most_columns = -(-smallest.filters // 8)
-    for rows in range(smallest.rows, smallest.needed[0] + 1, smallest.rows):
+    most_rows = min(smallest.needed[0], registers // 4)  # each takes four registers at least
+    for rows in range(smallest.rows, most_rows + 1, smallest.rows):
         for columns in range(1, most_columns + 1):
             one = Shares(operation, arithmetic, rows, columns)
-            if one.registers <= registers:
-                candidates.append(one)
+            if one.registers > registers:
+                break
+            candidates.append(one)
 
     def cost(one: Shares) -> tuple[float, int]:
         return one.work(steps) + weight * one.wait(steps, warps), one.units
@@ -202,11 +214,11 @@ def planes(shape: Shape) -> Sink:
     return Sink("TW_TO_FLOATS", lambda y, x: y * width + x, width, 1, height * width)
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=20_000)
 def source_picture(shares: Shares, loaded: bool) -> Picture:
     """How the input of these sums lies; `loaded`: it comes value by value."""
     operation = shares.operation
     return picture(
         shares.arithmetic, operation.source, operation.window.padding, operation.window.taps[1],
-        shares.reads[:4], loaded,
+        shares.reads, loaded,
     )  # fmt: skip
