@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from tilewright.climb import ALONE, TOGETHER, Ladder, Row
 from tilewright.measure import Sample
 from tilewright.model.network import Network
+from tilewright.reference import FLOAT32
 from tilewright.views import units
 from tilewright.views.console import table
 
@@ -80,11 +81,12 @@ def _speeds(timed: list[Row], flops: int, images: int, peak: float | None) -> Re
         seconds = row.network.median
         rate = flops / seconds
         own = not row.rung.vendor
+        full = row.rung.precision == FLOAT32  # the peak is that of float32
         rows.add_row(
             row.rung.label,
             units.count(images / seconds),
             units.digits(rate / 1e9),
-            units.digits(100 * rate / peak) if peak else "-",
+            units.digits(100 * rate / peak) if peak and full else "-",
             units.times(below.median / seconds) if below and own else "-",
             units.times(first.median / seconds),
             f"{100 * vendor / seconds:.0f}" if vendor else "-",
