@@ -7,7 +7,7 @@ from benchmarks.cpu import networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuse.cuda.networks import small_networks
+from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
@@ -42,6 +42,6 @@ def test_every_benchmark_network(name: str, capability: int, precision: str) -> 
 
 
 @settings(max_examples=6, deadline=None)
-@given(small_networks(), st.sampled_from(list(ARITHMETICS)), st.sampled_from([80, 90, 120]))
+@given(drawn_networks(), st.sampled_from(list(ARITHMETICS)), st.sampled_from([80, 90, 120]))
 def test_networks_of_any_shape(network: Network, precision: str, capability: int) -> None:
     assert compiled(network, precision, capability)

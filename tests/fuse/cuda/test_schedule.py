@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuse.cuda.interpreter import interpret
-from tests.fuse.cuda.networks import small_networks
+from tests.strategies import networks as drawn_networks
 from tilewright import reference
 from tilewright.fuse.cuda import limits
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
@@ -62,7 +62,7 @@ def test_what_the_verifier_tries(precision: str) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(small_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1))
+@given(drawn_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1))
 def test_networks_of_any_shape(network: Network, precision: str, seed: int) -> None:
     generator = np.random.default_rng(seed)
     ready = network.with_parameters(random_parameters(network, generator))
