@@ -175,8 +175,7 @@ class StackMachine:
         at = self.plan.parameter_words[f"{name}.weight"]
         weights = self.parameters[at:]
         at = self.plan.parameter_words[f"{name}.bias"]
-        width = 8
-        bias = self.parameters[at : at + width * shares.all_columns].view(FLOAT)
+        bias = self.parameters[at : at + 8 * shares.all_columns].view(FLOAT)
         tables = self.tables[self.table_places[name] :]
         places = tables[shares.tile_count * 16 :]
         each_place = 8 if operation.pool else 16
@@ -185,13 +184,13 @@ class StackMachine:
             tile, split = unit % shares.tile_count, unit // shares.tile_count
             begins = tables[tile * 16 : tile * 16 + 16]
             first = split * shares.columns
-            sums = np.zeros((shares.rows, 16, width * shares.columns), FLOAT)
-            sums += bias[width * first : width * (first + shares.columns)]
+            sums = np.zeros((shares.rows, 16, 8 * shares.columns), FLOAT)
+            sums += bias[8 * first : 8 * (first + shares.columns)]
             offset = 0
             for run in range(count):
                 for index in range(full):
                     words = run * phase.source.pitch + index * step
-                    size = taps_y * shares.all_columns * width * step
+                    size = taps_y * shares.all_columns * 8 * step
                     block = weights[offset : offset + size]
                     self._step(shares, phase.source, source, begins, words, block, first, sums)
                     offset += size
@@ -203,7 +202,7 @@ class StackMachine:
                     self._step(shares, phase.source, source, begins, words, block, first, sums)
                     offset += size
             ends = places[tile * each_place : (tile + 1) * each_place]
-            self._store(phase, sums, ends, width * first, target)
+            self._store(phase, sums, ends, 8 * first, target)
 
     def _step(
         self, shares: Any, picture: Picture, source: Array, begins: Array, words: int,
@@ -222,8 +221,7 @@ class StackMachine:
                 r, odd = divmod(j - ky, stride_y)
                 if j < ky or odd or r >= shares.rows:
                     continue
-                width = 8
-                columns = b[ky][:, width * first : width * (first + shares.columns)]
+                columns = b[ky][:, 8 * first : 8 * (first + shares.columns)]
                 with np.errstate(over="ignore", invalid="ignore"):
                     sums[r] += (a @ columns).astype(FLOAT)
 

@@ -114,9 +114,8 @@ def _dense(plan: Dense) -> tuple[str, str, tuple[Share, ...]]:
     memory = f"{plan.shared_bytes:,} bytes shared: features and weights pass through in chunks"
     shares = []
     for index, layer in enumerate(plan.layers):
-        filters = layer.summed[0]
         tiles = plan.all_columns(index)
-        useful = layer.weights / filters * filters
+        useful = layer.weights
         depth = plan.words if index == 0 else plan.steps(index) * plan.arithmetic.step
         issued = depth * plan.arithmetic.per_word * 8 * tiles
         columns = plan.columns if index == 0 else 1

@@ -30,11 +30,11 @@ OTHER_REGISTERS = 34
 
 @dataclass(frozen=True)
 class Rates:
-    """Cycles of a multiprocessor, fitted to 763 kernels on an H200 (2026-11-15).
+    """Cycles of a multiprocessor, fitted to kernels timed on an H200 (2026-11-15).
 
-    With them the plan chosen was within 4 % of the best on average, 18 % at worst. A product is a
-    step of 16 rows and a column of filters; a read is 128 bytes of shared memory; a result is 16
-    rows and a column of sums, with what becomes of them.
+    There were 311 on tensor cores and 45 without; the plan chosen was 5 % off the best on average,
+    18 % at worst. A product is a step of 16 rows and a column of filters; a read is 128 bytes of
+    shared memory; a result is 16 rows and a column of sums, with what becomes of them.
     """
 
     product: float
