@@ -31,6 +31,7 @@ import tilewright
 from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.profile import saved
+from tilewright.profile.result import Profile
 from tilewright.profile.session import prepare, record
 from tilewright.runtime import cupti_records
 from tilewright.views import profile as view
@@ -60,15 +61,16 @@ def main() -> int:
         f"{tilewright.__version__}, {', '.join(gpu['name'] for gpu in facts['gpus'])}\n"
     )
     problems: list[str] = []
+    found: dict[tuple[str, str], Profile] = {}
     steps = {
-        "profiles": lambda: _profiles(given, screen, problems),
-        "events": lambda: witnesses.cuda_events(given, RUNGS, screen, problems),
+        "profiles": lambda: _profiles(given, found, screen, problems),
+        "events": lambda: witnesses.cuda_events(given, found, RUNGS, screen, problems),
         "torch": lambda: witnesses.torch_profiler(given, RUNGS, MEMORIES, screen, problems),
-        "ncu": lambda: witnesses.ncu(given, RUNGS, screen, problems),
+        "ncu": lambda: witnesses.ncu(given, found, RUNGS, screen, problems),
         "long": lambda: _long(given, screen) if given.long else None,
     }
     for name, step in steps.items():
-        print(name, file=sys.stderr, flush=True)
+        print(f"{name} ...", file=sys.stderr, flush=True)
         try:
             document[name] = step()
         except Exception as error:  # what was measured until here is kept
@@ -83,16 +85,21 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def _profiles(given: argparse.Namespace, screen: Console, problems: list[str]) -> list[Any]:
+def _profiles(
+    given: argparse.Namespace,
+    found: dict[tuple[str, str], Profile],
+    screen: Console,
+    problems: list[str],
+) -> list[Any]:
     """Every rung under every memory plan: the counts, then the tables of some."""
     rows = table(
-        f"{given.images:,} images, one by one", "\nrung", "\nmemory", ">conv\nlaunches", ">\nHtoD",
-        ">\nDtoH", ">GPU fault\ngroups", ">CPU\nfaults", ">kernels\nms", ">copies\nms",
+        f"{given.images:,} images, one by one", "\nrung", "\nmemory", ">conv\ncalls", ">\nHtoD",
+        ">\nDtoH", ">GPU\nfaults", ">CPU\nfaults", ">kernels\nms", ">copies\nms",
         ">alone\nms", ">recorded\nms",
     )  # fmt: skip
-    found = {}
     for rung in RUNGS:
         for memory in MEMORIES:
+            start = time.perf_counter()
             profile = profiled(given, rung, memory)
             found[rung, memory] = profile
             problems += check(profile, rung, memory, given.images)
@@ -109,6 +116,8 @@ def _profiles(given: argparse.Namespace, screen: Console, problems: list[str]) -
             seconds = (kernels, copies, float(np.median(profile.timed)), profile.wall.seconds)
             times = map(units.milliseconds, seconds)
             rows.add_row(rung, memory, *map(units.count, counted), *times)
+            took = units.seconds(time.perf_counter() - start)
+            print(f"{rung}, {memory}: {took}", file=sys.stderr, flush=True)
     screen.print("```text")
     screen.print(rows)
     screen.print("```\n")

@@ -21,6 +21,7 @@ from rich.console import Console
 from tilewright.execute import Program
 from tilewright.job import make_ready
 from tilewright.ladder.gpu.design import BLOCK_THREADS, source
+from tilewright.profile.result import Profile
 from tilewright.runtime.cupti import CuptiCollector
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
@@ -28,9 +29,9 @@ from tilewright.views import units
 from tilewright.views.console import table
 
 TORCH_IMAGES, NCU_IMAGES = 100, 3
-# Images whose launches fit into a GPU's queue, and launches of some 0.3 ms that hold the GPU up
+# Batches whose launches fit into a GPU's queue, and launches of some 0.3 ms that hold the GPU up
 # until they are all there.
-QUEUED_IMAGES, HOLD_UPS = 20, 80
+QUEUED_BATCHES, HOLD_UPS = 20, 80
 EMPTY, LAUNCHES = "TW_ENTRY TW_NAME(TW_GLOBAL float *x) {}", 300
 # How far sums of kernel times may lie apart: of kernels that are long, and of those that are not
 # much longer than the events around them.
@@ -39,7 +40,11 @@ COPIES = {"Memcpy HtoD": "[memcpy HtoD]", "Memcpy DtoH": "[memcpy DtoH]"}
 
 
 def cuda_events(
-    given: argparse.Namespace, rungs: Any, screen: Console, problems: list[str]
+    given: argparse.Namespace,
+    found: dict[tuple[str, str], Profile],
+    rungs: Any,
+    screen: Console,
+    problems: list[str],
 ) -> list[Any]:
     """Sums of kernel times by CUPTI and by CUDA events: in one batch, and one by one.
 
@@ -53,16 +58,12 @@ def cuda_events(
     results = []
     for rung in rungs:
         for batch in (given.images, 1):
-            profile = profiled(given, rung, "resident", batch)
+            one_by_one = found[rung, "resident"]
+            profile = one_by_one if batch == 1 else profiled(given, rung, "resident", batch)
             ours = sum(row.seconds for row in profile.of("kernel"))
             ready = make_ready(request(given, rung, "resident", batch), Trace())
             program, images = ready.program, ready.dataset.images
-            if batch == 1:
-                theirs = _queued_seconds(program, images)
-            else:
-                trace = Trace()
-                program(images, trace)
-                theirs = sum(event.seconds for event in trace.of("kernel"))
+            theirs = _queued_seconds(program, images, batch)
             more = theirs / ours - 1
             rows.add_row(
                 rung, "one by one" if batch == 1 else "all", units.milliseconds(ours),
@@ -77,8 +78,8 @@ def cuda_events(
     return results
 
 
-def _queued_seconds(program: Program, images: Any) -> float:
-    """All kernels of all images one by one, by events, with the queue never empty."""
+def _queued_seconds(program: Program, images: Any, batch: int) -> float:
+    """All kernels of all images, so many at a time, by events, with the queue never empty."""
     runtime: Any = program.runtime
     constants = {"SUMS": 8, "ROUNDS": 128}
     held_up = runtime.compile(source("hold_up", "peak.cl", (BLOCK_THREADS, 1, 1), constants))
@@ -93,11 +94,11 @@ def _queued_seconds(program: Program, images: Any) -> float:
 
     bracket = _bracket_seconds(runtime, hold_up)
     total = 0.0
-    for first in range(0, len(images), QUEUED_IMAGES):
+    for first in range(0, len(images), QUEUED_BATCHES * batch):
         hold_up()
         trace = runtime.trace = Trace()
-        for image in range(first, min(first + QUEUED_IMAGES, len(images))):
-            program.into(x[image : image + 1], out[image : image + 1])
+        for start in range(first, min(first + QUEUED_BATCHES * batch, len(images)), batch):
+            program.into(x[start : start + batch], out[start : start + batch])
         runtime.synchronise()
         total += sum(event.seconds - bracket for event in trace.of("kernel"))
     runtime.trace = None
@@ -174,7 +175,13 @@ def _torch_child(thesis: Path, device: str, rungs: list[str], memories: list[str
     print(json.dumps(counted))
 
 
-def ncu(given: argparse.Namespace, rungs: Any, screen: Console, problems: list[str]) -> Any:
+def ncu(
+    given: argparse.Namespace,
+    found: dict[tuple[str, str], Profile],
+    rungs: Any,
+    screen: Console,
+    problems: list[str],
+) -> Any:
     """The same kernels under Nsight Compute, which runs each several times over."""
     tool = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     if not Path(tool).is_file():
@@ -202,7 +209,7 @@ def ncu(given: argparse.Namespace, rungs: Any, screen: Console, problems: list[s
         seen = {name: len(values) for name, values in times.items()}
         if seen != wanted:
             problems.append(f"ncu, {rung}: {seen}, not {wanted}; {child.stderr.strip()[-200:]}")
-        profile = profiled(given, rung, "per-layer")
+        profile = found[rung, "per-layer"]
         ours = {row.name: 1e6 * row.average for row in profile.named("kernel")}
         for name, values in times.items():
             rows.add_row(

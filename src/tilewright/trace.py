@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["phase", "layer", "kernel", "host", "copy", "memset", "unified", "api", "profiler"]
 Size = tuple[int, int, int]
@@ -25,8 +25,7 @@ class Cost:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One thing that happened, in seconds since the trace began.
 
     A `phase` is a part of the job, a `layer` the host's time in a step of the plan. A `kernel` is
@@ -37,7 +36,7 @@ class Event:
     time in which records of a device's work were read.
 
     `cost` is a kernel's, where it is known. `lane` is the stream or thread it was on. A call and
-    the work it started have the same `correlation`. `count` is how often it happened, where a
+    the work it started have the same `correlation`. `times` is how often it happened, where a
     record stands for several.
     """
 
@@ -52,7 +51,7 @@ class Event:
     cost: Cost | None = None
     lane: str = ""
     correlation: int = 0
-    count: int = 1
+    times: int = 1
 
     @property
     def seconds(self) -> float:

@@ -95,10 +95,10 @@ def test_unified_memory_counters():
     found = {event.name: event for event in trace.of("unified")}
     assert found["pages host to device"].bytes == 8192
     assert found["pages device to host"].seconds == pytest.approx(1500e-9)
-    assert found["GPU page-fault group"].count == 22
+    assert found["GPU page-fault group"].times == 22
     # The value of a CPU page fault is where the program was: it is one fault, and moved nothing.
     fault = found["CPU page fault"]
-    assert (fault.count, fault.bytes, fault.seconds) == (1, 0, 0)
+    assert (fault.times, fault.bytes, fault.seconds) == (1, 0, 0)
     assert found["thrash"].seconds == 0
     assert fake.configured == 7
 
@@ -149,6 +149,15 @@ def test_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupti", None)
     monkeypatch.setitem(sys.modules, "cupti.cupti", None)
     with pytest.raises(Refused, match=r"cupti-python is not installed: pip install 'tilewright\["):
+        load()
+
+
+def test_something_it_needs_is_not_installed(monkeypatch):
+    def fail(name):
+        raise ModuleNotFoundError("No module named 'elftools'", name="elftools")
+
+    monkeypatch.setattr("tilewright.runtime.cupti.import_module", fail)
+    with pytest.raises(Refused, match="elftools is not installed: pip install"):
         load()
 
 

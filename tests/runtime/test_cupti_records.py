@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.fake_cupti import ActivityKind, ActivityMemcpyKind, FakeCupti
-from tilewright.runtime.cupti_records import Records, reader
+from tilewright.runtime.cupti_records import GPU_FAULTS, Records
+from tilewright.trace import HOST_TO_DEVICE
 
 
 def records_of(layers):
@@ -92,63 +92,56 @@ def test_copies_that_have_no_name_of_ours_keep_theirs():
     assert [event.name for event in records.events(0) if event.kind == "copy"] == ["[memcpy PTOP]"]
 
 
-API = np.dtype(
-    {
-        "names": ["kind", "cbid", "start", "end", "process_id", "thread_id", "correlation_id"],
-        "formats": ["<i4", "<u4", "<u8", "<u8", "<u4", "<u4", "<u4"],
-        "offsets": [0, 4, 8, 16, 24, 28, 32], "itemsize": 40,
-    }
-)  # fmt: skip
-PAIR = np.dtype(
-    {
-        "names": ["kind", "external_kind", "external_id", "correlation_id"],
-        "formats": ["<i4", "<i4", "<u8", "<u4"], "offsets": [0, 4, 8, 16], "itemsize": 24,
-    }
-)  # fmt: skip
+def made(cupti, prefix, **fields):
+    """A record of the installed cupti-python, of its newest layout."""
+    numbers = [n.removeprefix(prefix) for n in dir(cupti) if n.startswith(prefix)]
+    newest = max((n for n in numbers if n == "" or n.isdigit()), key=lambda n: int(n or 0))
+    record = getattr(cupti, prefix + newest)()
+    for field, value in fields.items():
+        setattr(record, field, value)
+    return record
 
 
-class InMemory:
-    """A record as cupti-python has it: fields lie at `ptr`, and reading an attribute is slow."""
-
-    layout = API
-
-    def __init__(self, **fields):
-        self.data = np.zeros(1, self.layout)
-        for name, value in fields.items():
-            self.data[name] = value
-        self.ptr = self.data.ctypes.data
-
-
-class Pair(InMemory):
-    layout = PAIR
-
-
-def test_records_in_memory_are_read_at_once():
-    fake = FakeCupti(lambda: 0.0)
-    fake.ActivityAPI, fake.activity_api_dtype = InMemory, API
-    fake.ActivityExternalCorrelation, fake.activity_external_correlation_dtype = Pair, PAIR
-    records = Records(fake)
+def test_records_of_the_installed_cupti(monkeypatch):
+    """The stand-in's records have the fields that real ones have, under the same numbers."""
+    cupti = pytest.importorskip("cupti.cupti")
+    monkeypatch.setattr(cupti, "get_callback_name", FakeCupti(None).get_callback_name)
+    records = Records(cupti)
     records.known[7] = (("conv1",), None)
-    start = 1_794_730_915_228_888_620
+    kind, start = cupti.ActivityKind, 1_794_730_915_228_888_620
+    when = {"start": start, "end": start + 5}
+    custom = int(cupti.ExternalCorrelationKind.CUSTOM0)
+    launch = {"correlation_id": 3}
+    faults = int(cupti.ActivityUnifiedMemoryCounterKind.GPU_PAGE_FAULT)
+    to_device = int(cupti.ActivityMemcpyKind.HTOD)
     records.take(
         [
-            InMemory(kind=4, cbid=307, start=start, end=start + 5, thread_id=99, correlation_id=3),
-            Pair(kind=39, external_kind=3, external_id=7, correlation_id=3),
+            made(cupti, "ActivityAPI", kind=kind.DRIVER, cbid=307, thread_id=99, **when, **launch),
+            made(
+                cupti, "ActivityExternalCorrelation", kind=kind.EXTERNAL_CORRELATION,
+                external_kind=custom, external_id=7, **launch,
+            ),
+            made(
+                cupti, "ActivityKernel", kind=kind.CONCURRENT_KERNEL, name="direct_conv", grid_x=2,
+                grid_y=3, grid_z=4, block_x=5, block_y=6, block_z=7, stream_id=8, **when, **launch,
+            ),
+            made(
+                cupti, "ActivityMemcpy", kind=kind.MEMCPY, copy_kind=to_device, bytes=40,
+                stream_id=8, **when,
+            ),
+            made(cupti, "ActivityMemset", kind=kind.MEMSET, bytes=41, stream_id=8, **when),
+            made(
+                cupti, "ActivityUnifiedMemoryCounter", kind=kind.UNIFIED_MEMORY_COUNTER,
+                counter_kind=faults, value=22, **when,
+            ),
         ]
-    )
-    (event,) = records.events(start)
-    assert (event.name, event.layers, event.lane) == ("cuLaunchKernel", ("conv1",), "thread 99")
-    assert (event.start, event.seconds) == (0, pytest.approx(5e-9))
-
-
-def test_the_installed_cupti_has_such_layouts():
-    cupti = pytest.importorskip("cupti.cupti")
-    names = ("kind", "cbid", "start", "end", "thread_id", "correlation_id")
-    record = np.zeros(1, cupti.activity_api_dtype)
-    for number, name in enumerate(names, start=1):
-        record[name] = number
-    assert reader(cupti.activity_api_dtype, *names)(record.ctypes.data) == (1, 2, 3, 4, 5, 6)
-    pair = np.zeros(1, cupti.activity_external_correlation_dtype)
-    pair["external_id"] = 9
-    read = reader(cupti.activity_external_correlation_dtype, "external_id", "correlation_id")
-    assert read(pair.ctypes.data) == (9, 0)
+    )  # fmt: skip
+    call, kernel, copy, memset, unified = records.events(start)
+    assert (call.kind, call.name, call.lane) == ("api", "cuLaunchKernel", "thread 99")
+    assert (kernel.name, kernel.layers, kernel.lane) == ("direct_conv", ("conv1",), "stream 8")
+    assert (kernel.grid, kernel.block) == ((2, 3, 4), (5, 6, 7))
+    assert (kernel.start, kernel.seconds) == (0, pytest.approx(5e-9))
+    assert (copy.name, copy.bytes, memset.name, memset.bytes) == (
+        HOST_TO_DEVICE, 40, "[memset]", 41,
+    )  # fmt: skip
+    assert (unified.name, unified.times) == (GPU_FAULTS, 22)

@@ -56,7 +56,7 @@ kinds = st.sampled_from(
 )
 drawn = st.builds(
     Event, kinds, st.text(), st.floats(0, 1e4), st.floats(0, 1e4), st.lists(st.text()).map(tuple),
-    st.integers(0, 2**60), lane=st.text(), correlation=st.integers(0, 3), count=st.integers(1, 9),
+    st.integers(0, 2**60), lane=st.text(), correlation=st.integers(0, 3), times=st.integers(1, 9),
 )  # fmt: skip
 
 

@@ -69,12 +69,16 @@ class _Sum:
         seconds = event.end - event.start
         self.calls += 1
         self.seconds += seconds
-        self.minimum = min(self.minimum, seconds)
-        self.maximum = max(self.maximum, seconds)
+        if seconds < self.minimum:
+            self.minimum = seconds
+        if seconds > self.maximum:
+            self.maximum = seconds
         self.bytes += event.bytes
-        self.smallest = min(self.smallest, event.bytes)
-        self.largest = max(self.largest, event.bytes)
-        self.count += event.count
+        if event.bytes < self.smallest:
+            self.smallest = event.bytes
+        if event.bytes > self.largest:
+            self.largest = event.bytes
+        self.count += event.times
         if event.cost is not None:
             self.costed += 1
             self.flops += event.cost.flops

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from tilewright.trace import Event
 
@@ -60,8 +61,11 @@ class WallClock:
         """Share out the time up to a moment; nothing begins before it."""
         to = min(to, self.end)
         while self.cursor < to:
-            part = next((p for p in PRIORITY if self.until[p] > self.cursor), HOST)
-            stop = to if part == HOST else min(to, self.until[part])
+            part, stop = HOST, to
+            for one, until in self.until.items():  # in the order of PRIORITY
+                if until > self.cursor:
+                    part, stop = one, min(to, until)
+                    break
             self.parts[part] += stop - self.cursor
             self.cursor = stop
 
@@ -79,5 +83,6 @@ def part_of(event: Event) -> str | None:
     return None
 
 
+@cache
 def waits(call: str) -> bool:
     return any(word in call for word in WAITING)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -242,7 +241,7 @@ class CudaRuntime:
         with self.trace.reading():
             for before, after, event in self.pending:
                 start, end = now - 1e-3 * elapsed(before, last), now - 1e-3 * elapsed(after, last)
-                self.trace.add(replace(event, start=start, end=end))
+                self.trace.add(event._replace(start=start, end=end))
                 self.spare += (before, after)
             self.pending.clear()
 

@@ -160,7 +160,8 @@ def load() -> Any:
         cupti = import_module("cupti.cupti")
         cupti.get_timestamp()
     except ModuleNotFoundError as error:
-        raise Refused(f"cupti-python is not installed: {INSTALL}") from error
+        name = "cupti-python" if error.name in ("cupti", "cupti.cupti") else error.name
+        raise Refused(f"{name} is not installed: {INSTALL}") from error
     except Exception as error:
         raise Refused(f"CUPTI does not load: {' '.join(str(error).split())}") from error
     return cupti

@@ -7,12 +7,9 @@ three come in any order, possibly in different buffers.
 
 from __future__ import annotations
 
-import ctypes
 import re
-import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tilewright.trace import (
@@ -37,7 +34,6 @@ COUNTERS = {
     "REMOTE_MAP": "remote map",
     "BYTES_TRANSFER_DTOD": "pages device to device",
 }
-CODES = {"<i4": "i", "<u4": "I", "<i8": "q", "<u8": "Q"}  # of NumPy, and of struct
 MOVING = (TO_DEVICE, TO_HOST, "pages device to device")
 
 
@@ -59,41 +55,24 @@ class Records:
         self.error: Exception | None = None
         self.lock = threading.Lock()
         kinds = cupti.ActivityKind
-        self.calls = (int(kinds.RUNTIME), int(kinds.DRIVER))
         self.makers = {
             int(kinds.CONCURRENT_KERNEL): self._kernel,
             int(kinds.MEMCPY): self._copy,
             int(kinds.MEMSET): self._memset,
+            int(kinds.RUNTIME): self._call,
+            int(kinds.DRIVER): self._call,
             int(kinds.UNIFIED_MEMORY_COUNTER): self._unified,
         }
         self.correlating = int(kinds.EXTERNAL_CORRELATION)
-        # Calls and correlations are most of what comes: nine of ten records of a copy.
-        self.fast: dict[type, Callable[[int], None]] = {}
-        if hasattr(cupti, "ActivityAPI"):
-            call = ("kind", "cbid", "start", "end", "thread_id", "correlation_id")
-            read_call = reader(cupti.activity_api_dtype, *call)
-            pair = ("correlation_id", "external_id")
-            read_pair = reader(cupti.activity_external_correlation_dtype, *pair)
-            self.fast = {
-                cupti.ActivityAPI: lambda place: self._add_call(*read_call(place)),
-                cupti.ActivityExternalCorrelation: lambda place: self._add_pair(*read_pair(place)),
-            }
 
     def take(self, records: Iterable[Any]) -> None:
         """CUPTI's callback for a buffer that is full or flushed."""
         with self.lock:
             try:
                 for record in records:
-                    add = self.fast.get(type(record))
-                    if add is not None:
-                        add(record.ptr)
-                    elif (kind := record.kind) == self.correlating:
-                        self._add_pair(record.correlation_id, record.external_id)
-                    elif kind in self.calls:
-                        self._add_call(
-                            kind, record.cbid, record.start, record.end, record.thread_id,
-                            record.correlation_id,
-                        )  # fmt: skip
+                    kind = record.kind
+                    if kind == self.correlating:
+                        self.external[record.correlation_id] = record.external_id
                     elif kind in self.makers:
                         self.taken.append(self.makers[kind](record))
             except Exception as error:  # CUPTI would swallow it, and the rest of the buffer
@@ -125,7 +104,7 @@ class Records:
                 event.kind, event.name, 1e-9 * (event.start - zero), 1e-9 * (event.end - zero),
                 layers, event.bytes, event.grid, event.block,
                 cost if event.kind == "kernel" else None, event.lane, event.correlation,
-                event.count,
+                event.times,
             )  # fmt: skip
 
     def _kernel(self, record: Any) -> Event:
@@ -150,24 +129,19 @@ class Records:
             correlation=record.correlation_id,
         )  # fmt: skip
 
-    def _add_pair(self, correlation: int, number: int) -> None:
-        self.external[correlation] = number
-
-    def _add_call(
-        self, kind: int, function: int, start: int, end: int, thread: int, correlation: int
-    ) -> None:
-        key = (kind, function)
+    def _call(self, record: Any) -> Event:
+        key = (record.kind, record.cbid)
         if key not in self.names:
             domains = self.cupti.CallbackDomain
-            driver = kind == int(self.cupti.ActivityKind.DRIVER)
+            driver = record.kind == int(self.cupti.ActivityKind.DRIVER)
             domain = domains.DRIVER_API if driver else domains.RUNTIME_API
             # Names end in the version of CUDA that brought them: cudaMemcpyAsync_v3020.
-            name = self.cupti.get_callback_name(domain, function)
+            name = self.cupti.get_callback_name(domain, record.cbid)
             self.names[key] = re.sub(r"(_ptsz|_ptds|_v\d+)+$", "", name)
-        lane = f"thread {thread}"
-        self.taken.append(
-            Event("api", self.names[key], start, end, lane=lane, correlation=correlation)
-        )
+        return Event(
+            "api", self.names[key], record.start, record.end, lane=f"thread {record.thread_id}",
+            correlation=record.correlation_id,
+        )  # fmt: skip
 
     def _unified(self, record: Any) -> Event:
         kind = self.cupti.ActivityUnifiedMemoryCounterKind(record.counter_kind).name
@@ -177,21 +151,5 @@ class Records:
         size = int(record.value) if name in MOVING else 0
         count = int(record.value) if name == GPU_FAULTS else 1
         return Event(
-            "unified", name, record.start, end, bytes=size, count=count, lane="unified memory"
+            "unified", name, record.start, end, bytes=size, times=count, lane="unified memory"
         )
-
-
-def reader(layout: Any, *names: str) -> Callable[[int], tuple[int, ...]]:
-    """Reads some fields of a record at an address at once, given the NumPy type of such records.
-
-    An attribute of CUPTI's record takes 1.7 µs (cupti-python 13.0.1), and a call has six.
-    """
-    text, place = "<", 0
-    ordered = sorted(layout.fields, key=lambda name: layout.fields[name][1])
-    for name in ordered:
-        kind, offset = layout.fields[name][:2]
-        text += f"{offset - place}x{CODES[kind.str]}"
-        place = offset + kind.itemsize
-    whole = struct.Struct(text)
-    pick = itemgetter(*(ordered.index(name) for name in names))
-    return lambda address: pick(whole.unpack(ctypes.string_at(address, whole.size)))

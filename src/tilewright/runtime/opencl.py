@@ -313,7 +313,7 @@ class OpenClRuntime:
                     offset = max(offset, event.start - 1e-9 * start_stamp)
             for (start_stamp, end_stamp), (_, event) in zip(times, self.pending, strict=True):
                 start, end = 1e-9 * start_stamp + offset, 1e-9 * end_stamp + offset
-                self.trace.add(replace(event, start=start, end=end))
+                self.trace.add(event._replace(start=start, end=end))
             self.pending.clear()
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:

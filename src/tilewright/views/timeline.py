@@ -105,8 +105,8 @@ class Timeline:
             parts.append(f'"grid": {list(event.grid)}, "block": {list(event.block)}')
         if event.cost:
             parts.append(f'"flop": {event.cost.flops}, "least bytes": {event.cost.bytes}')
-        if event.count > 1:
-            parts.append(f'"count": {event.count}')
+        if event.times > 1:
+            parts.append(f'"count": {event.times}')
         return f'"args": {{{", ".join(parts)}}}'
 
     def _quote(self, text: str) -> str:
