@@ -94,7 +94,7 @@ def _profiles(
     """Every rung under every memory plan: the counts, then the tables of some."""
     rows = table(
         f"{given.images:,} images, one by one", "\nrung", "\nmemory", ">conv\ncalls", ">\nHtoD",
-        ">\nDtoH", ">GPU\nfaults", ">CPU\nfaults", ">kernels\nms", ">copies\nms",
+        ">\nDtoH", ">fault\ngroups", ">CPU\nfaults", ">kernels\nms", ">copies\nms",
         ">alone\nms", ">recorded\nms",
     )  # fmt: skip
     for rung in RUNGS:

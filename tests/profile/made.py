@@ -53,7 +53,7 @@ def profile(rung="direct", factor=1.0, **changes):
     facts = {
         "network": "small", "layers": LAYERS, "data": "by hand", "images": 2, "batch": 1,
         "device": "cuda", "device_name": "a GPU", "rung": rung, "idea": "a thread an output",
-        "memory": "per-layer", "source": "a test", "rows": tally.rows(),
+        "memory": "per-layer", "source": "a test", "rows": tally.rows({}),
         "wall": Wall(0.030 * factor, parts), "timed": (0.020, 0.021, 0.022),
         "ceilings": CEILINGS, "accuracy": 0.5,
     }  # fmt: skip
@@ -68,7 +68,7 @@ names = st.lists(st.sampled_from([layer.name for layer in LAYERS]), unique=True)
 rows = st.builds(
     Row, st.sampled_from(KINDS), texts, names, st.integers(1, 2**40), seconds, seconds, seconds,
     counts, counts, counts, counts, st.none() | counts, st.none() | counts,
-    st.lists(st.tuples(sizes, sizes), max_size=3).map(tuple), counts,
+    st.lists(st.tuples(sizes, sizes), max_size=3).map(tuple), counts, seconds,
 )  # fmt: skip
 profiles = st.builds(
     Profile, texts, st.just(LAYERS), texts, counts, counts, *[texts] * 6,

@@ -13,6 +13,7 @@ from tilewright.job import Request
 from tilewright.profile import session
 from tilewright.profile.session import prepare, record
 from tilewright.runtime import cuda, cupti
+from tilewright.runtime.cupti_records import GPU_FAULTS
 from tilewright.trace import Trace
 
 REASON = cuda.missing("cuda")
@@ -72,6 +73,9 @@ def test_counts_are_what_the_plan_implies(pixels, memory, copies):
     assert calls(profile, "api")["cuLaunchKernel"] == sum(expected.values())
     assert bool(profile.of("unified")) == (memory == "managed")
     assert all(len(row.layers) == 1 for row in profile.of("kernel"))
+    faults = [row for row in profile.of("unified") if row.name == GPU_FAULTS]
+    assert all(row.layers for row in faults)  # they happen inside kernels
+    assert (sum(row.faulted for row in profile.of("kernel")) > 0) == (memory == "managed")
     conv2 = [row for row in profile.of("kernel") if row.layers == ("conv2",)]
     assert {row.name: row.calls for row in conv2} == {"padded_conv": IMAGES, "padded_pad": IMAGES}
     assert sum(profile.wall.parts.values()) == pytest.approx(profile.wall.seconds)

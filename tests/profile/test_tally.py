@@ -17,7 +17,7 @@ def tallied(events):
     tally = Tally()
     for event in events:
         tally(event)
-    return tally.rows()
+    return tally.rows({})
 
 
 @given(st.lists(drawn, max_size=40))

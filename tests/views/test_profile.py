@@ -45,6 +45,17 @@ def test_the_report_says_it_all_within_100_columns():
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_pages_stand_under_the_layer_that_wanted_them():
+    wanted = tuple(replace(row, layers=("conv1",)) for row in UNIFIED[:2])
+    some = profile(memory="managed")
+    rows = tuple(replace(row, faulted=6e-3 if row.kind == "kernel" else 0.0) for row in some.rows)
+    text = printed(view.report(replace(some, rows=(*rows, *wanted, UNIFIED[2]))))
+    pages = [" ".join(line.split()) for line in text[text.index("Pages of") :].splitlines()]
+    assert pages[4] == "conv1 293 6.00 ms 94 590 kB 200 µs - - - -"
+    assert pages[5] == "no layer - - - - - - - - 117"
+    assert "page faults: 75 % of the time" in text
+
+
 def test_rows_are_most_expensive_first_and_in_nvprofs_columns():
     lines = printed(view.report(profile())).splitlines()
     start = lines.index(next(line for line in lines if line.startswith("GPU activities")))

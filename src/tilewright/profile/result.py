@@ -102,13 +102,14 @@ class Region:
     kernels: list[Row]
     copies_in: list[Row]
     copies_out: list[Row]
+    unified: list[Row]
 
 
 def regions(profile: Profile) -> list[Region]:
     """Every set of layers that something was done for, in the network's order."""
     order = {layer.name: index for index, layer in enumerate(profile.layers)}
     found: dict[tuple[str, ...], list[Row]] = {}
-    for row in profile.of("layer", "kernel", "host", "copy", "memset"):
+    for row in profile.of("layer", "kernel", "host", "copy", "memset", "unified"):
         if row.layers:
             found.setdefault(row.layers, []).append(row)
 
@@ -128,6 +129,7 @@ def regions(profile: Profile) -> list[Region]:
                 [row for row in rows if row.kind == "kernel"],
                 [row for row in rows if row.name.endswith("HtoD]")],
                 [row for row in rows if row.name.endswith("DtoH]")],
+                [row for row in rows if row.kind == "unified"],
             )
         )
     return made

@@ -13,6 +13,8 @@ NEAR = 0.25
 # Shorter launches are mostly their own beginning and end, whatever they compute.
 SHORT_SECONDS = 5e-6
 NO_TIME = 1e-12
+# A larger share of its time with page faults being served, and they hold a kernel up.
+MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,12 @@ def _rate(amount: int, seconds: float) -> float:
 
 def _limit(profile: Profile, row: Row, flop_share: float | None, byte_share: float | None) -> str:
     """What holds the kernel up, in words."""
+    if row.faulted > MOSTLY * row.seconds:
+        return f"page faults: {100 * row.faulted / row.seconds:.0f} % of the time"
     ceilings = profile.ceilings
     on_gpu = profile.device.partition(":")[0] != "cpu"
     if on_gpu and ceilings is not None and (few := _few_blocks(row, ceilings)) is not None:
-        return f"too few blocks: {few} for {ceilings.processors} processors"
+        return f"too few blocks: {few} for {ceilings.processors}"
     if flop_share is None or byte_share is None:
         return "not known: no ceilings"
     if max(flop_share, byte_share) >= NEAR:

@@ -159,6 +159,7 @@ def _row(row: Row) -> dict[str, Any]:
         "least_bytes": row.least_bytes,
         "shapes": [{"grid": list(grid), "block": list(block)} for grid, block in row.shapes],
         "more_shapes": row.more_shapes,
+        "faulted": row.faulted,
     }
 
 
@@ -181,6 +182,7 @@ def _from_row(given: dict[str, Any]) -> Row:
         _maybe(given["least_bytes"], _whole),
         tuple((_size(shape["grid"]), _size(shape["block"])) for shape in given["shapes"]),
         _whole(given["more_shapes"]),
+        _number(given["faulted"]),
     )
 
 

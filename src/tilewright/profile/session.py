@@ -18,6 +18,7 @@ from tilewright.measure import Sample
 from tilewright.model.network import Stage
 from tilewright.profile.ceilings import ceilings
 from tilewright.profile.order import Ordered
+from tilewright.profile.pages import Pages
 from tilewright.profile.result import Ceilings, Layer, Profile
 from tilewright.profile.tally import Tally
 from tilewright.profile.wall import WallClock
@@ -95,8 +96,9 @@ class _Session:
         self.trace.collector = self.collector
         self.wall = WallClock(self.trace.now())
         writers = (self.timeline,) if self.timeline else ()
-        self.ordered = Ordered(self.wall, *writers)
-        self.trace.sinks = (self.tally, self.ordered)
+        self.pages = Pages(self.tally, self.wall, *writers)
+        self.ordered = Ordered(self.pages)
+        self.trace.sinks = (self.ordered,)
 
     def run(self) -> Recording:
         ready, error, outputs = self.subject.ready, None, None
@@ -171,7 +173,7 @@ class _Session:
             idea=ready.rung.idea,
             memory=ready.plan.memory,
             source=self.source,
-            rows=self.tally.rows(),
+            rows=self.tally.rows(self.pages.faulted),
             wall=self.wall.finish(),
             timed=subject.timed.seconds,
             ceilings=subject.ceilings,

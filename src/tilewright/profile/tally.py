@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.trace import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Event, Kind, Size
@@ -23,7 +23,8 @@ class Row:
 
     `count` is what the events stand for, where a record stands for several. `flops` and
     `least_bytes` are what the kernels had to do at least, None where that is not known. `shapes`
-    are the launches' grids and blocks, `more_shapes` how many launches had yet others.
+    are the launches' grids and blocks, `more_shapes` how many launches had yet others. `faulted` is
+    how much of a kernel's time page faults were being served in.
     """
 
     kind: Kind
@@ -41,6 +42,7 @@ class Row:
     least_bytes: int | None = None
     shapes: tuple[tuple[Size, Size], ...] = ()
     more_shapes: int = 0
+    faulted: float = 0.0
 
     @property
     def average(self) -> float:
@@ -104,8 +106,8 @@ class Tally:
             found = self.sums[key] = _Sum()
         found.add(event)
 
-    def rows(self) -> tuple[Row, ...]:
-        """In the order in which they were first seen."""
+    def rows(self, faulted: Mapping[tuple[str, tuple[str, ...]], float]) -> tuple[Row, ...]:
+        """In the order in which they were first seen. `faulted` is of kernels' names and layers."""
         return tuple(
             Row(
                 kind, TITLES.get(name, name), layers, s.calls, s.seconds, s.minimum, s.maximum,
@@ -113,6 +115,7 @@ class Tally:
                 s.flops if s.costed == s.calls else None,
                 s.least_bytes if s.costed == s.calls else None,
                 tuple(s.shapes), s.more_shapes,
+                faulted.get((name, layers), 0.0) if kind == "kernel" else 0.0,
             )
             for (kind, name, layers), s in self.sums.items()
         )  # fmt: skip
@@ -148,4 +151,5 @@ def _together(rows: list[Row]) -> Row:
         sum(row.least_bytes or 0 for row in rows) if known else None,
         shapes,
         sum(row.more_shapes for row in rows),
+        sum(row.faulted for row in rows),
     )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from tilewright.profile.result import Profile, Region, regions
-from tilewright.profile.tally import Row
+from tilewright.profile.tally import Row, by_name
+from tilewright.runtime.cupti_records import CPU_FAULT, GPU_FAULTS, TO_DEVICE, TO_HOST
 from tilewright.trace import Size
 from tilewright.views import units
 from tilewright.views.console import table
@@ -36,19 +37,47 @@ def report(profile: Profile) -> Iterator[RenderableType]:
         "elapsed: from the host's reaching the layer to its going on; where it does not wait, the "
         "device is\nstill at work then"
     )
-    copies = [region for region in found if region.copies_in or region.copies_out]
-    if not copies:
-        return
-    yield ""
+    if any(region.copies_in or region.copies_out for region in found):
+        yield ""
+        yield _copies(found)
+    if profile.of("unified"):
+        yield ""
+        yield _pages(found, [row for row in profile.of("unified") if not row.layers])
+
+
+def _copies(found: list[Region]) -> RenderableType:
     made = table(
         "Copies of regions", "\nlayer", ">in\ncopies", ">\nbytes", ">\ntime", ">out\ncopies",
         ">\nbytes", ">\ntime",
     )  # fmt: skip
-    for region in copies:
+    for region in found:
+        if region.copies_in or region.copies_out:
+            made.add_row(
+                layer_names(region.layers), *_copied(region.copies_in), *_copied(region.copies_out)
+            )
+    return made
+
+
+def _pages(found: list[Region], of_none: list[Row]) -> RenderableType:
+    """Pages that moved, under the layer whose kernel or whose host's work wanted them."""
+    made = table(
+        "Pages of regions", "\nlayer", ">GPU fault\ngroups", ">kernels\nwaited", ">in\nmoves",
+        ">\nbytes", ">\ntime", ">out\nmoves", ">\nbytes", ">\ntime", ">CPU\nfaults",
+    )  # fmt: skip
+    named = [(layer_names(r.layers), r.unified, sum(k.faulted for k in r.kernels)) for r in found]
+    for name, rows, waited in [*named, ("no layer", of_none, 0.0)]:
+        if not rows:
+            continue
+        calls = {row.name: row.calls for row in by_name(rows)}
         made.add_row(
-            layer_names(region.layers), *_copied(region.copies_in), *_copied(region.copies_out)
+            name,
+            units.count(calls[GPU_FAULTS]) if GPU_FAULTS in calls else "-",
+            units.seconds(waited) if waited else "-",
+            *_copied([row for row in rows if row.name == TO_DEVICE]),
+            *_copied([row for row in rows if row.name == TO_HOST]),
+            units.count(calls[CPU_FAULT]) if CPU_FAULT in calls else "-",
         )
-    yield made
+    return made
 
 
 def _copied(rows: list[Row]) -> tuple[str, str, str]:
