@@ -52,7 +52,8 @@ def main() -> int:
     given = parser.parse_args()
     facts = environment.fingerprint()
     document: dict[str, Any] = {
-        "command": " ".join(sys.argv), "date": time.strftime("%Y-%m-%d"), "environment": facts,
+        "command": " ".join(["python -m benchmarks.profiles", *sys.argv[1:]]),
+        "date": time.strftime("%Y-%m-%d"), "environment": facts,
     }  # fmt: skip
     text = io.StringIO()
     screen = Console(file=text, width=WIDTH, highlight=False, markup=False, emoji=False)

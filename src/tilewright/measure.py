@@ -70,7 +70,7 @@ def interleave(
     seconds: dict[Name, list[float]] = {name: [] for name in names}
     latest = dict.fromkeys(names, float("inf"))
     for turn in range(warmup + repeats):
-        start_at = turn % len(names)
+        start_at = turn % max(1, len(names))
         for name in names[start_at:] + names[:start_at]:
             sleep(SETTLE_SECONDS)
             if latest[name] < SHORT_SECONDS:

@@ -41,7 +41,14 @@ def test_layers_that_one_of_them_fused_are_compared_together():
 def test_other_numbers_of_images_are_compared_image_by_image():
     found = compare(profile(), replace(profile(), images=4))
     assert found.per_image
-    assert (found.wall[0].before, found.wall[0].after) == (0.015, 0.0075)
+    wall = {change.name: (change.before, change.after) for change in found.wall}
+    assert wall["wall"] == (0.015, 0.0075)
+    assert wall["without recording"] == (0.0105, 0.0105 / 2)
+
+
+def test_a_run_that_was_cut_short_has_no_whole_run_to_compare_with():
+    found = compare(profile(), profile(stopped="interrupted after 1 of 2 images"))
+    assert [change.name for change in found.wall][:2] == ["wall", "kernels"]
 
 
 def test_other_networks_are_refused():

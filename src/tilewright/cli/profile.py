@@ -14,7 +14,6 @@ from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
 if TYPE_CHECKING:
-    from tilewright.profile.result import Profile
     from tilewright.profile.session import Progress, Recording, Subject
 
 DEFAULT_REPEATS = 3
@@ -80,41 +79,35 @@ def _record(subject: Subject, trace: str | None, progress: Progress) -> Recordin
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from tilewright.profile import compare
-    from tilewright.profile.result import Profile
-    from tilewright.profile.session import record
+    from dataclasses import replace
+
+    from tilewright.profile import compare, saved
+    from tilewright.profile.session import prepare_all, record
     from tilewright.views import comparison as view
     from tilewright.views import console
 
     for option in ("rung", "trace"):
         if getattr(arguments, option) is not None:
             raise TilewrightError(f"--{option} is of one run, and --compare is about two")
+    sides = [
+        saved.read(Path(name)) if name.endswith(".json") or Path(name).is_file() else None
+        for name in arguments.compare
+    ]
+    rungs = [name for name, side in zip(arguments.compare, sides, strict=True) if side is None]
+    requests = [replace(options.request(arguments), rung=name) for name in rungs]
     with console.progress_line() as progress:
         # All is timed before anything is recorded: what records a device stays in the process.
-        sides = [_side(name, arguments, progress) for name in arguments.compare]
+        subjects = iter(prepare_all(requests, arguments.repeats, progress))
         profiles = []
         for side in sides:
-            if not isinstance(side, Profile):
-                recording = record(side, progress)
+            if side is None:
+                recording = record(next(subjects), progress)
                 _raise(recording, arguments)
                 side = recording.profile
             profiles.append(side)
     found = compare.compare(*profiles)
     _write(arguments, compare.to_json(found), view.to_csv(found), view.report(found))
     return 0
-
-
-def _side(name: str, arguments: argparse.Namespace, progress: Progress) -> Profile | Subject:
-    """A saved profile, or a rung that is ready to be recorded."""
-    from dataclasses import replace
-
-    from tilewright.profile import saved
-    from tilewright.profile.session import prepare
-
-    if name.endswith(".json") or Path(name).is_file():
-        return saved.read(Path(name))
-    request = replace(options.request(arguments), rung=name)
-    return prepare(request, arguments.repeats, progress)
 
 
 def _write(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.errors import TilewrightError
+from tilewright.measure import Sample
 from tilewright.profile.result import DEVICE_KINDS, Profile
 from tilewright.profile.tally import Row
 from tilewright.profile.wall import PARTS
@@ -81,7 +82,11 @@ def compare(before: Profile, after: Profile) -> Comparison:
         return groups.get(row.layers[0], row.layers[0]) if row.layers else "no layer"
 
     first, second = scales
-    wall = [Change("wall", first * before.wall.seconds, second * after.wall.seconds)]
+    wall = []
+    if all(profile.timed and not profile.stopped for profile in (before, after)):
+        medians = [Sample(profile.timed).median for profile in (before, after)]
+        wall.append(Change("without recording", first * medians[0], second * medians[1]))
+    wall.append(Change("wall", first * before.wall.seconds, second * after.wall.seconds))
     for part in PARTS:
         wall.append(Change(part, first * before.wall.parts[part], second * after.wall.parts[part]))
     return Comparison(

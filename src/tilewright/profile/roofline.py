@@ -93,7 +93,7 @@ def _limit(profile: Profile, row: Row, flop_share: float | None, byte_share: flo
         return "arithmetic" if flop_share >= byte_share else "memory bandwidth"
     if on_gpu and row.average < SHORT_SECONDS:
         return "too short: mostly start and end"
-    return "latency: waits for loads, barriers"
+    return "latency: loads, barriers"
 
 
 def _few_blocks(row: Row, ceilings: Ceilings) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tilewright import environment
 from tilewright.errors import TilewrightError
 from tilewright.job import Ready, Request, check_finite, make_ready
-from tilewright.measure import Sample
+from tilewright.measure import Sample, interleave
 from tilewright.model.network import Stage
 from tilewright.profile.ceilings import ceilings
 from tilewright.profile.order import Ordered
@@ -53,21 +53,34 @@ class Recording:
 
 def prepare(request: Request, repeats: int, progress: Progress) -> Subject:
     """Build and warm up what is asked for, measure its device, and time it without recording."""
+    (subject,) = prepare_all([request], repeats, progress)
+    return subject
+
+
+def prepare_all(requests: Sequence[Request], repeats: int, progress: Progress) -> list[Subject]:
+    """The same for several, which are timed in turns."""
+    built = [_build(request, progress) for request in requests]
+
+    def run(ready: Ready) -> None:
+        doing, total = f"timing {ready.rung.label}", len(ready.dataset)
+        ready.program(ready.dataset.images, None, lambda done: progress(doing, done, total))
+
+    runs = {number: partial(run, ready) for number, (ready, _, _) in enumerate(built)}
+    timed = interleave(runs, repeats, warmup=0)  # being built, they were warmed up
+    return [
+        Subject(ready, timed[number], found, notices)
+        for number, (ready, found, notices) in enumerate(built)
+    ]
+
+
+def _build(request: Request, progress: Progress) -> tuple[Ready, Ceilings, tuple[str, ...]]:
     progress(f"building {request.rung or 'the fastest rung'}", 0, 1)
     ready = make_ready(request, Trace())
     progress("measuring the device's ceilings", 0, 1)
     found, problem = ceilings(
         request.device, ready.program.runtime.describe(), ready.rung.precision.name
     )
-    total = len(ready.dataset)
-    clock = Trace()
-    seconds = []
-    for number in range(repeats):
-        doing = f"timing {ready.rung.label}, {number + 1} of {repeats}"
-        start = clock.now()
-        ready.program(ready.dataset.images, None, partial(_tell, progress, doing, total))
-        seconds.append(clock.now() - start)
-    return Subject(ready, Sample(tuple(seconds)), found, (problem,) if problem else ())
+    return ready, found, (problem,) if problem else ()
 
 
 def record(
@@ -189,10 +202,6 @@ def _layer(stage: Stage) -> Layer:
     pixel = 1 if stage.kind == "input" else 4
     sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
     return Layer(stage.name, stage.kind, stage.flops, *sizes, 4 * stage.parameter_count)
-
-
-def _tell(progress: Progress, doing: str, of: int, done: int) -> None:
-    progress(doing, done, of)
 
 
 def _line(error: BaseException) -> str:
