@@ -104,7 +104,8 @@ def graphed(forward: Callable[[Any], Any], x: Any) -> Call:
             forward(x)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # JAX has threads of its own; what they do on the device would spoil a capture otherwise.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         forward(x)
     return graph.replay
 
