@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -41,6 +43,37 @@ def test_a_full_disk_is_one_clear_line(tmp_path):
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_when_the_last_bytes_are_written_keeps_nothing(tmp_path):
+    """Closing writes what is in the buffer, and fails once more."""
+    code = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from tilewright.files import atomic_write\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        "with atomic_write(Path(sys.argv[1])) as file:\n"
+        "    for _ in range(30): file.write(bytes(5_000))\n"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "out"], capture_output=True, text=True, check=False
+    )
+    assert "TilewrightError: cannot write" in child.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_program_prints_to_is_written_into(tmp_path):
+    """`--json /dev/stdout >> FILE` must not replace the file that the shell opened."""
+    code = (
+        "from pathlib import Path; from tilewright.files import atomic_write, check_writable\n"
+        "path = Path('/dev/stdout'); check_writable(path)\n"
+        "with atomic_write(path) as file: file.write(b'more')\n"
+    )
+    out = tmp_path / "out"
+    out.write_text("precious, ")
+    with out.open("a") as stdout:
+        subprocess.run([sys.executable, "-c", code], stdout=stdout, check=True)
+    assert out.read_text() == "precious, more"
 
 
 def test_places_that_cannot_be_written(tmp_path):

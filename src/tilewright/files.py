@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -43,7 +43,7 @@ def check_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise TilewrightError(f"cannot write {path}: it is a folder")
-        if not _special(path):
+        if not _special(path) and _standard(path) is None:
             with _temporary(path.resolve()):
                 pass
     except OSError as error:
@@ -54,9 +54,14 @@ def check_writable(path: Path) -> None:
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file beside `path` that takes its name only when all went well.
 
-    A link is followed. What is not a plain file (a device, a pipe) is written straight into.
+    A link is followed. What is not a plain file (a device, a pipe) is written straight into, and so
+    is what the program prints to, under whatever name.
     """
     try:
+        if (stream := _standard(path)) is not None:
+            with os.fdopen(os.dup(stream), "wb") as straight:
+                yield straight
+            return
         if _special(path):
             with path.open("wb") as straight:
                 yield straight
@@ -85,8 +90,19 @@ def _temporary(target: Path) -> Iterator[IO[bytes]]:
     try:
         yield handle
     finally:
-        handle.close()
-        Path(handle.name).unlink(missing_ok=True)
+        try:
+            handle.close()  # which writes what is left, and fails if the disk is full
+        finally:
+            Path(handle.name).unlink(missing_ok=True)
+
+
+def _standard(path: Path) -> int | None:
+    """Standard output or error, if the path leads there, as `/dev/stdout` does."""
+    for stream in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(path.stat(), os.fstat(stream)):
+                return stream
+    return None
 
 
 def _special(path: Path) -> bool:

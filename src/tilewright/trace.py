@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+from tilewright.interrupts import held_back
+
 Kind = Literal["phase", "layer", "kernel", "host", "copy", "memset", "unified", "api", "profiler"]
 Size = tuple[int, int, int]
 
@@ -87,6 +89,7 @@ class Trace:
     collector: Collector | None = None
     inside: tuple[str, ...] = ()  # the layers whose step the host is in
     called: float = 0.0  # when the last call began
+    readings: int = 0  # of records that are going on, one inside the other
     correlations: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
@@ -135,11 +138,16 @@ class Trace:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """What happens inside is not the run's, but its recording's."""
-        start = self.now()
-        yield
-        if self.detailed:
-            self.add(Event("profiler", "reading records", start, self.now()))
+        """What happens inside is not the run's, but its recording's. Ctrl-C waits for its end."""
+        with held_back():
+            start = self.now()
+            self.readings += 1
+            try:
+                yield
+            finally:
+                self.readings -= 1
+                if self.detailed and not self.readings:
+                    self.add(Event("profiler", "reading records", start, self.now()))
 
     def of(self, *kinds: Kind) -> list[Event]:
         return [event for event in self.events if event.kind in kinds]
@@ -154,8 +162,8 @@ def reaching(trace: Trace | None, layers: tuple[str, ...]) -> AbstractContextMan
 
 
 def calling(trace: Trace | None, name: str) -> AbstractContextManager[int]:
-    """The host makes a call, if anybody wants to know and no collector sees it anyway."""
-    if trace is None or not trace.detailed or trace.collector is not None:
+    """The host makes a call of the run, if anybody wants to know and no collector sees it."""
+    if trace is None or not trace.detailed or trace.readings or trace.collector is not None:
         return _NO_CALL
     return trace.call(name)
 

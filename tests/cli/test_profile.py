@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -84,6 +86,26 @@ def test_two_saved_profiles_or_one_and_a_rung(tmp_path, capsys):
     assert (tmp_path / "c.csv").read_text().startswith("table,name,before")
     words = refused(capsys, *QUICK, "--compare", both[0], "im2col")
     assert "cannot compare a profile of 'small' with one of 'ece408'" in words
+
+
+def test_what_cannot_be_compared_is_refused_before_anything_runs(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(saved.to_json(profile(images=0, stopped="interrupted"))))
+    monkeypatch.setattr(session, "make_ready", None)
+    assert "with one of 'ece408'" in refused(capsys, *QUICK, "--compare", str(file), "im2col")
+    assert "stopped before any image" in refused(capsys, "--compare", str(file), str(file))
+
+
+def test_files_are_written_though_nobody_reads_the_tables(tmp_path):
+    out = tmp_path / "p.json"
+    command = [sys.executable, "-m", "tilewright", "profile", *QUICK, "--rung", "im2col"]
+    child = subprocess.Popen(
+        [*command, "--json", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    child.stdout.close()
+    assert (child.wait(timeout=120), child.stderr.read()) == (0, b"")
+    child.stderr.close()
+    jsonschema.validate(json.loads(out.read_text()), SCHEMA)
 
 
 def test_bad_input_is_one_line(tmp_path, capsys):

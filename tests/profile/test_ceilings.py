@@ -39,7 +39,15 @@ WRONG = [
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"version": 1}', "\0", *(json.dumps({**KEPT, **each}) for each in WRONG)],
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"version": 1}',
+        "\0",
+        *(json.dumps({**KEPT, **each}) for each in WRONG),
+    ],
 )
 def test_a_damaged_file_is_measured_again(tmp_path, measured, text):
     (tmp_path / "a-CPU-fp32.json").write_text(text)

@@ -47,6 +47,16 @@ def test_what_is_in_no_kernel_and_no_layer_is_nobodys():
     assert faulted == {}
 
 
+def test_one_that_comes_too_late_is_nobodys():
+    """Its kernel is long gone, and the last one began after it."""
+    found = []
+    pages = Pages(found.append)
+    for event in (KERNEL, Event("kernel", "softmax", 7.0, 7.1), unified(GPU_FAULTS, 2.0, 3.0)):
+        pages(event)
+    assert found[-1].layers == ()
+    assert pages.faulted == {}
+
+
 def test_a_fault_counts_as_long_as_its_kernel_runs():
     _, faulted = placed(KERNEL, unified(GPU_FAULTS, 4.5, 9.0))
     assert faulted == {("direct_conv", ("conv1",)): pytest.approx(0.5)}

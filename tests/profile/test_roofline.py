@@ -49,6 +49,11 @@ def test_without_ceilings_rates_are_known_and_the_limit_is_not():
     assert roofline(profile(ceilings=blind))[0].flop_share is None
 
 
+def test_nobody_knows_the_work_of_a_batch_that_was_cut_short():
+    row = Row("kernel", "network", ("conv1", "relu1"), 4, 1.0, 0.1, 0.4)
+    assert roofline(profile(rows=(row,), stopped="interrupted after 1 of 2 images")) == []
+
+
 def test_a_kernel_without_an_account_has_its_layers_if_it_is_their_only_one():
     row = Row("kernel", "network", ("conv1", "relu1"), 4, 1.0, 0.1, 0.4)
     (facts,) = roofline(profile(rows=(row,)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from dataclasses import replace
 
@@ -119,6 +121,62 @@ def test_managed_copies_nothing_and_streamed_batch_by_batch(network, memory, cop
     assert sum(row.calls for row in between) == copies
     assert calls(profile, "kernel")["direct_conv"] == 3 * 3
     adds_up(profile)
+
+
+@OPENCL
+@pytest.mark.parametrize("memory", ["resident", "streamed", "per-layer"])
+def test_what_the_profiler_itself_calls_is_not_in_the_table(network, memory, monkeypatch):
+    """It waits for the device every few batches, and the table of calls must not change by it."""
+    found = []
+    for settled in (1, 10**9):
+        monkeypatch.setattr(session, "SETTLE_BATCHES", settled)
+        monkeypatch.setattr(opencl, "PENDING", 7 if settled == 1 else 10**9)
+        found.append(profiled(network, device="opencl", rung="direct", memory=memory, batch=1))
+    often, never = found
+    assert calls(often, "api") == calls(never, "api")
+    assert calls(often, "kernel", "copy") == calls(never, "kernel", "copy")
+    assert calls(often, "profiler")["reading records"] > calls(never, "profiler")["reading records"]
+    adds_up(often)
+
+
+@OPENCL
+def test_ctrl_c_while_records_are_read_neither_loses_nor_doubles_any(network, monkeypatch):
+    request = Request(
+        net=str(network / "three.safetensors"), data=str(network / "images.npz"),
+        device="opencl", rung="direct", memory="resident", batch=1,
+    )  # fmt: skip
+    subject = prepare(request, 1, lambda *told: None)
+    monkeypatch.setattr(session, "SETTLE_BATCHES", 3)
+    monkeypatch.setattr(session, "SLACK_SECONDS", 0.0)
+    seen = []
+
+    def timeline(event):
+        seen.append(event)
+        if len(seen) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    recording = record(subject, timeline=timeline)
+    assert isinstance(recording.error, KeyboardInterrupt)
+    profile = recording.profile
+    assert profile.stopped == "interrupted after 3 of 6 images"
+    # Every kernel of three images, once, in the tables as in the timeline.
+    assert calls(profile, "kernel") == {
+        "direct_conv": 9, "layer_relu": 3, "layer_fc": 3, "layer_normalise": 3,
+    }  # fmt: skip
+    for kind in ("kernel", "copy", "api", "layer"):
+        assert sum(calls(profile, kind).values()) == sum(event.kind == kind for event in seen)
+    adds_up(profile)
+
+
+def test_ctrl_c_when_all_is_recorded_leaves_it_all(network):
+    def timeline(event):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    request = Request(net=str(network / "three.safetensors"), data=str(network / "images.npz"))
+    recording = record(prepare(request, 1, lambda *told: None), timeline=timeline)
+    assert recording.profile.stopped == "interrupted after 6 of 6 images"
+    assert calls(recording.profile, "layer")
+    adds_up(recording.profile)
 
 
 @OPENCL

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -137,6 +139,30 @@ def test_a_record_that_cannot_be_read_is_an_error():
     fake.waiting.append(SimpleNamespace(kind=10))
     with pytest.raises(AttributeError):
         collector.collect()
+
+
+def test_ctrl_c_while_events_are_passed_on_loses_none():
+    trace, fake, collector = opened()
+    for _ in range(100):
+        fake.launch("k")
+    pressed = []
+
+    def press(event):
+        if not pressed:
+            pressed.append(os.kill(os.getpid(), signal.SIGINT))
+
+    trace.sinks = (press,)
+    with pytest.raises(KeyboardInterrupt):
+        collector.collect()
+    assert len(trace.of("kernel")) == 100
+
+
+def test_a_record_that_cannot_be_read_at_the_end_is_said():
+    _, fake, collector = opened()
+    fake.waiting.append(SimpleNamespace(kind=10))
+    collector.close()
+    assert collector.notices[0].startswith("the last records are lost: CUPTI says")
+    assert not fake.subscribed
 
 
 def test_it_can_be_used_again():

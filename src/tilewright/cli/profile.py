@@ -60,8 +60,10 @@ def _profile(arguments: argparse.Namespace) -> int:
         subject = prepare(request, arguments.repeats, progress)
         recording = _record(subject, arguments.trace, progress)
     profile = recording.profile
-    _write(arguments, saved.to_json(profile), saved.to_csv(profile), view.report(profile))
-    _raise(recording, arguments)
+    try:
+        _write(arguments, saved.to_json(profile), saved.to_csv(profile), view.report(profile))
+    finally:
+        _raise(recording, arguments)
     return 0
 
 
@@ -81,7 +83,9 @@ def _record(subject: Subject, trace: str | None, progress: Progress) -> Recordin
 def _compare(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
+    from tilewright.model.load import describe
     from tilewright.profile import compare, saved
+    from tilewright.profile.result import layers_of
     from tilewright.profile.session import prepare_all, record
     from tilewright.views import comparison as view
     from tilewright.views import console
@@ -95,6 +99,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     ]
     rungs = [name for name, side in zip(arguments.compare, sides, strict=True) if side is None]
     requests = [replace(options.request(arguments), rung=name) for name in rungs]
+    for side in sides:
+        if side is not None and rungs:  # rather refuse it now than after minutes
+            network = describe(arguments.net)
+            compare.check(side, layers_of(network), network.name)
     with console.progress_line() as progress:
         # All is timed before anything is recorded: what records a device stays in the process.
         subjects = iter(prepare_all(requests, arguments.repeats, progress))
@@ -113,21 +121,21 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _write(
     arguments: argparse.Namespace, document: dict[str, Any], rows: str, report: Iterable[Any]
 ) -> None:
-    """Print the tables, or the JSON in their place, and write what files are asked for."""
+    """Write what files are asked for, then print the tables, or the JSON in their place."""
     from tilewright.views import console
 
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    if arguments.json == "-":
-        sys.stdout.write(text)
-    else:
-        screen = console.output()
-        for part in report:
-            screen.print(part)
-    files = {arguments.json: text, arguments.csv: rows}
-    for path, content in files.items():
+    # Files first: whoever reads what is printed may leave in the middle.
+    for path, content in ((arguments.json, text), (arguments.csv, rows)):
         if path not in (None, "-"):
             with atomic_write(Path(path)) as file:
                 file.write(content.encode())
+    if arguments.json == "-":
+        sys.stdout.write(text)
+        return
+    screen = console.output()
+    for part in report:
+        screen.print(part)
 
 
 def _raise(recording: Recording, arguments: argparse.Namespace) -> None:

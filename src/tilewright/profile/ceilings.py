@@ -66,7 +66,7 @@ def _read(file: Path, name: str, precision: str) -> Ceilings | None:
         if kept.pop("version") != __version__:
             return None
         found = Ceilings(**kept)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     rates = [rate for rate in (found.flops, found.bytes) if rate is not None]
     whole = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.measure import Sample
-from tilewright.profile.result import DEVICE_KINDS, Profile
+from tilewright.profile.result import DEVICE_KINDS, Layer, Profile
 from tilewright.profile.tally import Row
 from tilewright.profile.wall import PARTS
 
@@ -52,14 +52,8 @@ class Comparison:
 
 def compare(before: Profile, after: Profile) -> Comparison:
     """Profiles of the same network; where numbers of images differ, for one image."""
-    if before.layers != after.layers:
-        raise TilewrightError(
-            f"cannot compare a profile of {before.network!r} with one of {after.network!r}: "
-            "their layers are not the same"
-        )
-    for profile in (before, after):
-        if not profile.images:
-            raise TilewrightError(f"cannot compare: {profile.rung} stopped before any image")
+    check(before, after.layers, after.network)
+    check(after, before.layers, before.network)
     per_image = before.images != after.images
     scales = [1 / profile.images if per_image else 1.0 for profile in (before, after)]
     groups = _groups([layer.name for layer in before.layers], before, after)
@@ -100,6 +94,17 @@ def compare(before: Profile, after: Profile) -> Comparison:
     )
 
 
+def check(profile: Profile, layers: tuple[Layer, ...], network: str) -> None:
+    """Refuse a profile that cannot be compared with one of these layers."""
+    if profile.layers != layers:
+        raise TilewrightError(
+            f"cannot compare a profile of {profile.network!r} with one of {network!r}: "
+            "their layers are not the same"
+        )
+    if not profile.images:
+        raise TilewrightError(f"cannot compare: {profile.rung} stopped before any image")
+
+
 def _groups(names: list[str], *profiles: Profile) -> dict[str, str]:
     """Layers that either profile computed as one piece, under one name: `conv1..pool1`."""
     place = {name: index for index, name in enumerate(names)}
@@ -131,7 +136,8 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             side: {
                 "network": profile.network, "rung": profile.rung, "device": profile.device,
                 "device_name": profile.device_name, "memory": profile.memory,
-                "images": profile.images, "batch": profile.batch,
+                "images": profile.images, "batch": profile.batch, "stopped": profile.stopped,
+                "dropped": profile.dropped, "notices": list(profile.notices),
             }
             for side, profile in sides.items()
         },

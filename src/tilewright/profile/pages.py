@@ -39,7 +39,7 @@ class Pages:
     def _placed(self, event: Event) -> Event:
         by_host = event.name in OF_THE_HOST
         cause = self.layer if by_host else self.kernel
-        if cause is None or event.start > cause.end:
+        if cause is None or not cause.start <= event.start <= cause.end:
             return event
         if not by_host:
             key, end = (cause.name, cause.layers), min(event.end, cause.end)

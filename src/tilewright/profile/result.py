@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.measure import Sample
-from tilewright.profile.tally import Row, by_name
+from tilewright.model.network import Network
+from tilewright.profile.tally import TITLES, Row, by_name
 from tilewright.profile.wall import Wall
-from tilewright.trace import Kind
+from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Kind
 
 # What a device does by itself, in the order of the tables.
 DEVICE_KINDS: tuple[Kind, ...] = ("kernel", "copy", "memset")
@@ -24,6 +26,15 @@ class Layer:
     input_bytes: int
     output_bytes: int
     parameter_bytes: int
+
+
+def layers_of(network: Network) -> tuple[Layer, ...]:
+    made = []
+    for stage in network.stages:
+        pixel = 1 if stage.kind == "input" else 4
+        sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
+        made.append(Layer(stage.name, stage.kind, stage.flops, *sizes, 4 * stage.parameter_count))
+    return tuple(made)
 
 
 @dataclass(frozen=True)
@@ -127,9 +138,14 @@ def regions(profile: Profile) -> list[Region]:
                 layers,
                 reached,
                 [row for row in rows if row.kind == "kernel"],
-                [row for row in rows if row.name.endswith("HtoD]")],
-                [row for row in rows if row.name.endswith("DtoH]")],
+                *in_and_out(rows),
                 [row for row in rows if row.kind == "unified"],
             )
         )
     return made
+
+
+def in_and_out(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Copies to the device, and from it."""
+    into = [row for row in rows if row.name == TITLES[HOST_TO_DEVICE]]
+    return into, [row for row in rows if row.name == TITLES[DEVICE_TO_HOST]]

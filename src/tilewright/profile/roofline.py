@@ -56,6 +56,8 @@ def work(profile: Profile, row: Row) -> tuple[int, int] | None:
     known = {layer.name: layer for layer in profile.layers}
     if others != [row] or not set(row.layers) <= set(known) or not row.layers:
         return None
+    if profile.stopped:  # in the middle of a batch: nobody counted its images
+        return None
     layers = [known[name] for name in row.layers]
     flops = profile.images * sum(layer.flops for layer in layers)
     # What is between fused layers need not leave the registers; weights are read in each launch.
@@ -79,7 +81,7 @@ def _rate(amount: int, seconds: float) -> float:
 
 def _limit(profile: Profile, row: Row, flop_share: float | None, byte_share: float | None) -> str:
     """What holds the kernel up, in words."""
-    if row.faulted > MOSTLY * row.seconds:
+    if row.faulted > MOSTLY * row.seconds > NO_TIME:
         return f"page faults: {100 * row.faulted / row.seconds:.0f} % of the time"
     ceilings = profile.ceilings
     on_gpu = profile.device.partition(":")[0] != "cpu"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tilewright.trace import Kind
 
 SCHEMA = "tilewright.profile/1"
 LARGEST_FILE = 100 * 2**20
+LONGEST_SECONDS, FASTEST = 1e9, 1e20  # beyond anything real, and sums of them are finite
 KINDS: tuple[Kind, ...] = (
     "kernel",
     "host",
@@ -134,9 +134,9 @@ def from_json(document: dict[str, Any]) -> Profile:
         wall=wall,
         timed=tuple(map(_number, document["timed_seconds"])),
         ceilings=None if ceilings is None else _ceilings(ceilings),
-        accuracy=_maybe(document["accuracy"], _number),
+        accuracy=_maybe(document["accuracy"], _part),
         stopped=_maybe(document["stopped"], _text),
-        notices=tuple(map(_text, document["notices"])),
+        notices=_texts(document["notices"]),
         environment=dict(document["environment"]),
     )
 
@@ -169,7 +169,7 @@ def _from_row(given: dict[str, Any]) -> Row:
     return Row(
         given["kind"],
         _text(given["name"]),
-        tuple(map(_text, given["layers"])),
+        _texts(given["layers"]),
         given["calls"],
         _number(given["seconds"]),
         _number(given["minimum"]),
@@ -189,8 +189,8 @@ def _from_row(given: dict[str, Any]) -> Row:
 def _ceilings(given: dict[str, Any]) -> Ceilings:
     return Ceilings(
         _text(given["device"]),
-        _maybe(given["flops"], _number),
-        _maybe(given["bytes"], _number),
+        _maybe(given["flops"], _rate),
+        _maybe(given["bytes"], _rate),
         _whole(given["processors"]),
         _text(given["date"]),
         _text(given["precision"]),
@@ -209,13 +209,30 @@ def _maybe(given: Any, check: Any) -> Any:
 def _text(given: Any) -> str:
     if not isinstance(given, str):
         raise ValueError(f"{given!r:.40} is not a text")
+    given.encode()  # half a character is none, and no file can have it
     return given
 
 
-def _number(given: Any) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
-        raise ValueError(f"{given!r:.40} is not a number")
+def _texts(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list):
+        raise ValueError(f"{given!r:.40} is not a list")
+    return tuple(map(_text, given))
+
+
+def _number(given: Any, most: float = LONGEST_SECONDS) -> float:
+    """From 0 on, by default seconds."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= most:
+        shown = f"{given!r:.40}" if not isinstance(given, int) or abs(given) < 2**64 else "that"
+        raise ValueError(f"{shown} is not a number from 0 to {most:g}")
     return float(given)
+
+
+def _rate(given: Any) -> float:
+    return _number(given, FASTEST)
+
+
+def _part(given: Any) -> float:
+    return _number(given, 1)
 
 
 def _whole(given: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,13 +12,14 @@ from numpy.typing import NDArray
 
 from tilewright import environment
 from tilewright.errors import TilewrightError
+from tilewright.interrupts import held_back
 from tilewright.job import Ready, Request, check_finite, make_ready
 from tilewright.measure import Sample, interleave
-from tilewright.model.network import Stage
 from tilewright.profile.ceilings import ceilings
 from tilewright.profile.order import Ordered
+from tilewright.profile.own_calls import WithoutOwnCalls
 from tilewright.profile.pages import Pages
-from tilewright.profile.result import Ceilings, Layer, Profile
+from tilewright.profile.result import Ceilings, Profile, layers_of
 from tilewright.profile.tally import Tally
 from tilewright.profile.wall import WallClock
 from tilewright.runtime import device_number
@@ -110,11 +110,12 @@ class _Session:
         self.wall = WallClock(self.trace.now())
         writers = (self.timeline,) if self.timeline else ()
         self.pages = Pages(self.tally, self.wall, *writers)
-        self.ordered = Ordered(self.pages)
+        self.ordered = Ordered(WithoutOwnCalls(self.pages))
         self.trace.sinks = (self.ordered,)
 
     def run(self) -> Recording:
-        ready, error, outputs = self.subject.ready, None, None
+        ready, outputs = self.subject.ready, None
+        error: BaseException | None = None
         try:
             outputs = ready.program(ready.dataset.images, self.trace, self._advance)
         except TilewrightError:
@@ -124,27 +125,35 @@ class _Session:
             self._wait()
         finally:
             self.wall.stop(self.trace.now())
-            if self.collector is not None:
-                self.collector.close()
-                self.notices += self.collector.notices
-            ready.program.runtime.trace = None
-        self.ordered.settle()
+            try:
+                with held_back():
+                    self._finish()
+            except KeyboardInterrupt as stopped:  # when all was recorded
+                error = stopped
         return Recording(self._profile(outputs, error), error)
+
+    def _finish(self) -> None:
+        if self.collector is not None:
+            self.collector.close()
+            self.notices += self.collector.notices
+        self.subject.ready.program.runtime.trace = None
+        self.ordered.settle()
 
     def _wait(self) -> None:
         """For what was launched before the run was cut short: it is part of the profile."""
         try:
             self.subject.ready.program.runtime.synchronise()
-        except Exception as fault:
+        except (KeyboardInterrupt, Exception) as fault:  # somebody may not want to wait, either
             self.notices.append(f"the last records are lost: {_line(fault)}")
 
     def _advance(self, done: int) -> None:
         self.done = done
         self.batches += 1
         if self.batches % SETTLE_BATCHES == 0:
-            self.subject.ready.program.runtime.synchronise()
+            begin = self.trace.now()
             with self.trace.reading():
-                self.ordered.settle(self.trace.now() - SLACK_SECONDS)
+                self.subject.ready.program.runtime.synchronise()
+                self.ordered.settle(begin - SLACK_SECONDS)
         total = len(self.subject.ready.dataset)
         self.progress(f"recording {self.subject.ready.rung.label}", done, total)
 
@@ -176,7 +185,7 @@ class _Session:
             stopped = f"{why} after {self.done:,} of {len(ready.dataset):,} images"
         return Profile(
             network=ready.network.name,
-            layers=tuple(map(_layer, ready.network.stages)),
+            layers=layers_of(ready.network),
             data=ready.dataset.source,
             images=self.done,
             batch=ready.plan.batch,
@@ -196,12 +205,6 @@ class _Session:
             notices=tuple(self.notices),
             environment=environment.fingerprint(),
         )
-
-
-def _layer(stage: Stage) -> Layer:
-    pixel = 1 if stage.kind == "input" else 4
-    sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
-    return Layer(stage.name, stage.kind, stage.flops, *sizes, 4 * stage.parameter_count)
 
 
 def _line(error: BaseException) -> str:

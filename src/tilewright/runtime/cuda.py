@@ -319,7 +319,8 @@ class CudaRuntime:
         event = Event(kind, name, 0, 0, layers, size, lane=lane, correlation=number, **facts)
         self.pending.append((before, after, event))
         if len(self.pending) >= PENDING:
-            self.synchronise()
+            with self.trace.reading():
+                self.synchronise()
         return result
 
     def _event(self) -> Any:

@@ -91,7 +91,7 @@ class CuptiCollector:
         try:
             if self.enabled:
                 self.collect(FORCED)
-        except self.cupti.cuptiError as error:
+        except Exception as error:  # a fault of the device, or a record that cannot be read
             self.notices.append(f"the last records are lost: {self._reason(error)}")
         finally:
             for kind in self.enabled:

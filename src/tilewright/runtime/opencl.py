@@ -429,4 +429,5 @@ class OpenClRuntime:
         kept = Event(kind, name, asked, asked, layers, size, correlation=number, lane=lane, **facts)
         self.pending.append((event, kept))
         if len(self.pending) >= PENDING:
-            self.synchronise()
+            with self.trace.reading():
+                self.synchronise()

@@ -73,11 +73,12 @@ class TorchRuntime:
         mark = self._mark()
         mark.synchronize()
         now = self.trace.now()
-        for first, last, kind, name, layers, size in self.pending:
-            start = now - first.elapsed_time(mark) / 1e3
-            end = now - last.elapsed_time(mark) / 1e3
-            self.trace.add(Event(kind, name, start, end, layers, size))
-        self.pending.clear()
+        with self.trace.reading():
+            for first, last, kind, name, layers, size in self.pending:
+                start = now - first.elapsed_time(mark) / 1e3
+                end = now - last.elapsed_time(mark) / 1e3
+                self.trace.add(Event(kind, name, start, end, layers, size))
+            self.pending.clear()
 
     def _timed(
         self, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Callable[[], Any]

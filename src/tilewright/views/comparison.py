@@ -12,6 +12,7 @@ from tilewright.profile.compare import Change, Comparison
 from tilewright.profile.result import Profile
 from tilewright.views import units
 from tilewright.views.console import table
+from tilewright.views.regions import images
 
 TITLES = {
     "wall": "Where the wall time went",
@@ -29,6 +30,9 @@ def report(comparison: Comparison) -> Iterator[RenderableType]:
     for profile in (comparison.before, comparison.after):
         for notice in profile.notices:
             yield f"note, {profile.rung}: {notice}"
+        if profile.dropped:
+            dropped = units.count(profile.dropped)
+            yield f"{profile.rung}: {dropped} records were dropped: counts and times are too low"
         if profile.stopped:
             yield f"PARTIAL, {profile.rung}: {profile.stopped}"
     for name, changes in comparison.tables().items():
@@ -81,5 +85,5 @@ def _words(profile: Profile) -> str:
     memory = "" if profile.memory == "host" else f", memory {profile.memory}"
     return (
         f"{profile.rung} on {profile.device} ({profile.device_name}){memory}, {profile.network} "
-        f"over {units.count(profile.images)} images, {units.count(profile.batch)} at a time"
+        f"over {images(profile)}"
     )

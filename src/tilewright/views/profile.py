@@ -17,7 +17,7 @@ from tilewright.profile.wall import PARTS, PROFILER, WORDS
 from tilewright.runtime.cupti_records import MOVING
 from tilewright.views import regions, units
 from tilewright.views.console import table
-from tilewright.views.regions import layer_names
+from tilewright.views.regions import images, layer_names
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
@@ -49,11 +49,9 @@ def report(profile: Profile) -> Iterator[RenderableType]:
 
 
 def _head(profile: Profile) -> Iterator[RenderableType]:
-    size = min(profile.batch, profile.images)
-    batch = "one by one" if size == 1 else f"{units.count(size)} at a time"
     memory = "" if profile.memory == "host" else f", memory {profile.memory}"
     yield (
-        f"{profile.network} over {units.count(profile.images)} images, {batch}, "
+        f"{profile.network} over {images(profile)}, "
         f"rung {profile.rung} on {profile.device} ({profile.device_name}){memory}"
     )
     correct = "" if profile.accuracy is None else f"; correct {profile.accuracy:.4f}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from tilewright.profile.result import Profile, Region, regions
+from tilewright.profile.result import Profile, Region, in_and_out, regions
 from tilewright.profile.tally import Row, by_name
 from tilewright.runtime.cupti_records import CPU_FAULT, GPU_FAULTS, TO_DEVICE, TO_HOST
 from tilewright.trace import Size
@@ -37,24 +37,23 @@ def report(profile: Profile) -> Iterator[RenderableType]:
         "elapsed: from the host's reaching the layer to its going on; where it does not wait, the "
         "device is\nstill at work then"
     )
-    if any(region.copies_in or region.copies_out for region in found):
+    if profile.of("copy"):
         yield ""
-        yield _copies(found)
+        yield _copies(found, [row for row in profile.of("copy") if not row.layers])
     if profile.of("unified"):
         yield ""
         yield _pages(found, [row for row in profile.of("unified") if not row.layers])
 
 
-def _copies(found: list[Region]) -> RenderableType:
+def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:
     made = table(
         "Copies of regions", "\nlayer", ">in\ncopies", ">\nbytes", ">\ntime", ">out\ncopies",
         ">\nbytes", ">\ntime",
     )  # fmt: skip
-    for region in found:
-        if region.copies_in or region.copies_out:
-            made.add_row(
-                layer_names(region.layers), *_copied(region.copies_in), *_copied(region.copies_out)
-            )
+    named = [(layer_names(r.layers), r.copies_in, r.copies_out) for r in found]
+    for name, copies_in, copies_out in [*named, ("no layer", *in_and_out(of_none))]:
+        if copies_in or copies_out:
+            made.add_row(name, *_copied(copies_in), *_copied(copies_out))
     return made
 
 
@@ -98,6 +97,13 @@ def _shapes(region: Region) -> Iterator[str]:
         others = len(row.shapes[2:])
         if others or row.more_shapes:
             yield f"and {others}{' or more' if row.more_shapes else ''} others"
+
+
+def images(profile: Profile) -> str:
+    """How many, and how they went through."""
+    size = min(profile.batch, profile.images)
+    number = "1 image" if profile.images == 1 else f"{units.count(profile.images)} images"
+    return f"{number}, one by one" if size == 1 else f"{number}, {units.count(size)} at a time"
 
 
 def layer_names(layers: tuple[str, ...]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+NEARLY = 0.9995  # of a unit is one, to three digits
+
 
 def seconds(value: float) -> str:
     """Three significant digits in s, ms or µs."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if abs(value) >= size:
+        if abs(value) >= NEARLY * size:
             return f"{digits(value / size)} {unit}"
     return f"{digits(value / 1e-6)} µs"
 
@@ -24,7 +26,7 @@ def megabytes(value: float) -> str:
 def size(value: float) -> str:
     """Bytes in decimal units."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= factor:
+        if value >= NEARLY * factor:
             return f"{digits(value / factor)} {unit}"
     return f"{value:.0f} B"
 
