@@ -76,7 +76,7 @@ class StackMachine:
     def item(self, image: Array, result: Array, start: int) -> None:
         plan, strip = self.plan, self.plan.strip
         first = plan.phases[0].source
-        row = start * strip.stride - strip.padding if strip else 0
+        row = strip.pictures[0].first(start) if strip else 0
         self.fill(image, first, row)
         self.border(0)
         offset = start // strip.unit * plan.phases[-1].sink.row if strip else 0
@@ -96,6 +96,7 @@ class StackMachine:
                 target[:size] = (powers / powers.sum()).astype(FLOAT).view(np.uint32)
             if phase.target is not None:
                 self.border(index + 1)
+                self.blank(index + 1, start)
 
     def fill(self, image: Array, picture: Picture, first_row: int) -> None:
         strip, arithmetic = self.plan.strip, self.plan.arithmetic
@@ -165,6 +166,16 @@ class StackMachine:
                 line = at[(top + y) * row : (top + y + 1) * row]
                 line[:left] = 0
                 line[right:] = 0
+
+    def blank(self, index: int, start: int) -> None:
+        """Zeros where a strip's picture has rows that the whole one has not."""
+        if self.plan.strip is None:
+            return
+        picture, rows = self.plan.phases[index].source, self.plan.strip.pictures[index]
+        memory = self.own[self.plan.place(index) :]
+        for y in range(picture.height):
+            if not 0 <= rows.first(start) + y < rows.height:
+                memory[y * picture.row : (y + 1) * picture.row] = 0
 
     def convolve(self, phase: Phase, source: Array, target: Array) -> None:
         shares, operation = phase.shares, phase.operation

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fuse.cuda.interpreter import interpret
 from tests.strategies import networks as drawn_networks
 from tilewright import reference
-from tilewright.fuse.cuda import limits
+from tilewright.fuse.cuda import arrange, limits
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
@@ -23,6 +24,7 @@ from tilewright.model.layers import (
     Convolution,
     Flatten,
     FullyConnected,
+    Layer,
     MaxPool,
     Pixels,
     ReLU,
@@ -93,6 +95,7 @@ def test_the_zoo(precision: str) -> None:
 def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that do not fit are worked on in strips, and kernels hand pictures to each other."""
     monkeypatch.setitem(limits.SHARED_BYTES, 90, 6 * 1024)
+    monkeypatch.setattr(arrange, "MOST_IN_STRIPS", 1)
     network = Network(
         "tall", Pixels((2, 37, 9)),
         (Convolution(6, 3, padding=1), ReLU(), Convolution(9, (5, 3), stride=(2, 1), padding=2),
@@ -105,6 +108,49 @@ def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = network.with_parameters(random_parameters(network, generator))
     images = generator.normal(size=(2, *network.input.shape)).astype(np.float32)
     assert problem(ready, images, precision) is None
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (Convolution(8, 3, padding=1), ReLU(), MaxPool(2), Convolution(8, 3, padding=1),
+         MaxPool(2)),
+        (Convolution(8, 3), MaxPool(3, stride=2), Convolution(6, 5, padding=2), Tanh()),
+        (Convolution(7, 3, padding=2), AveragePool(2), ReLU(), Convolution(6, 3, padding=1),
+         Convolution(5, (1, 3), stride=(2, 1))),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_strips_through_several_layers(
+    layers: tuple[Layer, ...], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows between layers that lie outside the picture are zero, whatever was computed there."""
+    monkeypatch.setitem(limits.SHARED_BYTES, 90, 1024 * (4 if precision == "fp16" else 8))
+    network = Network("tall", Pixels((2, 61, 13)), layers)
+    kernels = cut(network.stages, ARITHMETICS[precision], 90)
+    plans = [plan for plan in kernels if isinstance(plan, Stack) and plan.strip]
+    assert any(len(plan.phases) > 1 for plan in plans)
+    generator = np.random.default_rng(1)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(2, *network.input.shape)).astype(np.float32)
+    assert problem(ready, images, precision) is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    drawn_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1),
+    st.integers(1, 6).map(lambda each: 2048 * each),
+)  # fmt: skip
+def test_little_shared_memory(network: Network, precision: str, seed: int, kept: int) -> None:
+    generator = np.random.default_rng(seed)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
+    with mock.patch.dict(limits.SHARED_BYTES, {90: kept}):
+        try:
+            kernels = cut(ready.stages, ARITHMETICS[precision], 90)
+        except DoesNotFit:
+            assume(False)
+        assert problem(ready, images, precision, kernels) is None
 
 
 def test_weights_outside_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +211,10 @@ def test_softmax_in_the_middle() -> None:
         ((1, 32, 32), (FullyConnected(1024), ReLU(), FullyConnected(10)), 2),
     ],
 )
-def test_what_kernels_hand_to_each_other(shape, layers, kernels, precision: str) -> None:
+def test_what_kernels_hand_to_each_other(
+    shape, layers, kernels, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrange, "MOST_IN_STRIPS", 1)
     network = Network("handed", Pixels(shape), layers)
     generator = np.random.default_rng(4)
     ready = network.with_parameters(random_parameters(network, generator))

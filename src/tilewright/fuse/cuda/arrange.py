@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -9,10 +10,14 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import plain
-from tilewright.fuse.cuda.stack import Form, Phase, Stack, Strip, weight_reads, weight_words
+from tilewright.fuse.cuda.stack import Form, Phase, Rows, Stack, Strip, weight_reads, weight_words
 from tilewright.fuse.cuda.sums import WEIGHTS, into, planes, share, source_picture
 from tilewright.runtime.dialect import DoesNotFit
 
+# Operations that strips of an image may go through together: each makes them overlap more.
+MOST_IN_STRIPS = 3
+# Neighbouring strips compute some rows both: this much more work than whole images at most.
+MOST_TWICE = 1.25
 # Warps of a group, and groups of a block, that are tried.
 SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
 
@@ -29,8 +34,9 @@ def stack(
 
     `rounded`: words that it gives are a sum's operands.
     """
-    for operation, strip in _divisions(operations):
-        parts = operations if strip is None else [operation]
+    for parts, strip in _divisions(operations):
+        if 4 * _least_words(arithmetic, parts) > shared_bytes(capability):
+            continue
         settings = (given, gives, rounded, capability)
         tried = (
             _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
@@ -46,34 +52,71 @@ def stack(
     )
 
 
-def _divisions(operations: Sequence[Operation]) -> Iterable[tuple[Operation, Strip | None]]:
-    """Whole images; then, if there is but one operation, strips of fewer and fewer rows."""
-    first = operations[0]
-    yield first, None
-    if len(operations) > 1 or first.kind == "softmax" or first.connected:
+def _divisions(
+    operations: Sequence[Operation],
+) -> Iterable[tuple[Sequence[Operation], Strip | None]]:
+    """Whole images; then, of a few operations, strips of fewer and fewer rows."""
+    yield operations, None
+    if len(operations) > MOST_IN_STRIPS or any(
+        each.kind == "softmax" or each.connected for each in operations
+    ):
         return
-    unit = 2 if first.kind == "sum" and first.pool else 1
-    channels, _, width = first.source
-    rows = first.summed[1] // unit * unit
-    taps, stride, padding = (
-        first.window.taps[0], first.window.stride[0], first.window.padding
-    )  # fmt: skip
+    last = operations[-1]
+    unit = _unit(last)
+    rows = last.summed[1] // unit * unit
     heights = {-(-rows // unit // round(1.25**power)) * unit for power in range(3, 60)}
     for each in sorted(heights - {0}, reverse=True):
         starts = tuple(min(start, rows - each) for start in range(0, rows, each))
         if len(starts) == 1:
             continue
-        tall = (each - 1) * stride + taps
-        yield (
+        parts, pictures = _parts(operations, each)
+        if len(starts) * _work(parts) <= MOST_TWICE * _work(operations):
+            yield parts, Strip(starts, operations[0].source, last.result, unit, pictures)
+
+
+def _parts(operations: Sequence[Operation], rows: int) -> tuple[list[Operation], tuple[Rows, ...]]:
+    """The operations on a strip, so many rows of the last one's sums, and what each reads."""
+    parts: list[Operation] = []
+    pictures: list[Rows] = []
+    stride, padding = 1, 0  # from the strip's start to the first row of sums
+    for operation in reversed(operations):
+        unit, window = _unit(operation), operation.window
+        channels, height, width = operation.source
+        tall = (rows - 1) * window.stride[0] + window.taps[0]
+        parts.append(
             replace(
-                first,
+                operation,
                 source=(channels, tall, width),
-                summed=(first.summed[0], each, first.summed[2]),
-                result=(first.result[0], each // unit, first.result[2]),
-                window=replace(first.window, padding=(0, padding[1])),
-            ),
-            Strip(starts, first.source, first.result, padding[0], stride, unit),
+                summed=(operation.summed[0], rows, operation.summed[2]),
+                result=(operation.result[0], rows // unit, operation.result[2]),
+                window=replace(window, padding=(0, window.padding[1])),
+            )
         )
+        stride, padding = stride * window.stride[0], padding * window.stride[0] + window.padding[0]
+        pictures.append(Rows(stride, padding, height))
+        if len(parts) < len(operations):
+            before = _unit(operations[-1 - len(parts)])
+            rows, stride, padding = tall * before, stride * before, padding * before
+    return parts[::-1], tuple(pictures[::-1])
+
+
+def _work(operations: Sequence[Operation]) -> int:
+    """Products of all sums of a whole image, or of a strip; something also where there are none."""
+    return 1 + sum(math.prod(each.summed[1:]) * each.weights for each in operations)
+
+
+def _least_words(arithmetic: Arithmetic, operations: Sequence[Operation]) -> int:
+    """That the pictures take at least, by turns in two places; a quick way to say no."""
+    words = [
+        arithmetic.words(channels) * height * width
+        for channels, height, width in (each.source for each in operations)
+    ]
+    return max(words[::2]) + max(words[1::2], default=0)
+
+
+def _unit(operation: Operation) -> int:
+    """Rows of sums for a row of the result."""
+    return 2 if operation.kind == "sum" and operation.pool else 1
 
 
 def _plan(
@@ -113,6 +156,11 @@ def _plan(
     if excess > without:
         return None
     left = order[:outside]
+    room = (0 if excess <= 0 else without) - excess
+    for phase in reversed(left[:]):  # those that still fit go back
+        if 4 * weight_words(phase) <= room:
+            left.remove(phase)
+            room -= 4 * weight_words(phase)
     kept = tuple(replace(each, shared=False) if each in left else each for each in phases)
     return replace(whole if excess <= 0 else unstaged, phases=kept)
 

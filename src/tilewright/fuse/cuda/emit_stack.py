@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tilewright.fuse.cuda.emit import activation, head, struct
 from tilewright.fuse.cuda.pictures import Picture, runs
-from tilewright.fuse.cuda.stack import Phase, Stack
+from tilewright.fuse.cuda.stack import Phase, Rows, Stack
 from tilewright.model.layers import Pixels
 
 POOLS: dict[str, int | str] = {"": 0, "max": "TW_POOL_MAX", "average": "TW_POOL_AVERAGE"}
@@ -53,6 +53,12 @@ def _load(plan: Stack, pixels: Pixels | None, source: str) -> str:
 def _phase(plan: Stack, index: int) -> str:
     phase = plan.phases[index]
     texts = [struct(f"Border{index}", _border(plan, index))]
+    if plan.strip and index > 0:
+        constants: dict[str, int | str] = {
+            "THREADS": 32 * plan.warps, "HEIGHT": phase.source.height, "ROW": phase.source.row,
+            "SOURCE_HEIGHT": plan.strip.pictures[index].height,
+        }  # fmt: skip
+        texts.append(struct(f"Blank{index}", constants))
     if phase.operation.kind == "sum":
         texts.append(_sum(plan, index, phase))
     elif phase.operation.kind == "each":
@@ -208,7 +214,7 @@ def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
             f"const int image = item / {parts};",
             f"const int start = min(item % {parts} * {height}, {last});",
         ]
-        row = f"start * {strip.stride} - {strip.padding}"
+        row = _first_row(strip.pictures[0])
         offset = f" + start / {strip.unit} * {plan.phases[-1].sink.row}"
     image = "image" if plan.strip else "item"
     lines.append(f"word* out = results + size_t({plan.result_words}) * {image}{offset};")
@@ -252,7 +258,19 @@ def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
         if phase.target is not None and _bordered(phase.target) and plan.dirty(after):
             lines.append(_clear(plan, after))
         lines.append(together)
+        if phase.target is not None and plan.strip:
+            rows, tall = plan.strip.pictures[after], phase.target.height
+            lines += [
+                f"if ({_first_row(rows)} < 0 || {_first_row(rows)} > {rows.height - tall}) {{",
+                f"    blank<Blank{after}>({target}, {_first_row(rows)}, thread);",
+                f"    {together}",
+                "}",
+            ]
     return lines
+
+
+def _first_row(rows: Rows) -> str:
+    return f"start * {rows.stride} - {rows.padding}"
 
 
 def _bordered(picture: Picture) -> bool:

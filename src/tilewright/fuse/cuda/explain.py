@@ -98,7 +98,7 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     _, out_y, out_x = operation.summed
     parts = len(plan.strip.starts) if plan.strip else 1
     if plan.strip:
-        out_y = plan.strip.result[1] * plan.strip.unit
+        out_y = operation.stages[0].output_shape[1]  # strips do some rows twice
     useful = shares.filters * out_y * out_x * channels * taps_y * taps_x / parts
     unit = f"16 columns x {_count(shares.rows, 'row')}, {filters} filters"
     turns = 1 + conflicts(plan.arithmetic, phase.source, shares.reads)

@@ -461,6 +461,18 @@ __device__ __forceinline__ void border(word* tile, int thread)
     }
 }
 
+// Rows of a strip's picture that are above or below the whole one: what a layer computed there is
+// not part of it.
+template <class L>
+__device__ __forceinline__ void blank(word* tile, int first, int thread)
+{
+    for (int i = thread; i < L::HEIGHT * L::ROW; i += L::THREADS) {
+        const int source = first + i / L::ROW;
+        if (source < 0 || source >= L::SOURCE_HEIGHT)
+            tile[i] = 0;
+    }
+}
+
 template <class L>
 __device__ __forceinline__ float2 get(const word* tile, int y, int x, int channel)
 {

@@ -46,15 +46,29 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Strip:
-    """Part of an image's rows: where images do not fit, they are worked on in strips."""
+class Rows:
+    """Which rows of a whole picture, `height` high, a strip's begins with: by the strip's start."""
 
-    starts: tuple[int, ...]  # the first row of sums (or windows) of each
+    stride: int
+    padding: int
+    height: int
+
+    def first(self, start: int) -> int:
+        return start * self.stride - self.padding
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Part of an image's rows: where images do not fit, they are worked on in strips.
+
+    Neighbouring strips both compute the rows that both need of what is between two operations.
+    """
+
+    starts: tuple[int, ...]  # the first row of the last operation's sums (or windows) of each
     source: Shape  # of the whole image, and of its result
     result: Shape
-    padding: int
-    stride: int
     unit: int  # rows of sums for a row of the result
+    pictures: tuple[Rows, ...]  # that each operation reads
 
 
 @dataclass(frozen=True)
