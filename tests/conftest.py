@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,14 @@ def thesis_weights() -> Path:
 @pytest.fixture(scope="session")
 def thesis_images() -> Path:
     return _beside("cifar-10-batches-bin")
+
+
+@pytest.fixture
+def press_ctrl_c() -> Iterator[Callable[[], None]]:
+    """As a user at a terminal does; a job in the background would ignore it."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, usual)
 
 
 @pytest.fixture(autouse=True)

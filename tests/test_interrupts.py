@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import threading
 
@@ -9,39 +8,35 @@ import pytest
 from tilewright.interrupts import held_back
 
 
-def press():
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_what_is_inside_is_finished_first():
+def test_what_is_inside_is_finished_first(press_ctrl_c):
     done = []
     with pytest.raises(KeyboardInterrupt), held_back():
-        press()
-        press()
+        press_ctrl_c()
+        press_ctrl_c()
         done.append("inside")
     assert done == ["inside"]
     with pytest.raises(KeyboardInterrupt):
-        press()  # as always
+        press_ctrl_c()  # as always
 
 
-def test_one_inside_the_other():
+def test_one_inside_the_other(press_ctrl_c):
     done = []
     with pytest.raises(KeyboardInterrupt), held_back():
         with held_back():
-            press()
+            press_ctrl_c()
             done.append("inner")
         done.append("outer")
     assert done == ["inner", "outer"]
 
 
-def test_an_error_comes_first():
+def test_an_error_comes_first(press_ctrl_c):
     with pytest.raises(ValueError, match="wrong"), held_back():
-        press()
+        press_ctrl_c()
         raise ValueError("wrong")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_other_threads_and_processes_that_ignore_it_are_left_alone():
+def test_other_threads_and_processes_that_ignore_it_are_left_alone(press_ctrl_c):
     done = []
 
     def work():
@@ -54,7 +49,7 @@ def test_other_threads_and_processes_that_ignore_it_are_left_alone():
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with held_back():
-            press()
+            press_ctrl_c()
             done.append("ignored")
     finally:
         signal.signal(signal.SIGINT, usual)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from dataclasses import replace
 
@@ -140,7 +138,9 @@ def test_what_the_profiler_itself_calls_is_not_in_the_table(network, memory, mon
 
 
 @OPENCL
-def test_ctrl_c_while_records_are_read_neither_loses_nor_doubles_any(network, monkeypatch):
+def test_ctrl_c_while_records_are_read_neither_loses_nor_doubles_any(
+    network, monkeypatch, press_ctrl_c
+):
     request = Request(
         net=str(network / "three.safetensors"), data=str(network / "images.npz"),
         device="opencl", rung="direct", memory="resident", batch=1,
@@ -153,7 +153,7 @@ def test_ctrl_c_while_records_are_read_neither_loses_nor_doubles_any(network, mo
     def timeline(event):
         seen.append(event)
         if len(seen) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
+            press_ctrl_c()
 
     recording = record(subject, timeline=timeline)
     assert isinstance(recording.error, KeyboardInterrupt)
@@ -168,9 +168,9 @@ def test_ctrl_c_while_records_are_read_neither_loses_nor_doubles_any(network, mo
     adds_up(profile)
 
 
-def test_ctrl_c_when_all_is_recorded_leaves_it_all(network):
+def test_ctrl_c_when_all_is_recorded_leaves_it_all(network, press_ctrl_c):
     def timeline(event):
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
 
     request = Request(net=str(network / "three.safetensors"), data=str(network / "images.npz"))
     recording = record(prepare(request, 1, lambda *told: None), timeline=timeline)

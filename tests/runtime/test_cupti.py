@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -141,7 +139,7 @@ def test_a_record_that_cannot_be_read_is_an_error():
         collector.collect()
 
 
-def test_ctrl_c_while_events_are_passed_on_loses_none():
+def test_ctrl_c_while_events_are_passed_on_loses_none(press_ctrl_c):
     trace, fake, collector = opened()
     for _ in range(100):
         fake.launch("k")
@@ -149,7 +147,7 @@ def test_ctrl_c_while_events_are_passed_on_loses_none():
 
     def press(event):
         if not pressed:
-            pressed.append(os.kill(os.getpid(), signal.SIGINT))
+            pressed.append(press_ctrl_c())
 
     trace.sinks = (press,)
     with pytest.raises(KeyboardInterrupt):

@@ -101,8 +101,12 @@ def _parts(operations: Sequence[Operation], rows: int) -> tuple[list[Operation],
 
 
 def _work(operations: Sequence[Operation]) -> int:
-    """Products of all sums of a whole image, or of a strip; something also where there are none."""
-    return 1 + sum(math.prod(each.summed[1:]) * each.weights for each in operations)
+    """Values that all sums, or windows, of a whole image or of a strip take in."""
+    return sum(
+        math.prod(each.summed) * math.prod(each.window.taps)
+        * (each.source[0] if each.kind == "sum" else 1)
+        for each in operations
+    )  # fmt: skip
 
 
 def _least_words(arithmetic: Arithmetic, operations: Sequence[Operation]) -> int:
