@@ -55,7 +55,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file beside `path` that takes its name only when all went well.
 
     A link is followed. What is not a plain file (a device, a pipe) is written straight into, and so
-    is what the program prints to, under whatever name.
+    is what the program prints to, by its name in `/dev`.
     """
     try:
         if (stream := _standard(path)) is not None:
@@ -97,7 +97,9 @@ def _temporary(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _standard(path: Path) -> int | None:
-    """Standard output or error, if the path leads there, as `/dev/stdout` does."""
+    """Standard output or error, if the path is a name of it, as `/dev/stdout` is."""
+    if not str(path).startswith(("/dev/", "/proc/")):
+        return None
     for stream in (1, 2):
         with suppress(OSError):
             if os.path.samestat(path.stat(), os.fstat(stream)):

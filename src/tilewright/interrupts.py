@@ -22,5 +22,5 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
-    if pressed:
-        usual(*pressed[0])
+        if pressed:
+            usual(*pressed[0])

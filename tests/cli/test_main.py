@@ -166,6 +166,7 @@ def test_ctrl_c_in_mid_run_leaves_nothing_behind(tmp_path):
     process = subprocess.Popen(
         [*COMMAND, "run", "--rung", "serial", "--json", "out.json", "--predictions", "out.csv"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     time.sleep(3)
     process.send_signal(signal.SIGINT)

@@ -174,7 +174,9 @@ def test_ctrl_c_when_all_is_recorded_leaves_it_all(network, press_ctrl_c):
 
     request = Request(net=str(network / "three.safetensors"), data=str(network / "images.npz"))
     recording = record(prepare(request, 1, lambda *told: None), timeline=timeline)
-    assert recording.profile.stopped == "interrupted after 6 of 6 images"
+    assert isinstance(recording.error, KeyboardInterrupt)
+    assert recording.profile.stopped is None
+    assert recording.profile.images == 6
     assert calls(recording.profile, "layer")
     adds_up(recording.profile)
 

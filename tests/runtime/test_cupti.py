@@ -163,6 +163,20 @@ def test_a_record_that_cannot_be_read_at_the_end_is_said():
     assert not fake.subscribed
 
 
+def test_a_version_that_lacks_something_is_refused():
+    fake = FakeCupti(lambda: 0.0)
+    fake.ActivityKind = SimpleNamespace(RUNTIME=5)
+    with pytest.raises(Refused, match=r"CUPTI says .* has no attribute"):
+        CuptiCollector(Trace(), 0, False, fake)
+
+
+def test_after_a_fault_it_lets_go_whatever_fails():
+    _, fake, collector = opened()
+    fake.activity_disable = fake.unsubscribe = lambda *given: 1 / 0
+    collector.close()
+    assert collector.enabled == []
+
+
 def test_it_can_be_used_again():
     _, fake, collector = opened()
     collector.close()

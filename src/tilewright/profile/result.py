@@ -12,6 +12,7 @@ from tilewright.profile.tally import TITLES, Row, by_name
 from tilewright.profile.wall import Wall
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Kind
 
+NO_TIME = 1e-12  # seconds that no clock can tell from none
 # What a device does by itself, in the order of the tables.
 DEVICE_KINDS: tuple[Kind, ...] = ("kernel", "copy", "memset")
 
@@ -93,7 +94,7 @@ class Profile:
     def slow_down(self) -> float | None:
         """How many times as long the recorded run took; None where that cannot be said."""
         median = Sample(self.timed).median if self.timed else 0.0
-        return self.wall.seconds / median if median and not self.stopped else None
+        return self.wall.seconds / median if median > NO_TIME and not self.stopped else None
 
     @property
     def layer_kinds(self) -> dict[str, str]:

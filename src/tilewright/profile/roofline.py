@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilewright.profile.result import Ceilings, Profile
+from tilewright.profile.result import NO_TIME, Ceilings, Profile
 from tilewright.profile.tally import Row
 
 # A kernel that reaches less of both ceilings than this is held up by neither.
 NEAR = 0.25
 # Shorter launches are mostly their own beginning and end, whatever they compute.
 SHORT_SECONDS = 5e-6
-NO_TIME = 1e-12
 # A larger share of its time with page faults being served, and they hold a kernel up.
 MOSTLY = 0.5
 

@@ -180,7 +180,7 @@ class _Session:
             check_finite(outputs, ready.program, ready.dataset)
             accuracy = None if labels is None else float((outputs.argmax(1) == labels).mean())
         stopped = None
-        if error is not None:
+        if error is not None and outputs is None:
             why = "interrupted" if isinstance(error, KeyboardInterrupt) else _line(error)
             stopped = f"{why} after {self.done:,} of {len(ready.dataset):,} images"
         return Profile(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -45,11 +45,11 @@ class CuptiCollector:
         self.device = device
         self.dropped = 0
         self.notices: list[str] = []
-        self.records = Records(self.cupti)
         self.numbers: dict[tuple[tuple[str, ...], Cost | None], int] = {}
         self.enabled: list[Any] = []
         self.zero = 0
         try:
+            self.records = Records(self.cupti)
             self.subscriber = self.cupti.subscribe(_nothing, None)
         except Exception as error:
             raise Refused(self._reason(error)) from error
@@ -95,9 +95,11 @@ class CuptiCollector:
             self.notices.append(f"the last records are lost: {self._reason(error)}")
         finally:
             for kind in self.enabled:
-                self.cupti.activity_disable(kind)
+                with suppress(Exception):
+                    self.cupti.activity_disable(kind)
             self.enabled.clear()
-            self.cupti.unsubscribe(self.subscriber)
+            with suppress(Exception):
+                self.cupti.unsubscribe(self.subscriber)
 
     def _enable(self, name: str) -> None:
         kind = getattr(self.cupti.ActivityKind, name)

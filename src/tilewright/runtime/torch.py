@@ -97,7 +97,8 @@ class TorchRuntime:
         result = work()
         self.pending.append((before, self._mark(), kind, name, layers, size))
         if len(self.pending) >= PENDING:
-            self.synchronise()
+            with self.trace.reading():
+                self.synchronise()
         return result
 
     def _mark(self) -> Any:

@@ -205,6 +205,8 @@ def test_softmax_in_the_middle() -> None:
         # A softmax with a kernel of its own reads floats in the order of the output.
         ((1, 100, 100), (Convolution(5, 1), Flatten(), Softmax()), 2),
         ((3, 13, 18), (FullyConnected(130), Softmax(), FullyConnected(10)), 3),
+        # What follows a softmax reads floats, too, where both do not fit together.
+        ((1, 200, 200), (Flatten(), Softmax(), FullyConnected(10)), 3),
         # What is handed to something that is no sum is not rounded to an operand.
         ((20, 60, 60), (MaxPool(2), MaxPool(2)), None),
         ((16, 72, 72), (Tanh(), AveragePool(2)), 2),

@@ -70,7 +70,8 @@ def _divisions(
         if len(starts) == 1:
             continue
         parts, pictures = _parts(operations, each)
-        if len(starts) * _work(parts) <= MOST_TWICE * _work(operations):
+        alone = len(operations) == 1
+        if alone or len(starts) * _work(parts) <= MOST_TWICE * _work(operations):
             yield parts, Strip(starts, operations[0].source, last.result, unit, pictures)
 
 

@@ -61,9 +61,10 @@ def sources(kernels: Sequence[Kernel], first: str) -> list[str]:
     return [first, *given]
 
 
-def _between(following: Operation | None) -> Form:
-    """How results are handed on: a softmax reads floats in the order of the network's output."""
-    return "output" if following is None or following.kind == "softmax" else "words"
+def _between(last: Operation, following: Operation | None) -> Form:
+    """How results are handed on: a softmax reads and gives floats in the order of an output."""
+    softmax = following is None or "softmax" in (last.kind, following.kind)
+    return "output" if softmax else "words"
 
 
 def _stacks(
@@ -83,14 +84,15 @@ def _stacks(
         problem: DoesNotFit | None = None
         for end in range(first + 1, len(todo) + 1):
             after = todo[end] if end < len(todo) else following
-            # Values come one by one to the first kernel of all, and to a softmax.
-            given: Form = "pixels" if first == 0 or todo[first].kind == "softmax" else "words"
+            # Values come one by one to the first kernel of all, to a softmax, and from one.
+            alone = first == 0 or _between(todo[first - 1], todo[first]) == "output"
+            given: Form = "pixels" if alone else "words"
             try:
                 plan = stack(
                     arithmetic,
                     todo[first:end],
                     given,
-                    _between(after),
+                    _between(todo[end - 1], after),
                     capability,
                     rounded=after is not None and after.kind == "sum",
                 )

@@ -92,6 +92,7 @@ def _target(phase: Phase) -> dict[str, int | str]:
         and sink.to == "TW_TO_HALVES"
         and phase.shares.columns % 4 == 0
         and filters % 32 == 0
+        and 8 * phase.shares.all_columns == filters
     )
     return {
         "PAIRED": int(all(step % 2 == 0 for step in steps)),
