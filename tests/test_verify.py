@@ -638,7 +638,7 @@ def test_lower_precision_passes_only_when_it_is_claimed():
 
 
 @pytest.mark.parametrize("rung", rungs("cpu"), ids=lambda rung: rung.name)
-@pytest.mark.parametrize("net", ["cifar10", "ece408", "ece408-2017"])
+@pytest.mark.parametrize("net", ["cifar10", "ece408"])
 def test_every_rung_is_right(rung, net):
     if reason := rung.missing("cpu"):
         pytest.skip(reason)
