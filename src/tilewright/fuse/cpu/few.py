@@ -40,6 +40,8 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
 
     The pixels are turned into values at the beginning of the first phase, which therefore has a
     single unit. It may have no group at all: where pixels are read in place, it does nothing then.
+    The results are handed out at the end of the last phase, which has a single unit, too: one who
+    hands out what another has not computed yet may write it after the other wrote what is right.
     """
     found = [Phase(0, 0, 1, 1)]
     for index, group in enumerate(plan.groups):
@@ -52,6 +54,8 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
             found[-1] = Phase(found[-1].first, index + 1, 1, 1)
         else:
             found.append(Phase(index, index + 1, 1, 1))
+    if found[-1].units > 1:
+        found.append(Phase(len(plan.groups), len(plan.groups), 1, 1))
     return tuple(found)
 
 

@@ -46,7 +46,7 @@ class Variant:
             together = tuple(
                 (phase, find(f"phase{index}_{suffix}"))
                 for index, phase in enumerate(phases(self.schedule))
-                if phase.last > phase.first or not idle
+                if index > 0 or phase.last > phase.first or not idle
             )
         return Kernel(find(f"network_{suffix}"), address(self.weights), together)
 
