@@ -55,8 +55,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     given = parser.parse_args()
     document: dict[str, Any] = {
-        "command": " ".join(sys.argv), "date": time.strftime("%Y-%m-%d"),
-        "environment": environment.fingerprint(), "networks": {},
+        "command": " ".join(["python -m benchmarks.ladder", *sys.argv[1:]]),
+        "date": time.strftime("%Y-%m-%d"), "environment": environment.fingerprint(), "networks": {},
     }  # fmt: skip
     text = io.StringIO()
     screen = Console(file=text, width=WIDTH, highlight=False, markup=False)

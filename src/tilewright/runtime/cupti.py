@@ -94,6 +94,7 @@ class CuptiCollector:
         except Exception as error:  # a fault of the device, or a record that cannot be read
             self.notices.append(f"the last records are lost: {self._reason(error)}")
         finally:
+            # After a fault CUPTI refuses this, too, and there is nothing more to save.
             for kind in self.enabled:
                 with suppress(Exception):
                     self.cupti.activity_disable(kind)

@@ -12,7 +12,7 @@ from tilewright.profile.compare import Change, Comparison
 from tilewright.profile.result import Profile
 from tilewright.views import units
 from tilewright.views.console import table
-from tilewright.views.regions import images
+from tilewright.views.profile import images
 
 TITLES = {
     "wall": "Where the wall time went",

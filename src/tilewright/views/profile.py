@@ -17,12 +17,12 @@ from tilewright.profile.wall import PARTS, PROFILER, WORDS
 from tilewright.runtime.cupti_records import MOVING
 from tilewright.views import regions, units
 from tilewright.views.console import table
-from tilewright.views.regions import images, layer_names
+from tilewright.views.regions import layer_names
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
-# Rows of a table that is not asked for completeness; the rest are one line.
 BEYOND = 1.02  # a share of the peak that no measurement of it should allow
+# Rows of a table that is not asked for completeness; the rest are one line.
 LONGEST = 20
 LONGEST_NAME = 44
 
@@ -63,6 +63,13 @@ def _head(profile: Profile) -> Iterator[RenderableType]:
         yield f"{units.count(profile.dropped)} records were dropped: counts and times are too low"
     for notice in profile.notices:
         yield f"note: {notice}"
+
+
+def images(profile: Profile) -> str:
+    """How many, and how they went through."""
+    size = min(profile.batch, profile.images)
+    number = "1 image" if profile.images == 1 else f"{units.count(profile.images)} images"
+    return f"{number}, one by one" if size == 1 else f"{number}, {units.count(size)} at a time"
 
 
 def _activities(profile: Profile) -> RenderableType:

@@ -99,13 +99,6 @@ def _shapes(region: Region) -> Iterator[str]:
             yield f"and {others}{' or more' if row.more_shapes else ''} others"
 
 
-def images(profile: Profile) -> str:
-    """How many, and how they went through."""
-    size = min(profile.batch, profile.images)
-    number = "1 image" if profile.images == 1 else f"{units.count(profile.images)} images"
-    return f"{number}, one by one" if size == 1 else f"{number}, {units.count(size)} at a time"
-
-
 def layer_names(layers: tuple[str, ...]) -> str:
     """All, or the first and the last of many."""
     if len(layers) > 4:

@@ -1,10 +1,10 @@
 """Who computes which sums of a convolution, and where they read.
 
-A warp's unit of work is 16 columns of the picture, `rows` high, for 8 * `columns`
-filters. Columns of the picture are counted through blocks of rows, one
-block after the other, so that pictures of any width fill 16 of them; the last block overlaps the
-one before rather than stick out. Neighbouring columns, 2g and 2g+1, are rows g and g+8 of an
-operand: a lane then holds both halves of a pooling window.
+A warp's unit of work is 16 columns of the picture, `rows` high, for 8 * `columns` filters. Columns
+of the picture are counted through blocks of rows, one block after the other, so that pictures of
+any width fill 16 of them; the last block overlaps the one before rather than stick out.
+Neighbouring columns, 2g and 2g+1, are rows g and g+8 of an operand: a lane then holds both halves
+of a pooling window.
 """
 
 from __future__ import annotations
