@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.fuse.cpu.machines import MACHINES
+from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build
 from tilewright.fuse.cpu.schedule import by_channels, by_images
 from tilewright.fuse.cpu.tiles import Target
@@ -77,12 +79,20 @@ def test_weights_do_not_matter_to_the_object(tmp_path):
     assert build.compile_network(zoo.network("cifar10"), build.host(), tmp_path).from_cache
 
 
-def test_assembly_shows_fused_multiply_adds():
-    if "+fma" not in build.host().features:
-        pytest.skip("this CPU has no FMA")
-    network = zoo.network("cifar10")
-    text = build.assembly(network, build.host(), by_images(network, build.host().target))
-    body = text.partition("conv2_relu2_pool2:")[2].partition(".Lfunc_end")[0]
-    assert body.count("vfmadd") > 500
-    on = build.restricted("sse")
-    assert "vfmadd" not in build.assembly(SMALL, on, by_images(SMALL, on.target))
+@pytest.mark.parametrize("level", MACHINES)
+def test_code_for_every_cpu(level):
+    """Objects can be made for any of them, and multiply-adds are fused where the CPU can."""
+    on = MACHINES[level]
+    for schedule in (by_images, by_channels):
+        plan = schedule(SMALL, on.target)
+        assert build.object_code(build.module_code(SMALL, on, plan), on)[:4] == b"\x7fELF"
+    fused = {"avx512": "vfmadd", "avx2": "vfmadd", "neon": "fmla"}
+    text = build.assembly(SMALL, on, by_images(SMALL, on.target))
+    assert [name for name in ("vfmadd", "fmla") if name in text] == [
+        fused[level] for _ in range(level in fused)
+    ]
+
+
+def test_a_cpu_without_vectors_that_are_known():
+    with pytest.raises(TilewrightError, match="knows no vectors of this CPU"):
+        build.machine({"altivec": True, "sse2": False})

@@ -5,6 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuse.cpu.machines import TARGETS
 from tests.strategies import networks
 from tilewright.fuse.cpu.schedule import (
     ConvolutionGroup,
@@ -16,7 +17,7 @@ from tilewright.fuse.cpu.tiles import Target
 from tilewright.model import zoo
 
 AVX2, AVX512 = Target(lanes=8, registers=16), Target(lanes=16, registers=32)
-targets = st.sampled_from([AVX2, AVX512, Target(lanes=4, registers=16)])
+targets = st.sampled_from(list(TARGETS.values()))
 
 
 def test_the_zoo_is_cut_as_the_ladder_says():

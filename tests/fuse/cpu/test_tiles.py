@@ -5,6 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuse.cpu.machines import TARGETS
 from tilewright.fuse.cpu.tiles import (
     Target,
     best_tile,
@@ -14,7 +15,7 @@ from tilewright.fuse.cpu.tiles import (
     spans,
 )
 
-targets = st.sampled_from([Target(8, 16), Target(16, 32), Target(4, 16)])
+targets = st.sampled_from(list(TARGETS.values()))
 
 
 @given(st.integers(1, 300), st.integers(1, 8), targets)

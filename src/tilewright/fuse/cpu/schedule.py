@@ -117,6 +117,10 @@ class PlainGroup:
     stages: tuple[Stage, ...]
     unit: int
 
+    @property
+    def executed_flops(self) -> int:
+        return sum(stage.flops for stage in self.stages)
+
 
 Group = ConvolutionGroup | DenseGroup | PlainGroup
 
@@ -138,6 +142,14 @@ class Schedule:
     together: int
     # What goes into each group, and last what comes out of the network.
     pictures: tuple[Picture, ...]
+
+    @property
+    def executed_flops(self) -> int:
+        """FLOP that are computed for one image: a share of the peak is a share of these.
+
+        The network's own count has the taps outside the image, too.
+        """
+        return sum(group.executed_flops for group in self.groups)
 
 
 @dataclass(frozen=True)
