@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tilewright.environment import cpu_cores
 from tilewright.errors import unknown
 from tilewright.fuse.cpu.build import Machine, assembly, host
-from tilewright.fuse.cpu.entry import symbol
+from tilewright.fuse.cpu.entry import symbols
 from tilewright.fuse.cpu.peak import Peak
 from tilewright.fuse.cpu.run import FusedNetwork, Variant
 from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, Schedule
@@ -108,11 +108,12 @@ def machine_code(network: Network, layer: str, images: int) -> str:
 
 def inner_loop(network: Network, on: Machine, plan: Schedule, layer: str) -> str:
     """The longest run of straight code in a layer's function."""
-    groups = {s.name: g for g in plan.groups for s in g.stages}
-    if layer not in groups:
-        raise unknown("layer of the fused kernel", layer, groups)
+    named = zip(plan.groups, symbols(plan), strict=True)
+    functions = {stage.name: name for group, name in named for stage in group.stages}
+    if layer not in functions:
+        raise unknown("layer of the fused kernel", layer, functions)
     text = assembly(network, on, plan)
-    body = re.split(rf"^{re.escape(symbol(groups[layer]))}:", text, flags=re.MULTILINE)[1]
+    body = re.split(rf"^{re.escape(functions[layer])}:", text, flags=re.MULTILINE)[1]
     body = body.partition(".Lfunc_end")[0]
     blocks = re.split(r"\n(?=\.LBB)", body)
     # A multiply-add is called vfmadd231ps on x86 and fmla on ARM; plain SSE and AVX have mulps.

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.pictures import (
     Picture,
     channels_picture,
@@ -33,6 +34,7 @@ from tilewright.fuse.cpu.pictures import (
 )
 from tilewright.fuse.cpu.tiles import (
     Block,
+    Border,
     Span,
     Target,
     best_tile,
@@ -40,10 +42,19 @@ from tilewright.fuse.cpu.tiles import (
     blocks_of,
     packed_blocks,
     spans,
+    with_borders,
 )
 from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pooling, Shape
 from tilewright.model.network import Network, Stage
 
+# Layers that are compiled at most: a thousand small ones take seconds.
+MOST_LAYERS = 1000
+# A kernel with more taps than this loops over its rows, and one with more columns than that over
+# those, instead of being unrolled.
+UNROLLED_TAPS, UNROLLED_COLUMNS = 9, 12
+# Multiply-adds in the code of a convolution at most; 10,000 are compiled in a second. With more,
+# tiles at the borders of the image share code that finds its taps in the run, which takes longer.
+MOST_MULTIPLY_ADDS = 16_000
 # Above this size a fully connected layer's weights are read for several vectors of images at once.
 LARGE_WEIGHTS_BYTES = 64 * 1024
 # Vectors of outputs in a block of such a layer where lanes are channels: the fewer, the more evenly
@@ -76,6 +87,24 @@ class ConvolutionGroup:
     def loads_per_fma(self) -> float:
         positions, width = math.prod(self.tile), self.blocks[0].width
         return (positions + width) / (positions * width)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.pooling.size if self.pooling else (1, 1)
+
+    @property
+    def pieces(self) -> tuple[tuple[Span | Border, ...], tuple[Span | Border, ...]]:
+        """The rows and the columns of tiles that have code of their own."""
+        height, width = self.layer.kernel
+        lines = height if height * width <= UNROLLED_TAPS else self.tile[0]
+        sums = sum(block.sums(math.prod(self.tile)) for block in self.blocks)
+        multiply_adds = len(self.rows) * len(self.columns) * lines * width * sums
+        if width <= UNROLLED_COLUMNS and multiply_adds <= MOST_MULTIPLY_ADDS:
+            return self.rows, self.columns
+        return (
+            with_borders(self.rows, self.tile[0], height, self.window[0]),
+            with_borders(self.columns, self.tile[1], width, self.window[1]),
+        )
 
     @property
     def executed_flops(self) -> int:
@@ -202,6 +231,11 @@ def by_channels(network: Network, target: Target) -> Schedule:
 
 def _groups(network: Network, target: Target, unit: int, rules: Rules) -> list[Group]:
     rest = [stage for stage in network.stages[1:] if stage.kind != "flatten"]
+    if len(rest) > MOST_LAYERS:
+        raise TilewrightError(
+            f"network {network.name!r} has {len(rest):,} layers; the fused rung compiles at most "
+            f"{MOST_LAYERS:,}"
+        )
     groups: list[Group] = []
     while rest:
         group = (
