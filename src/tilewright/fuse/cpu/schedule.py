@@ -4,7 +4,8 @@ There are two schedules. In both, a convolution takes its activation and its poo
 on register tiles of output positions x output channels; where a pooling window follows, a tile is
 one or more windows, and the pooling happens in registers. Nothing is padded: positions whose
 window sticks out of the image skip the taps outside. Tiles with the same valid taps share their
-code, so each axis is cut into a few `Span`s.
+code, so each axis is cut into a few `Span`s; where those would be many, as with a large kernel, the
+tiles at the borders of the image share code that counts its taps in the run (`Border`).
 
 `by_images`: lanes are images. A vector holds one activation of as many images as it has lanes, so
 every layer is plain vertical arithmetic, whatever its shape. A tap costs a load of activations for
