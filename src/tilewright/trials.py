@@ -257,12 +257,12 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
         scale = 2.0 ** generator.integers(-reach, reach + 1, (IMAGES, 1, 1, 1))
         yield Trial(f"{kind} weights", _with(network, drawn), _float32(images * scale))
     real = network.with_parameters(random_parameters(network, generator))
-    values = _float32(generator.normal(size=size))
-    yield Trial("real numbers", real, values)
+    normal = _float32(generator.normal(size=size))
+    yield Trial("real numbers", real, normal)
     even = generator.normal(size=size)
     even[0], even[1] = generator.normal(), 0
     yield Trial("equal numbers, and zeros", real, _float32(even))
-    yield _arrival(real, values, generator)
+    yield _arrival(real, normal, generator)
 
 
 def _network_trials(
