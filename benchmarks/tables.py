@@ -25,6 +25,7 @@ AGAINST = {
     "direct-reduce": "direct", "padded": "direct", "padded-reduce": "padded", "shared": "direct",
     "constant": "direct", "unroll-gemm": "direct", "fused-gemm": "unroll-gemm",
     "channel-atomics": "direct", "per-layer": "fused-gemm", "tuned": "shared",
+    "tensor": "fused-gemm", "network": "tensor",
 }  # fmt: skip
 PRECISIONS = {"fp16": "fp16", "tf32": "TF32", "fp32": "fp32"}
 LIBRARIES = ("eager", "channels-last", "compile", "jax")
@@ -210,7 +211,7 @@ def whole_network(cases: tuple[tuple[str, str, int], ...]) -> str:
     rows = []
     for file, network, batch in cases:
         for precision, label in PRECISIONS.items():
-            times = _times(file, network, batch, precision)
+            times = engines(file, network, batch, precision)
             best = min(seconds for name, seconds in times.items() if name != "network")
             rows.append(
                 [
@@ -235,7 +236,7 @@ def summary() -> str:
             continue
         cells = []
         for precision in PRECISIONS:
-            times = _times(file, network, batch, precision)
+            times = engines(file, network, batch, precision)
             best = min(seconds for name, seconds in times.items() if name != "network")
             cells += [
                 f"{_short(times['network'])} ({_short(best)})", f"{best / times['network']:.2f}"
@@ -247,7 +248,7 @@ def summary() -> str:
     return _markdown(heads, rows)
 
 
-def _times(file: str, network: str, batch: int, precision: str) -> dict[str, float]:
+def engines(file: str, network: str, batch: int, precision: str) -> dict[str, float]:
     """Seconds of a batch by engine; of a CUDA graph where there is one and it is faster."""
     wanted = (network, batch, precision)
     (row,) = (
