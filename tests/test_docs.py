@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from benchmarks import tables
 
-from tilewright.cli import VERBS, Parser
+from tilewright.cli import VERBS, Parser, main
 from tilewright.ladder import DEVICES, rungs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -216,6 +216,30 @@ def test_every_rung_is_on_the_ladder_s_page_with_the_one_it_changes():
     rows = re.findall(r"^\| (?:cpu|gpu|cuda|vendor) `(.+?)` \| (?:`(.+?)` )?\|", text, re.MULTILINE)
     known = {rung.name for device in DEVICES for rung in rungs(device)}
     assert dict(rows) == {name: tables.AGAINST.get(name, "") for name in known}
+
+
+def test_profiles_of_the_gpu_are_those_that_are_kept():
+    text = read(ROOT / "docs" / "profiling.md").partition("## On a CUDA GPU")[2]
+    kept = [
+        (tables.RESULTS / f"{tables.DAY}-profile-h200-{name}.txt").read_text()
+        for name in ("padded-resident", "direct-managed")
+    ]
+    shown = [block.partition("GPU activities\n")[2] or block for _, block in FENCE.findall(text)]
+    assert len(shown) == 2
+    for block in shown:
+        for table in block.strip("\n").split("\n\n"):
+            assert any(table in report for report in kept), table
+
+
+def test_readme_shows_what_show_prints(capsys):
+    (shown,) = (
+        block.removeprefix("$ tilewright show cifar10\n")
+        for block in blocks(ROOT / "README.md", "text")
+        if block.startswith("$ tilewright show cifar10\n")
+    )
+    assert main(["show", "cifar10"]) == 0
+    said = capsys.readouterr().out
+    assert [line.rstrip() for line in said.splitlines()] == shown.splitlines()
 
 
 @pages
