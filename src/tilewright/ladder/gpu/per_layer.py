@@ -35,5 +35,8 @@ def tile(filters: int, positions: int) -> tuple[int, int]:
 
 
 RUNG = gpu_rung(
-    "per-layer", "tile shape chosen for each layer's filters and positions: no idle threads", design
+    "per-layer",
+    "tile shape chosen for each layer's filters and positions: no idle threads",
+    design,
+    against="fused-gemm",
 )
