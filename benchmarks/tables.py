@@ -15,18 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tilewright.ladder import DEVICES
+from tilewright.ladder import rungs as rungs_of
 from tilewright.views import units
 
 RESULTS = Path(__file__).parent / "results"
 DAY = "2026-11-15"
-# The rung that each one changes: what its figures are compared with.
-AGAINST = {
-    "threads": "serial", "im2col": "threads", "fused": "im2col",
-    "direct-reduce": "direct", "padded": "direct", "padded-reduce": "padded", "shared": "direct",
-    "constant": "direct", "unroll-gemm": "direct", "fused-gemm": "unroll-gemm",
-    "channel-atomics": "direct", "per-layer": "fused-gemm", "tuned": "shared",
-    "tensor": "fused-gemm", "network": "tensor",
-}  # fmt: skip
 PRECISIONS = {"fp16": "fp16", "tf32": "TF32", "fp32": "fp32"}
 LIBRARIES = ("eager", "channels-last", "compile", "jax")
 # Published op times of the course (2019, Fashion-MNIST at 70x70, 10,000 images, kernels in MXNet
@@ -89,6 +83,13 @@ def tables() -> dict[str, str]:
     }
 
 
+@cache
+def changed() -> dict[str, str]:
+    """The rung that each of ours changes: what its figures are compared with."""
+    own = [rung for device in DEVICES for rung in rungs_of(device)]
+    return {rung.name: rung.against for rung in own if rung.against}
+
+
 def ladder(result: dict[str, Any]) -> str:
     """Every rung: its convolutions, the network, and both against the rung that it changes."""
     rungs = {rung["rung"]: rung for rung in result["rungs"] if rung["network"]}
@@ -98,7 +99,7 @@ def ladder(result: dict[str, Any]) -> str:
     rows = []
     for name, rung in rungs.items():
         samples = rung["network"]["samples_seconds"]
-        other = rungs.get(AGAINST.get(name, ""))
+        other = rungs.get(changed().get(name, ""))
         rows.append(
             [
                 f"`{name}`" + rung["operations_mark"].replace("*", "\\*"),

@@ -42,6 +42,7 @@ def prepare(
 RUNG = Rung(
     name="fused",
     idea="the whole network as one function for this CPU: activations stay in registers and cache",
+    against="im2col",
     devices=("cpu",),
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),

@@ -61,4 +61,5 @@ RUNG = gpu_rung(
     "channel-atomics",
     "input channels split over blocks, atomic sums: more blocks, but outputs are contended",
     design,
+    against="direct",
 )

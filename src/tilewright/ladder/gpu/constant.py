@@ -49,4 +49,5 @@ RUNG = gpu_rung(
     "constant",
     "weights in constant memory: a warp's threads get each one in one broadcast",
     design,
+    against="direct",
 )

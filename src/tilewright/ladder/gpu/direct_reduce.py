@@ -60,4 +60,5 @@ RUNG = gpu_rung(
     "direct-reduce",
     "a block an output group: threads share each sum and reduce, for more parallel work",
     design,
+    against="direct",
 )

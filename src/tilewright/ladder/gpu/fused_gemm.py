@@ -61,5 +61,8 @@ def gemm_work(
 
 
 RUNG = gpu_rung(
-    "fused-gemm", "unroll while loading the product's tiles: the matrix is never written", design
+    "fused-gemm",
+    "unroll while loading the product's tiles: the matrix is never written",
+    design,
+    against="unroll-gemm",
 )

@@ -36,6 +36,7 @@ def prepare(
 RUNG = Rung(
     name="network",
     idea="the whole network in one kernel: activations never leave the multiprocessor",
+    against="tensor",
     devices=("cuda",),
     prepare=prepare,
     open_runtime=open_runtime,

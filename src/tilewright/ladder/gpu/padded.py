@@ -55,5 +55,8 @@ def padded_design(
 
 
 RUNG = gpu_rung(
-    "padded", "input zero-padded by a first kernel: no bounds test in the innermost loop", design
+    "padded",
+    "input zero-padded by a first kernel: no bounds test in the innermost loop",
+    design,
+    against="direct",
 )

@@ -20,5 +20,8 @@ def design(geometry: Geometry, limits: Limits) -> Design:
 
 
 RUNG = gpu_rung(
-    "padded-reduce", "both: no bounds test, and threads share each sum and reduce", design
+    "padded-reduce",
+    "both: no bounds test, and threads share each sum and reduce",
+    design,
+    against="padded",
 )

@@ -38,4 +38,5 @@ RUNG = gpu_rung(
     "per-layer",
     "tile shape chosen for each layer's filters and positions: the fewest idle threads",
     design,
+    against="fused-gemm",
 )

@@ -47,5 +47,8 @@ def design(geometry: Geometry, limits: Limits) -> Design:
 
 
 RUNG = gpu_rung(
-    "unroll-gemm", "unroll the input into a matrix: the convolution is one tiled product", design
+    "unroll-gemm",
+    "unroll the input into a matrix: the convolution is one tiled product",
+    design,
+    against="direct",
 )
