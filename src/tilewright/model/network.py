@@ -130,18 +130,6 @@ class Network:
         return replace(self, parameters=checked, notes=dict(notes or {}))
 
 
-def _restored(
-    name: str,
-    pixels: Pixels,
-    layers: tuple[Layer, ...],
-    parameters: Mapping[str, NDArray[np.generic]],
-    notes: Mapping[str, str],
-) -> Network:
-    """A network out of what was pickled or copied of it, its parameters checked once more."""
-    network = Network(name, pixels, layers, notes=notes)
-    return network.with_parameters(parameters, notes) if parameters else network
-
-
 def _stages(network: str, pixels: Pixels, layers: Sequence[Layer]) -> tuple[Stage, ...]:
     """Name every layer by its kind, numbered where there are several, and infer its shapes."""
     total = Counter(layer.kind for layer in layers)
@@ -202,3 +190,15 @@ def _checked(
         values.setflags(write=False)
         kept[name] = values
     return MappingProxyType(kept)
+
+
+def _restored(
+    name: str,
+    pixels: Pixels,
+    layers: tuple[Layer, ...],
+    parameters: Mapping[str, NDArray[np.generic]],
+    notes: Mapping[str, str],
+) -> Network:
+    """A network out of what was pickled or copied of it, its parameters checked once more."""
+    network = Network(name, pixels, layers, notes=notes)
+    return network.with_parameters(parameters, notes) if parameters else network
