@@ -134,6 +134,21 @@ def test_the_ladder_is_in_order_and_explains_itself():
     assert {rung.name for device in ("cpu", *GPUS) for rung in rungs(device)} == set(files)
 
 
+def test_every_rung_names_the_one_it_changes():
+    """A first rung starts anew; all others of our own change one that is below them."""
+    for device in ("cpu", *GPUS):
+        below: list[str] = []
+        for rung in rungs(device):
+            if rung.vendor or not below:
+                assert rung.against is None
+            else:
+                assert rung.against in below
+            below.append(rung.name)
+    changes = {rung.name: rung.against for rung in rungs("opencl")}
+    assert changes["padded"] == "direct"
+    assert changes["padded-reduce"] == "padded"
+
+
 def test_the_default_is_our_own_highest_rung():
     assert choose("cpu", None).name == "fused"
 

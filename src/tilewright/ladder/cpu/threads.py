@@ -44,6 +44,7 @@ def shared_out(function: Callable[..., None]) -> Callable[..., None]:
 RUNG = Rung(
     name="threads",
     idea="the same loops over all cores: output planes are independent, so each core takes some",
+    against="serial",
     devices=("cpu",),
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),
