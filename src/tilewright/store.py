@@ -42,11 +42,12 @@ class Limits:
 KINDS = {
     "compiled": Limits(count=500, bytes=256 << 20),
     "ceilings": Limits(count=100, bytes=1 << 20),
+    "numba": Limits(count=100, bytes=32 << 20),
 }
 
 
 def open_store(kind: str) -> Store:
-    """This user's store of a kind: `compiled`, `ceilings`."""
+    """This user's store of a kind: `compiled`, `ceilings`, `numba`."""
     return Store(cache_home() / kind, KINDS[kind])
 
 
