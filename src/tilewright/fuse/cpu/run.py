@@ -107,6 +107,7 @@ class FusedNetwork:
 
         Returns the clock ticks that each part took, on all cores together.
         """
+        assert images.flags.c_contiguous and outputs.flags.c_contiguous
         ticks = np.empty(len(self.parts), np.int64)
         self._work(images, outputs, ticks)
         return ticks
