@@ -104,5 +104,5 @@ def test_more_images_than_tickets_can_be_numbered(images, lanes, together, cores
 def test_a_job_of_a_large_batch_ends_soon():
     """Ctrl-C is answered between two jobs."""
     seconds_at_1_ghz = longest_of(64, 16, 2, 1e6) / (16 * 2) * 1e6 / 1e9
-    assert 0.5 < seconds_at_1_ghz < 2
+    assert 0.1 < seconds_at_1_ghz < 1
     assert longest_of(64, 16, 2, 1e12) == 128  # no less than a ticket for every core

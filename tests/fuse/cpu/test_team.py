@@ -128,6 +128,8 @@ def test_an_interrupt_at_any_bytecode_does_no_harm(fused, three_helpers, images)
         assert (outputs == 7).all(), f"bytecode {at}: written to after the end"
     assert at > 100
     np.testing.assert_array_equal(outputs, expected)
+    given_back = fused.free[three_helpers.workers]
+    assert len(set(map(id, given_back))) == len(given_back)
 
 
 def test_an_interrupt_while_a_team_is_made(fused, monkeypatch):

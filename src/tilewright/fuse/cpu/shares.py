@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from tilewright.fuse.cpu.few import Phase
 from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
 
-# What a job takes on each core, about a third of a second; beside it the microseconds between two
+# What a job takes on each core, about a tenth of a second; beside it the microseconds between two
 # jobs are nothing.
-JOB_CYCLES = 1e9
+JOB_CYCLES = 3e8
 
 
 @dataclass(frozen=True)

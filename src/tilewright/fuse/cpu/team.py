@@ -35,7 +35,9 @@ PLACED = hasattr(os, "sched_setaffinity")
 class Helper:
     """A thread on a core, asleep until woken."""
 
-    def __init__(self, tickets: Tickets, control: NDArray[np.int64], worker: int, core: int):
+    def __init__(
+        self, tickets: Tickets, control: NDArray[np.int64], worker: int, core: int
+    ) -> None:
         self.tickets, self.control, self.core = tickets, control, core
         self.arguments = (address(control), worker, PATIENCE)
         self.calls: SimpleQueue[bool] = SimpleQueue()
