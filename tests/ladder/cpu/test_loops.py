@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import numba
 import numpy as np
@@ -106,6 +107,19 @@ def test_no_call_lasts_long_however_many_images(monkeypatch, images):
         each = max(stage.flops, 30 * np.prod(stage.output_shape)) / made.jobs
         assert max(last - first for first, last in calls) * each < 2e8
         assert images == 1 or len(calls) < images
+
+
+def test_the_caller_compiles():
+    """On other threads it could not be interrupted."""
+    calls = []
+
+    def kernel(x, out, first, last):
+        calls.append((threading.current_thread(), last - first))
+
+    loops.Loops(kernel, (), 1, 10).on(2)(range(40), np.empty(0, np.float32))
+    assert calls[0] == (threading.current_thread(), 0)
+    assert threading.current_thread() not in [thread for thread, _ in calls[1:]]
+    assert sum(jobs for _, jobs in calls) == 40
 
 
 FORKED = """

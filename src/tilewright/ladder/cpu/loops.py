@@ -176,6 +176,8 @@ class Loops:
             def work(first: int, last: int) -> None:
                 self.kernel(x, out, first, last, *self.settings)
 
+            if cores > 1:
+                work(0, 0)  # compiled on this thread, if need be, where Ctrl-C is seen meanwhile
             share(work, len(x) * self.jobs, cores, self.piece)
 
         return run
