@@ -17,12 +17,13 @@ from tilewright.runtime.cpu import CpuRuntime
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.ladder.cpu import loops
 
-    function, settings, jobs = loops.kernel_for(stages, parameters)
-    kernel = runtime.build(f"serial_{stages[0].kind}", function)
+    kernel = runtime.build(
+        f"serial_{stages[0].kind}", loops.loops_for(stages, parameters).on(cores=1)
+    )
     layers = (stages[0].name,)
 
     def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, 0, len(x) * jobs, *settings, layers=layers)
+        runtime.launch(kernel, x, out, layers=layers)
 
     return launch
 
