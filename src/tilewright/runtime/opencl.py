@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.model.layers import Shape
-from tilewright.runtime import GpuKernel, Mark, device_number
+from tilewright.runtime import DeviceFault, GpuKernel, Mark, device_number
 from tilewright.runtime.dialect import (
     USUAL_BLOCK,
     USUAL_CONSTANT_BYTES,
@@ -555,7 +555,7 @@ class _Driver:
                 f"{said} has no memory left: use a smaller --batch, or --memory streamed"
             ) from error
         about = f", {self.about}" if self.about else ""
-        raise TilewrightError(f"{said}{about}: {_line(error)}") from error
+        raise DeviceFault(f"{said}{about}: {_line(error)}") from error
 
 
 def _line(error: Exception) -> str:

@@ -59,7 +59,8 @@ def keep_kernels(usual: Path) -> None:
     if problem := _no_room(folder, private=not said):
         os.environ[FOLDER] = _temporary()
         print(
-            f"tilewright: PoCL cannot keep kernels in {folder} ({problem}) and compiles them every time",
+            f"tilewright: PoCL cannot keep kernels in {folder} ({problem}) and compiles them every "
+            "time",
             file=sys.stderr,
         )
     else:
