@@ -38,9 +38,10 @@ pytestmark = pytest.mark.skipif(
 )
 RUNGS = [rung.name for rung in rungs("opencl")]
 MEMORIES = ("resident", "streamed", "per-layer")
+# Images and results of 256 bytes: batches of three start at multiples of 512 bytes, and elsewhere.
 NETWORK = Network(
-    "small", Pixels((3, 7, 8)),
-    (Convolution(5, 3, padding=1), ReLU(), MaxPool(2), Flatten(), FullyConnected(3), Softmax()),
+    "small", Pixels((4, 8, 8)),
+    (Convolution(5, 3, padding=1), ReLU(), MaxPool(2), Flatten(), FullyConnected(64), Softmax()),
 )  # fmt: skip
 IMAGES, BATCH = 11, 3  # more batches than are in flight at a time, and a last one that is not full
 
