@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import errno
-import io
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.runtime import opencl, pocl
 
@@ -66,68 +62,6 @@ def test_nothing_of_the_current_folder_runs_and_no_cache_is_no_problem(tmp_path)
     assert "Portable" in devices["opencl"]["details"]
     assert devices["opencl"]["usable"]
     assert done.stderr.count("PoCL cannot keep kernels in") == 1
-
-
-@pytest.fixture
-def no_folder(monkeypatch):
-    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
-    monkeypatch.setattr(pocl, "_temporary", lambda: "temporary")
-
-
-def test_kernels_are_kept_among_our_files(tmp_path, no_folder, capsys):
-    pocl.keep_kernels(tmp_path / "a" / "b")
-    assert os.environ["POCL_CACHE_DIR"] == str(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
-    assert not list((tmp_path / "a" / "b").iterdir())
-    assert capsys.readouterr().err == ""
-
-
-def test_the_user_may_say_where_kernels_are_kept(tmp_path, no_folder, monkeypatch):
-    (tmp_path / "theirs").mkdir(mode=0o777)
-    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "theirs"))
-    pocl.keep_kernels(tmp_path / "ours")
-    assert os.environ["POCL_CACHE_DIR"] == str(tmp_path / "theirs")
-    assert not (tmp_path / "ours").exists()
-
-
-@pytest.mark.parametrize("said", [False, True])
-def test_a_folder_that_cannot_be_written_is_replaced_and_named(
-    said, tmp_path, no_folder, monkeypatch, capsys
-):
-    (tmp_path / "file").write_text("")
-    if said:
-        monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file"))
-    pocl.keep_kernels(tmp_path / "file")
-    assert os.environ["POCL_CACHE_DIR"] == "temporary"
-    assert f"PoCL cannot keep kernels in {tmp_path / 'file'} (" in capsys.readouterr().err
-
-
-def test_a_full_disk_is_noticed_before_pocl_is(tmp_path, no_folder, monkeypatch, capsys):
-    class Full(io.BytesIO):
-        def write(self, content):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(pocl.tempfile, "TemporaryFile", lambda dir: Full())
-    pocl.keep_kernels(tmp_path / "kernels")
-    assert os.environ["POCL_CACHE_DIR"] == "temporary"
-    assert "(No space left on device)" in capsys.readouterr().err
-
-
-def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path, no_folder, capsys):
-    """What is found there is loaded and run."""
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    pocl.keep_kernels(tmp_path / "open")
-    assert os.environ["POCL_CACHE_DIR"] == "temporary"
-    assert "(others can write there)" in capsys.readouterr().err
-
-
-def test_a_temporary_folder_is_there_or_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr(pocl.tempfile, "tempdir", str(tmp_path))
-    assert Path(pocl._temporary.__wrapped__()).parent == tmp_path
-    monkeypatch.setattr(pocl.tempfile, "tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(TilewrightError, match="PoCL has no folder to compile in: No such file"):
-        pocl._temporary.__wrapped__()
 
 
 def test_what_pocl_said_is_shown(monkeypatch):

@@ -38,7 +38,8 @@ from tilewright.runtime.dialect import (
     Limits,
     Source,
 )
-from tilewright.runtime.pocl import KERNELS, check_pocl, is_installed, is_pocl, keep_kernels
+from tilewright.runtime.pocl import check_pocl, is_installed, is_pocl
+from tilewright.runtime.pocl_kernels import KERNELS, keep_kernels
 from tilewright.trace import (
     DEVICE_TO_DEVICE,
     DEVICE_TO_HOST,

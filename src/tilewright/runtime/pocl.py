@@ -1,31 +1,21 @@
-"""Whether PoCL works here, and where it keeps what it compiles.
-
-It links kernels with the system's `ld` and ends the process without it, so it is tried once in a
-process of its own. Without a folder to write in it is not there at all.
-"""
+"""Whether PoCL works here. It links kernels with the system's `ld` and ends the process without
+it, so it is tried once in a process of its own."""
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import os
 import secrets
 import shutil
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write, cache_home, reason
+from tilewright.files import atomic_write, cache_home
 
-KERNELS = "pocl-kernels"  # PoCL's folder among what we keep on disk
-FOLDER = "POCL_CACHE_DIR"  # what PoCL itself calls it
-ROOM = 2**20  # bytes that must fit into it: a few kernels
 TRY = """
 import numpy, pyopencl as cl
 platform = next(p for p in cl.get_platforms() if 'portable' in p.name.lower())
@@ -46,51 +36,6 @@ def is_pocl(device: Any) -> bool:
 
 def is_installed() -> bool:
     return find_spec("pocl_binary_distribution") is not None
-
-
-def keep_kernels(usual: Path) -> None:
-    """Tell PoCL, before it is loaded, to keep kernels where the user has said, or in `usual`.
-
-    Where that cannot be, they are kept in a temporary folder, and the user is told: PoCL would not
-    start, and another device would be taken in its place.
-    """
-    said = os.environ.get(FOLDER)
-    folder = Path(said or usual)
-    if problem := _no_room(folder, private=not said):
-        os.environ[FOLDER] = _temporary()
-        print(
-            f"tilewright: PoCL cannot keep kernels in {folder} ({problem}) and compiles them every "
-            "time",
-            file=sys.stderr,
-        )
-    else:
-        os.environ[FOLDER] = str(folder)
-
-
-def _no_room(folder: Path, private: bool) -> str | None:
-    """Why kernels cannot be kept in a folder: what is there is loaded and run, so that nobody else
-    may write to a `private` one."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
-        if private and (state.st_uid != os.geteuid() or state.st_mode & 0o022):
-            return "others can write there"
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(ROOM))
-    except OSError as error:
-        return reason(error)
-    return None
-
-
-@cache
-def _temporary() -> str:
-    """A folder for as long as this process runs."""
-    try:
-        kept = tempfile.TemporaryDirectory(prefix="tilewright-pocl-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise TilewrightError(f"PoCL has no folder to compile in: {reason(error)}") from error
-    atexit.register(kept.cleanup)
-    return kept.name
 
 
 @cache
