@@ -62,6 +62,14 @@ def test_a_full_disk_is_noticed_before_pocl_is(tmp_path, no_folder, monkeypatch,
     assert "(No space left on device)" in capsys.readouterr().err
 
 
+def test_a_disk_that_is_nearly_full(tmp_path, no_folder, monkeypatch, capsys):
+    """PoCL ends the process when it cannot write what it compiled."""
+    monkeypatch.setattr(pocl_kernels, "FREE", 2**62)
+    pocl_kernels.keep_kernels(tmp_path / "kernels")
+    assert os.environ["POCL_CACHE_DIR"] == "temporary"
+    assert "MiB are free there)" in capsys.readouterr().err
+
+
 def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path, no_folder, capsys):
     """What is found there is loaded and run."""
     (tmp_path / "open").mkdir()

@@ -23,7 +23,9 @@ from tilewright.files import atomic_write, reason
 
 KERNELS = "pocl-kernels"  # PoCL's folder among what we keep
 FOLDER = "POCL_CACHE_DIR"  # what PoCL itself calls it
-ROOM = 2**20  # bytes that must fit into it: a few kernels
+# Bytes that must be free on its disk, enough for a whole ladder, since PoCL ends the process where
+# there are no more; and bytes that must really fit, as a disk says nothing of a user's share.
+FREE, ROOM = 64 * 2**20, 2**20
 RECORD = "as-they-were.json"
 CHANGING = ("last_accessed", "tempfile_", RECORD)
 
@@ -99,6 +101,8 @@ def _no_room(folder: Path, private: bool) -> str | None:
         state = folder.stat()
         if private and (state.st_uid != os.geteuid() or state.st_mode & 0o022):
             return "others can write there"
+        if shutil.disk_usage(folder).free < FREE:
+            return f"less than {FREE >> 20} MiB are free there"
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(ROOM))
     except OSError as error:

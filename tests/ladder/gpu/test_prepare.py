@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import tilewright
+from tests.ladder.gpu.kernels import ODD
 from tilewright import reference
 from tilewright.ladder import find, rungs
 from tilewright.ladder.gpu import prepare
@@ -24,7 +26,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime import opencl
-from tilewright.runtime.dialect import DoesNotFit, Source
+from tilewright.runtime.dialect import DoesNotFit, Limits, Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
@@ -127,6 +129,38 @@ def test_windows_beyond_shared_memory(rung, words, runtime):
     with pytest.raises(DoesNotFit) as error:
         check(runtime, rung, Convolution(1, 100), (1, 100, 100))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(("threads", "shared"), [(256, 32), (256, 64)])
+@pytest.mark.parametrize("rung", [rung.name for rung in rungs("opencl")])
+def test_designs_fit_devices_of_every_kind(rung, threads, shared):
+    """AMD's and some of Intel's have 256 threads, the smallest 32 KiB of shared memory."""
+    limits = Limits(threads, shared * 1024, 65536, 10**9, 1, block=(256, 256, 64))
+    for network in (tilewright.load("cifar10"), tilewright.load("ece408"), *ODD):
+        for stage in network.stages:
+            if stage.kind != "flatten":
+                for work in layer_design(stage, find(rung).convolution, limits).works:
+                    work.source.check(limits)
+
+
+@pytest.mark.parametrize("rung", [rung.name for rung in rungs("opencl")])
+def test_a_device_too_small_for_any_kernel_is_one_line(rung, runtime):
+    runtime.limits = replace(runtime.limits, threads=3)
+    network = Network("one", Pixels((1, 4, 4)), (Convolution(2, 3), ReLU()))
+    for stage in network.stages:
+        if stage.kind == "conv" and rung == "tuned":
+            continue  # whose tiles can be as small as that
+        with pytest.raises(DoesNotFit) as error:
+            find(rung).prepare(runtime, (stage,), {})
+        assert str(error.value).startswith(f"{stage.name}: ")
+        assert "rung direct" not in str(error.value)
+
+
+def test_a_kernel_that_does_not_fit_names_one_that_does(runtime):
+    runtime.limits = replace(runtime.limits, shared_bytes=200)
+    network = Network("one", Pixels((1, 8, 8)), (Convolution(2, 8),))
+    with pytest.raises(DoesNotFit, match=r"^conv: .* 200; rung direct needs none of it$"):
+        find("shared").prepare(runtime, (network.stages[1],), {})
 
 
 def test_parameters_are_sent_again(runtime):
