@@ -3,18 +3,23 @@ that the driver, `strict`, notices what it is there for."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.profile.made import CEILINGS
 from tests.runtime import strict
 from tests.runtime.strict import AMD, GENEROUS, NVIDIA, SMALL, Violation
 from tilewright import reference
+from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
+from tilewright.job import Request
 from tilewright.ladder import find, rungs
+from tilewright.model.formats import weights
 from tilewright.model.layers import (
     Convolution,
     Flatten,
@@ -26,7 +31,8 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.plan import uniform
-from tilewright.runtime import opencl
+from tilewright.profile import session
+from tilewright.runtime import DeviceFault, opencl
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
@@ -66,6 +72,66 @@ def test_the_ladder(rung, memory, monkeypatch):
     check(rung, memory, trace)
     launches = [event for event in trace.of("api") if event.name == "clEnqueueNDRangeKernel"]
     assert len(launches) == len(trace.of("kernel")) > 0
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The network and images as files, and the words that name them on a command line."""
+    generator = np.random.default_rng(1)
+    ready = NETWORK.with_parameters(random_parameters(NETWORK, generator))
+    weights.save(ready, tmp_path / "small.safetensors")
+    pixels = generator.integers(0, 256, (IMAGES, *NETWORK.input.shape), np.uint8)
+    np.savez(tmp_path / "images.npz", images=pixels)
+    return {"net": str(tmp_path / "small.safetensors"), "data": str(tmp_path / "images.npz")}
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_profile(memory, saved, monkeypatch):
+    strict.install(monkeypatch, NVIDIA)
+    monkeypatch.setattr(session, "ceilings", lambda device, name, precision: (CEILINGS, None))
+    request = Request(**saved, batch=BATCH, device="opencl", rung="direct", memory=memory)
+    recording = session.record(session.prepare(request, 1, lambda *told: None))
+    assert recording.error is None
+    assert recording.profile.images == IMAGES
+
+
+def refusing(module, monkeypatch, after):
+    """A driver that refuses a launch, once so many were queued."""
+    launch, launches = module.enqueue_nd_range_kernel, itertools.count()
+
+    def refuse(*given):
+        if next(launches) >= after:
+            raise module.LogicError("clEnqueueNDRangeKernel failed: INVALID_KERNEL_ARGS")
+        return launch(*given)
+
+    monkeypatch.setattr(module, "enqueue_nd_range_kernel", refuse)
+
+
+@pytest.mark.parametrize("verb", ["run", "profile"])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_what_a_driver_refuses_is_one_line_for_the_user(verb, memory, saved, monkeypatch, capsys):
+    module = strict.install(monkeypatch, NVIDIA)
+    refusing(module, monkeypatch, after=0)
+    words = [verb, "--net", saved["net"], "--data", saved["data"], "--device", "opencl"]
+    assert main([*words, "--rung", "direct", "--memory", memory]) == 2
+    printed = capsys.readouterr().err
+    assert "internal error" not in printed
+    first = "direct_conv" if memory == "per-layer" else "layer_normalise"
+    said = f"), kernel {first}: clEnqueueNDRangeKernel failed: INVALID_KERNEL_ARGS\n"
+    assert printed.splitlines(keepends=True)[-1].endswith(said)
+    assert "tilewright: opencl (" in printed
+
+
+def test_a_fault_leaves_what_was_recorded_before_it(saved, monkeypatch):
+    module = strict.install(monkeypatch, NVIDIA)
+    monkeypatch.setattr(session, "ceilings", lambda device, name, precision: (CEILINGS, None))
+    request = Request(**saved, batch=BATCH, device="opencl", rung="direct")
+    subject = session.prepare(request, 1, lambda *told: None)
+    refusing(module, monkeypatch, after=len(NETWORK.layers) * 2)
+    recording = session.record(subject)
+    assert isinstance(recording.error, DeviceFault)
+    assert recording.profile.images == 2 * BATCH
+    assert "INVALID_KERNEL_ARGS after 6 of 11 images" in recording.profile.stopped
 
 
 @pytest.mark.parametrize("machine", [AMD, SMALL, GENEROUS], ids=lambda machine: machine.name)
