@@ -113,7 +113,10 @@ def test_nothing_but_a_simulator(capsys, without_cuda, monkeypatch):
     monkeypatch.setattr(opencl, "devices", lambda: simulators)
     here = listed(capsys)
     assert not here["opencl"]["usable"]
-    assert "but the simulator Oclgrind Simulator, which must be named" in here["opencl"]["problem"]
+    assert (
+        "but the simulator Oclgrind Simulator, which must be named (opencl:0)"
+        in here["opencl"]["problem"]
+    )
     assert here["opencl:0"]["usable"]
     assert main(["run", "--device", "opencl", "--images", "1"]) == 2
     assert "must be named" in capsys.readouterr().err

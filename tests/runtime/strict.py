@@ -28,7 +28,7 @@ BUILD_OPTIONS = {"-cl-std=CL1.2", "-cl-kernel-arg-info"}
 # Constants and errors: what can be had from pyopencl as it is.
 HARMLESS = (
     "command_queue_properties", "device_type", "kernel_arg_address_qualifier", "kernel_arg_info",
-    "kernel_arg_type_qualifier", "kernel_work_group_info", "map_flags", "mem_flags",
+    "kernel_arg_type_qualifier", "kernel_work_group_info", "map_flags", "mem_flags", "status_code",
     "Error", "LogicError", "MemoryError", "RuntimeError",
 )  # fmt: skip
 

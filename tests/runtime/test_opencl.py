@@ -210,6 +210,18 @@ def test_a_kernel_that_the_compiler_makes_too_large(plain, monkeypatch):
         plain.compile(replace(DOUBLE, block=(8, 1, 1)))
 
 
+def test_a_compiler_that_does_not_say_what_is_written(plain, monkeypatch):
+    class NotAvailable(plain.cl.LogicError):
+        code = plain.cl.status_code.KERNEL_ARG_INFO_NOT_AVAILABLE
+
+    def refuse(kernel, argument, what):
+        raise NotAvailable("clGetKernelArgInfo failed: KERNEL_ARG_INFO_NOT_AVAILABLE")
+
+    assert plain.compile(DOUBLE).handle.writes == (False, True)
+    monkeypatch.setattr(plain.cl.Kernel, "get_arg_info", refuse)
+    assert plain.compile(DOUBLE).handle.writes == (True, True)
+
+
 def test_nothing_moves_when_there_is_nothing(plain):
     array = plain.upload(np.arange(4, dtype=np.float32))
     array[2:2] = array[0:0]

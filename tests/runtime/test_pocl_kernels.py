@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.errors import TilewrightError
 from tilewright.runtime import opencl, pocl_kernels
 from tilewright.runtime.pocl_kernels import RECORD, drop_changed, record
 
@@ -23,12 +22,11 @@ def no_folder(monkeypatch):
     monkeypatch.setattr(pocl_kernels.atexit, "register", lambda *given: None)
 
 
-def test_kernels_are_kept_among_our_files(tmp_path, no_folder, capsys):
-    pocl_kernels.keep_kernels(tmp_path / "a" / "b")
+def test_kernels_are_kept_among_our_files(tmp_path, no_folder):
+    assert pocl_kernels.keep_kernels(tmp_path / "a" / "b") is None
     assert os.environ["POCL_CACHE_DIR"] == str(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     assert not list((tmp_path / "a" / "b").iterdir())
-    assert capsys.readouterr().err == ""
 
 
 def test_the_user_may_say_where_kernels_are_kept(tmp_path, no_folder, monkeypatch):
@@ -39,52 +37,69 @@ def test_the_user_may_say_where_kernels_are_kept(tmp_path, no_folder, monkeypatc
     assert not (tmp_path / "ours").exists()
 
 
-@pytest.mark.parametrize("said", [False, True])
+@pytest.mark.parametrize("named", [False, True])
 def test_a_folder_that_cannot_be_written_is_replaced_and_named(
-    said, tmp_path, no_folder, monkeypatch, capsys
+    named, tmp_path, no_folder, monkeypatch
 ):
     (tmp_path / "file").write_text("")
-    if said:
+    if named:
         monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file"))
-    pocl_kernels.keep_kernels(tmp_path / "file")
+    said = pocl_kernels.keep_kernels(tmp_path / "file")
     assert os.environ["POCL_CACHE_DIR"] == "temporary"
-    assert f"PoCL cannot keep kernels in {tmp_path / 'file'} (" in capsys.readouterr().err
+    assert said.startswith(f"PoCL cannot keep kernels in {tmp_path / 'file'} (")
+    assert said.endswith(") and compiles them every time")
 
 
-def test_a_full_disk_is_noticed_before_pocl_is(tmp_path, no_folder, monkeypatch, capsys):
+def test_a_full_disk_is_noticed_before_pocl_is(tmp_path, no_folder, monkeypatch):
     class Full(io.BytesIO):
         def write(self, content):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(pocl_kernels.tempfile, "TemporaryFile", lambda dir: Full())
-    pocl_kernels.keep_kernels(tmp_path / "kernels")
+    assert "(No space left on device)" in pocl_kernels.keep_kernels(tmp_path / "kernels")
     assert os.environ["POCL_CACHE_DIR"] == "temporary"
-    assert "(No space left on device)" in capsys.readouterr().err
 
 
-def test_a_disk_that_is_nearly_full(tmp_path, no_folder, monkeypatch, capsys):
+def test_a_disk_that_is_nearly_full(tmp_path, no_folder, monkeypatch):
     """PoCL ends the process when it cannot write what it compiled."""
     monkeypatch.setattr(pocl_kernels, "FREE", 2**62)
-    pocl_kernels.keep_kernels(tmp_path / "kernels")
+    assert "MiB are free there)" in pocl_kernels.keep_kernels(tmp_path / "kernels")
     assert os.environ["POCL_CACHE_DIR"] == "temporary"
-    assert "MiB are free there)" in capsys.readouterr().err
 
 
-def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path, no_folder, capsys):
+def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path, no_folder):
     """What is found there is loaded and run."""
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    pocl_kernels.keep_kernels(tmp_path / "open")
+    assert "(others can write there)" in pocl_kernels.keep_kernels(tmp_path / "open")
     assert os.environ["POCL_CACHE_DIR"] == "temporary"
-    assert "(others can write there)" in capsys.readouterr().err
 
 
-def test_a_temporary_folder_is_there_or_one_line(monkeypatch, tmp_path):
+def test_no_folder_at_all_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("")
     monkeypatch.setattr(pocl_kernels.tempfile, "tempdir", str(tmp_path))
-    assert Path(pocl_kernels._temporary.__wrapped__()).parent == tmp_path
+    assert Path(pocl_kernels._temporary()).parent == tmp_path
     monkeypatch.setattr(pocl_kernels.tempfile, "tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(TilewrightError, match="PoCL has no folder to compile in: No such file"):
-        pocl_kernels._temporary.__wrapped__()
+    said = pocl_kernels.keep_kernels(tmp_path / "ours")
+    assert said.endswith(", nor in a temporary folder (No such file or directory)")
+    monkeypatch.setattr(opencl, "_kept_kernels", lambda: said)
+    monkeypatch.setattr(opencl, "is_installed", lambda: True)
+    monkeypatch.setattr(opencl, "devices", list)
+    if not opencl.unusable():
+        assert f"PoCL is installed and would run on the CPU, but does not start here: {said}" in (
+            opencl.missing("opencl")
+        )
+
+
+@pytest.mark.skipif(opencl.missing("opencl") is not None, reason=str(opencl.missing("opencl")))
+def test_it_is_said_once_and_to_users_of_pocl(monkeypatch, capsys):
+    notice = "PoCL cannot keep kernels in a test"
+    monkeypatch.setattr(opencl, "_kept_kernels", lambda: notice)
+    for _ in range(2):
+        opencl.OpenClRuntime("opencl")
+    usual = f"tilewright: {notice}\n" if opencl.is_pocl(opencl.devices()[0]) else ""
+    assert capsys.readouterr().err == usual
 
 
 def kept(folder):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -71,7 +72,8 @@ def missing(device: str) -> str | None:
     found = devices()
     # A simulator is never what somebody meant who did not name it.
     if not found or (":" not in device and is_simulator(found[0])):
-        only = f" but the simulator {found[0].name.strip()}, which must be named" if found else ""
+        name = found[0].name.strip() if found else ""
+        only = f" but the simulator {name}, which must be named (opencl:0)" if found else ""
         return f"no OpenCL device found{only}; {_how_to_get_one()}"
     index = device_number(device)
     if index >= len(found):
@@ -83,7 +85,8 @@ def missing(device: str) -> str | None:
 
 def _how_to_get_one() -> str:
     if is_installed():
-        return "PoCL is installed and would run on the CPU, but does not start here"
+        why = f": {notice}" if (notice := _kept_kernels()) else ""
+        return f"PoCL is installed and would run on the CPU, but does not start here{why}"
     return f"one that runs on the CPU comes with {INSTALL}"
 
 
@@ -103,10 +106,22 @@ def load() -> Any:
     """pyopencl, without its own cache of programs: compilers keep what they built themselves, and
     that cache fails where its folder cannot be made. PoCL keeps its kernels among our files."""
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
-    keep_kernels(cache_home() / KERNELS)
+    _kept_kernels()
     import pyopencl
 
     return pyopencl
+
+
+@cache
+def _kept_kernels() -> str | None:
+    """Done before PoCL is loaded: what its user should know of where it keeps kernels."""
+    return keep_kernels(cache_home() / KERNELS)
+
+
+@cache
+def _tell(notice: str) -> None:
+    """Say something to the user, once."""
+    print(f"tilewright: {notice}", file=sys.stderr)
 
 
 @cache
@@ -235,6 +250,8 @@ class OpenClRuntime:
                 f"{self.device.name.strip()} shares no memory with the host (fine-grained SVM): "
                 "--memory managed needs that; use resident, streamed or per-layer"
             )
+        if is_pocl(self.device) and (notice := _kept_kernels()):
+            _tell(notice)
         self.limits = limits(self.device)
         # Bytes that a pointer into a buffer must be a multiple of: 128 on PoCL, 512 on NVIDIA's.
         self.alignment = max(1, self.device.mem_base_addr_align // 8)
@@ -334,9 +351,13 @@ class OpenClRuntime:
                 )
 
     def _may_write(self, kernel: Any, argument: int) -> bool:
-        facts = self.cl.kernel_arg_info
-        qualifiers = kernel.get_arg_info(argument, facts.TYPE_QUALIFIER)
-        return not qualifiers & self.cl.kernel_arg_type_qualifier.CONST
+        try:
+            found = kernel.get_arg_info(argument, self.cl.kernel_arg_info.TYPE_QUALIFIER)
+        except self.cl.Error as error:
+            if error.code != self.cl.status_code.KERNEL_ARG_INFO_NOT_AVAILABLE:
+                raise
+            return True  # a compiler that does not say
+        return not found & self.cl.kernel_arg_type_qualifier.CONST
 
     def enqueue(
         self,

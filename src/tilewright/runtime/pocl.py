@@ -8,12 +8,14 @@ import secrets
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, cache_home
 
 TRY = """
@@ -53,12 +55,10 @@ def check_pocl() -> str | None:
         stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip
     if result.returncode == 0:
-        try:
+        with suppress(OSError, TilewrightError):  # it will be tried again next time
             known.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(known) as file:
                 file.write(b"PoCL builds and runs kernels on this machine.\n")
-        except OSError:
-            pass  # it will be tried again next time
         return None
     if linker is None:
         return (

@@ -12,10 +12,8 @@ import atexit
 import json
 import os
 import shutil
-import sys
 import tempfile
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
@@ -33,25 +31,26 @@ CHANGING = ("last_accessed", "tempfile_", RECORD)
 State = dict[str, list[int]]
 
 
-def keep_kernels(usual: Path) -> None:
+def keep_kernels(usual: Path) -> str | None:
     """Tell PoCL, before it is loaded, to keep kernels where the user has said, or in `usual`.
 
-    Where that cannot be, they are kept in a temporary folder, and the user is told.
+    Where that cannot be, they are kept in a temporary folder. Returns what a user of PoCL should
+    know of that.
     """
     said = os.environ.get(FOLDER)
     folder = Path(said or usual)
     if problem := _no_room(folder, private=not said):
-        os.environ[FOLDER] = _temporary()
-        print(
-            f"tilewright: PoCL cannot keep kernels in {folder} ({problem}) and compiles them every "
-            "time",
-            file=sys.stderr,
-        )
-        return
+        notice = f"PoCL cannot keep kernels in {folder} ({problem})"
+        try:
+            os.environ[FOLDER] = _temporary()
+        except OSError as error:
+            return f"{notice}, nor in a temporary folder ({reason(error)})"
+        return f"{notice} and compiles them every time"
     os.environ[FOLDER] = str(folder)
     if not said:
         drop_changed(folder)
         atexit.register(record, folder)
+    return None
 
 
 def drop_changed(folder: Path) -> None:
@@ -110,12 +109,8 @@ def _no_room(folder: Path, private: bool) -> str | None:
     return None
 
 
-@cache
 def _temporary() -> str:
     """A folder for as long as this process runs."""
-    try:
-        kept = tempfile.TemporaryDirectory(prefix="tilewright-pocl-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise TilewrightError(f"PoCL has no folder to compile in: {reason(error)}") from error
+    kept = tempfile.TemporaryDirectory(prefix="tilewright-pocl-", ignore_cleanup_errors=True)
     atexit.register(kept.cleanup)
     return kept.name
