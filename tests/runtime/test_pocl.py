@@ -53,7 +53,10 @@ def test_nothing_of_the_current_folder_runs_and_no_cache_is_no_problem(tmp_path)
     (tmp_path / "file").write_text("")
     environment = {
         key: value for key, value in os.environ.items() if key not in ("POCL_CACHE_DIR", "HOME")
-    } | {"XDG_CACHE_HOME": str(tmp_path / "file"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    } | {
+        "XDG_CACHE_HOME": str(tmp_path / "file"),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
     done = subprocess.run(
         [sys.executable, "-P", "-m", "tilewright", "devices", "--json", "-"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
