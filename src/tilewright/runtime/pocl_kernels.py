@@ -82,14 +82,18 @@ def record(folder: Path) -> None:
 
 def _state(folder: Path) -> State:
     found: State = {}
-    for place, _, names in os.walk(folder):
-        for name in names:
-            if name.startswith(CHANGING):
-                continue
-            path = Path(place, name)
-            with suppress(FileNotFoundError):  # another process works here, too
-                state = path.lstat()
-                found[str(path.relative_to(folder))] = [state.st_size, state.st_mtime_ns]
+    inside = [""]
+    while inside:
+        place = inside.pop()
+        # Another process may work here, too: what is gone meanwhile is not there.
+        with suppress(FileNotFoundError), os.scandir(folder / place) as entries:
+            for entry in entries:
+                path = f"{place}/{entry.name}" if place else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    inside.append(path)
+                elif not entry.name.startswith(CHANGING):
+                    state = entry.stat(follow_symlinks=False)
+                    found[path] = [state.st_size, state.st_mtime_ns]
     return found
 
 
