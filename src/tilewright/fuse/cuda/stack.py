@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.packing import Table, pack, tables
-from tilewright.fuse.cuda.pictures import Picture, runs, steps
+from tilewright.fuse.cuda.pictures import SLACK, Picture, runs, steps, words_beyond
 from tilewright.fuse.cuda.sums import Shares, Sink
 from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
@@ -125,6 +125,24 @@ class Stack:
         ]
         return min(self.phases[index].source.size, max(others, default=0))
 
+    def gaps(self, index: int) -> tuple[int, int]:
+        """Words after each pixel, and after the last row, that a phase reads as if they were."""
+        phase = self.phases[index]
+        if phase.shares is None:
+            return 0, 0
+        source, taps_x = phase.source, phase.operation.window.taps[1]
+        beyond = words_beyond(self.arithmetic, source, taps_x, phase.shares.reads)
+        between = 0 if source.contiguous else min(beyond, source.pitch - source.words)
+        return between, SLACK if beyond else 0
+
+    def bordered(self, index: int) -> bool:
+        """Whether the picture that a phase reads has words around its pixels to be kept at zero."""
+        source = self.phases[index].source
+        unit = source.channels if source.tight else source.pitch
+        filled = source.across * unit == source.row * (2 if source.tight else 1)
+        words = source.padding != (0, 0) or not filled or any(self.gaps(index))
+        return words and self.dirty(index) > 0
+
     @property
     def group_words(self) -> int:
         return sum(self.arenas) + -(-self.staged_bytes // 16) * 4
@@ -158,6 +176,7 @@ class Stack:
             name = phase.operation.names[0]
             assert phase.shares
             weight = given[f"{name}.weight"]
+            self.arithmetic.check_weights(name, weight)
             words = pack(phase.shares, phase.source, weight)
             at = self.parameter_words[f"{name}.weight"]
             packed[at : at + len(words)] = words
