@@ -261,7 +261,7 @@ class StackMachine:
         block: Array, first: int, sums: Array,
     ) -> None:  # fmt: skip
         """The products of some words of every row of taps with every row of sums."""
-        arithmetic, window = shares.arithmetic, shares.operation.window
+        arithmetic, window = shares.arithmetic, shares.geometry.window
         taps_y, stride_y = window.taps[0], window.stride[0]
         b = operand_columns(block, taps_y, shares.all_columns, arithmetic)
         size = b.shape[1]

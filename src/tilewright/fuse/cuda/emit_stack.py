@@ -186,11 +186,10 @@ def _kernel(plan: Stack, name: str, source: str) -> str:
         "    word* shared = reinterpret_cast<word*>(memory);",
         f"    const int group = threadIdx.x / {threads}, thread = threadIdx.x % {threads};",
         "    const int warp = thread / 32;",
-        f"    word* own = shared + {plan.parameter_words['shared']} + group * {plan.group_words};",
+        f"    word* own = shared + {plan.shared_words} + group * {plan.group_words};",
         f"    for (int i = thread; i < {plan.group_words}; i += {threads})",
         "        own[i] = 0;",
-        f"    fetch<{4 * plan.parameter_words['shared']}, {plan.threads}>"
-        "(shared, parameters, threadIdx.x);",
+        f"    fetch<{4 * plan.shared_words}, {plan.threads}>(shared, parameters, threadIdx.x);",
         f"    const int step = gridDim.x * {plan.groups};",
         "    int item = blockIdx.x + gridDim.x * group;",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from tilewright.errors import TilewrightError
@@ -32,6 +33,16 @@ class Window:
 
 
 TWO_BY_TWO = Window((2, 2), (2, 2))
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """All of a sum that its plan depends on: what is found for one is good for all like it."""
+
+    source: Shape
+    summed: Shape
+    window: Window
+    pool: Pool
 
 
 @dataclass(frozen=True, eq=False)  # looked up by what it is: thousands of times in a deep network
@@ -62,6 +73,15 @@ class Operation:
     def connected(self) -> bool:
         """Whether it is a fully connected layer."""
         return bool(self.stages) and self.stages[0].kind == "fc"
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        return Geometry(self.source, self.summed, self.window, self.pool)
+
+    @cached_property
+    def alike(self) -> tuple[object, ...]:
+        """All but its layers' names: operations with the same are planned the same."""
+        return self.kind, self.geometry, self.result, self.before, self.after, self.connected
 
     @property
     def weights(self) -> int:
