@@ -12,6 +12,7 @@ from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
 from tilewright.fuse.cuda.run import kernel_text
+from tilewright.model.layers import FullyConnected, Pixels
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
 
@@ -50,3 +51,11 @@ def test_every_benchmark_network(name: str, capability: int, precision: str) -> 
 @given(drawn_networks(), st.sampled_from(list(ARITHMETICS)), st.sampled_from([80, 90, 120]))
 def test_networks_of_any_shape(network: Network, precision: str, capability: int) -> None:
     assert compiled(network, precision, capability)
+
+
+def test_many_fully_connected_layers() -> None:
+    """From the fourth on, ends of rows are emptied."""
+    outputs = (130, 70, 33, 5, 3)
+    network = Network("rows", Pixels((3, 8, 8)), tuple(map(FullyConnected, outputs)))
+    *_, made = compiled(network, "fp16", 90)
+    assert made.spilled_bytes == 0
