@@ -132,7 +132,8 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 def add_precision(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--precision", choices=("fp16", "tf32", "fp32"),
-        help="the arithmetic of rungs with a choice: tensor and network, on cuda (default: fp16)",
+        help="the arithmetic of rungs with a choice: network (fp16, tf32 or fp32) and tensor (fp16 "
+        "or tf32), on cuda (default: fp32)",
     )  # fmt: skip
 
 

@@ -164,8 +164,10 @@ class _Session:
             from tilewright.runtime import cupti
 
             try:
-                number, managed = device_number(ready.plan.device), ready.plan.memory == "managed"
-                return cupti.CuptiCollector(self.trace, number, managed), cupti.CLOCK
+                runtime: Any = ready.program.runtime
+                pages = runtime.shared_pages if ready.plan.memory == "managed" else None
+                number = device_number(ready.plan.device)
+                return cupti.CuptiCollector(self.trace, number, pages), cupti.CLOCK
             except cupti.Refused as refused:
                 self.notices.append(f"no CUPTI, CUDA events instead: {refused}")
         if ready.plan.memory == "managed":

@@ -14,8 +14,9 @@ from tests.fuse.cuda.interpreter import interpret
 from tests.strategies import networks as drawn_networks
 from tilewright import reference
 from tilewright.fuse.cuda import arrange, limits
+from tilewright.fuse.cuda import cut as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import Kernel, cut
+from tilewright.fuse.cuda.cut import MOST_TOGETHER, Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.model import zoo
@@ -230,6 +231,33 @@ def test_a_layer_with_too_many_outputs_is_named() -> None:
     network = Network("wide", Pixels((1, 32, 32)), (FullyConnected(20_000),))
     with pytest.raises(DoesNotFit, match=r"^fc: 20,000 outputs of a fully connected layer do not"):
         cut(network.stages, ARITHMETICS["fp16"], 90)
+
+
+def test_deep_networks_are_planned_in_time_that_grows_with_their_layers() -> None:
+    """Operations that are alike are planned once, and a kernel takes a limited number of them."""
+    layers = (Convolution(3, 1), ReLU()) * 150
+    network = Network("deep", Pixels((3, 4, 4)), layers)
+    with mock.patch.object(arrange, "_best", wraps=arrange._best) as best:
+        kernels = cut(network.stages, ARITHMETICS["fp16"], 90)
+    # As many lengths as there are, with and without the first, which reads pixels, and the last.
+    assert best.call_count <= 4 * MOST_TOGETHER
+    assert max(len(plan.operations) for plan in kernels) <= MOST_TOGETHER
+    names = tuple(name for plan in kernels for name in plan.names)
+    assert names == tuple(stage.name for stage in network.stages[1:])
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_kernels_that_take_few_operations(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alike, but not in what they are called, or in what they read and give."""
+    monkeypatch.setattr(module, "MOST_TOGETHER", 2)
+    layers = (*(Convolution(3, 3, padding=1), ReLU()) * 5, FullyConnected(4), Softmax())
+    network = Network("deep", Pixels((3, 6, 6)), layers)
+    generator = np.random.default_rng(6)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(2, *network.input.shape)).astype(np.float32)
+    kernels = cut(ready.stages, ARITHMETICS[precision], 90)
+    assert len(kernels) >= 4
+    assert problem(ready, images, precision, kernels) is None
 
 
 def _shifted_table(plan: Stack) -> Stack:
