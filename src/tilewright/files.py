@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,11 @@ def cache_home() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tilewright"))
+
+
+def file_name(name: str) -> str:
+    """A name as a file name: what would lead to another folder, or hide it, is left out."""
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "network"
 
 
 def reason(error: OSError) -> str:
@@ -92,16 +98,18 @@ def _usual_mode(target: Path) -> int:
 @contextmanager
 def _temporary(target: Path) -> Iterator[IO[bytes]]:
     """A file beside the target that is gone afterwards, unless it was renamed."""
-    handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed below
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False
-    )
+    # The name is known before the file is there: whatever interrupts us, it is removed.
+    path = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        yield handle
+        with open(path, "xb", opener=_privately) as handle:
+            yield handle
     finally:
-        try:
-            handle.close()  # which writes what is left, and fails if the disk is full
-        finally:
-            Path(handle.name).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+def _privately(path: str, flags: int) -> int:
+    """What is not complete is nobody else's to read."""
+    return os.open(path, flags, 0o600)
 
 
 def _standard(path: Path) -> int | None:
