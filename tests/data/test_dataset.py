@@ -35,3 +35,8 @@ def test_resizing_is_bilinear_and_keeps_bytes():
     matrix[np.arange(70), low + 1] += part
     expected = matrix @ PIXELS[1, 0] @ matrix.T
     assert np.abs(big.images[1, 0] - expected).max() < 1.01  # rounded once along each axis
+
+
+def test_more_than_is_kept_at_once_is_not_resized_to():
+    with pytest.raises(TilewrightError, match="take fewer with --images"):
+        SET.resized(10**6, 10**6)
