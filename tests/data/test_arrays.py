@@ -91,11 +91,10 @@ def unpacked(path, **wanted):
 
 @pytest.fixture(scope="module")
 def bomb(tmp_path_factory):
-    """100 MB of nothing in 100 kB."""
+    """30 MB of nothing in 30 kB."""
     path = tmp_path_factory.mktemp("bomb") / "a.npz"
-    np.savez_compressed(
-        path, images=np.zeros((100, 1, 1000, 1000), np.uint8), labels=np.zeros(100, int)
-    )
+    images = np.zeros((30, 1, 1000, 1000), np.uint8)
+    np.savez_compressed(path, images=images, labels=np.zeros(30, int))
     return path
 
 
