@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -51,7 +52,7 @@ def check_writable(path: Path) -> None:
         if path.is_dir():
             raise TilewrightError(f"cannot write {path}: it is a folder")
         if not _special(path) and _standard(path) is None:
-            with _temporary(path.resolve()):
+            with _temporary(_followed(path)):
                 pass
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
@@ -74,7 +75,7 @@ def atomic_write(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
             with path.open("wb") as straight:
                 yield straight
             return
-        target = path.resolve()
+        target = _followed(path)
         with _temporary(target) as handle:
             yield handle
             handle.flush()
@@ -84,6 +85,14 @@ def atomic_write(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
             temporary.replace(target)
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
+
+
+def _followed(path: Path) -> Path:
+    """Where a link leads, if it does."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 def _usual_mode(target: Path) -> int:

@@ -7,7 +7,6 @@ enter the network as they are.
 from __future__ import annotations
 
 import io
-import lzma
 import math
 import zipfile
 import zlib
@@ -24,9 +23,10 @@ from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
 
 CHUNK = 1 << 20
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # What the zip reader raises for archives that are damaged, encrypted or of another kind.
-DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError,
-          RuntimeError, UnicodeDecodeError)  # fmt: skip
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
+          UnicodeDecodeError)  # fmt: skip
 LARGEST_LABEL = 2**31 - 1
 LARGEST_HEADER = 10_000  # NumPy's own limit, which it looks at when it has read the header
 
@@ -63,6 +63,9 @@ class _Array:
 
     @classmethod
     def find(cls, archive: zipfile.ZipFile, name: str, path: Path) -> _Array:
+        stored = archive.getinfo(f"{name}.npy")
+        if stored.compress_type not in PACKINGS:  # others unpack more than they are asked for
+            raise TilewrightError(f"{path}: {name!r} is packed in a way that NumPy does not write")
         with archive.open(f"{name}.npy") as file:
             try:
                 version = npy.read_magic(file)
@@ -81,7 +84,7 @@ class _Array:
         if any(size <= 0 for size in shape):
             raise TilewrightError(f"{path}: {name!r} has shape {shape}: it holds nothing")
         start, expected = npy.MAGIC_LEN + len(header), math.prod(shape) * dtype.itemsize
-        if archive.getinfo(f"{name}.npy").file_size != start + expected:
+        if stored.file_size != start + expected:
             raise TilewrightError(
                 f"{path}: {name!r} does not hold the {expected} bytes of its shape"
             )
