@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import cache_home, reason
+from tilewright.store import OTHERS_WRITE
 
 ACTIONS = ("show", "clear")
 DATA = "data"
@@ -54,7 +55,7 @@ def _empty(folder: Path) -> int:
     """Delete what is in a folder; the number of files that were there."""
     count = len(_files(folder))
     try:
-        if folder.is_dir() and folder.stat().st_uid == os.geteuid():
+        if folder.is_dir() and folder.stat().st_mode & OTHERS_WRITE:
             folder.chmod(0o700)  # so that nobody else puts something there, now or later
         for path in _children(folder):
             if path.is_dir() and not path.is_symlink():
