@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, unknown
@@ -73,10 +74,11 @@ def _children(folder: Path) -> list[Path]:
 
 def _files(place: Path) -> dict[Path, int]:
     """The files in a folder or below, with their sizes; a link is as large as itself."""
-    if place.is_file():
-        return {place: place.lstat().st_size}
-    return {
-        path: path.lstat().st_size
-        for folder, _, names in os.walk(place)
-        for path in (Path(folder, name) for name in names)
-    }
+    found = [place] if place.is_file() else []
+    for folder, _, names in os.walk(place):
+        found += [Path(folder, name) for name in names]
+    sizes = {}
+    for path in found:
+        with suppress(FileNotFoundError):  # another process dropped it
+            sizes[path] = path.lstat().st_size
+    return sizes

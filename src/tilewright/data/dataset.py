@@ -27,6 +27,10 @@ class Wanted:
     shape: Shape | None = None
     images: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.images is not None and self.images < 1:
+            raise TilewrightError(f"--images {self.images}: there must be at least one")
+
     def count(self, stored: int) -> int:
         """How many to read of those that are stored."""
         return stored if self.images is None else min(self.images, stored)
