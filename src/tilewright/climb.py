@@ -18,6 +18,7 @@ from tilewright.execute import Program
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Sample, interleave
+from tilewright.memory import pin
 from tilewright.model.layers import Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
@@ -99,6 +100,17 @@ class Row:
     predicted: NDArray[np.int64] | None = None
 
 
+def changed(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The row that a rung is to be compared with: of the rung it changes, in the same precision
+    where that one has a choice; None where there is none or it was not timed.
+    """
+    named = [other for other in rows if other.rung.name == row.rung.against and other.network]
+    for other in named:
+        if not other.rung.precisions or other.rung.precision == row.rung.precision:
+            return other
+    return None
+
+
 def climb(
     network: Network,
     images: NDArray[Any],
@@ -169,6 +181,7 @@ class _Contest:
     def enter(self, rung: Rung, network: Network) -> None:
         """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
         program = self._program(rung, network)
+        self.images = pin(program, self.images)
         self.description = program.runtime.describe()
         disturbs = program.runtime.recording_disturbs
 

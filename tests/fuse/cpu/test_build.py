@@ -75,7 +75,7 @@ def test_two_processes_may_start_at_once(tmp_path):
 
     assert {process.wait() for process in [start(), start()]} <= {10, 11}
     assert start().wait() == 11  # it is found
-    assert [path.suffix for path in tmp_path.iterdir()] == [".object"]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
 
 
 def test_weights_do_not_matter_to_the_object(tmp_path):

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.ladder.gpu.cost import cost
-from tilewright.ladder.gpu.design import Array, ConvolutionDesign, Design, Geometry, Work
+from tilewright.ladder.gpu.design import (
+    BLOCK_THREADS,
+    Array,
+    ConvolutionDesign,
+    Design,
+    Geometry,
+    Work,
+)
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters, Stage
@@ -24,7 +31,7 @@ MEMORY_PLANS = ("resident", "streamed", "per-layer", "managed")
 SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
 
 
-def gpu_rung(name: str, idea: str, design: ConvolutionDesign) -> Rung:
+def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | None = None) -> Rung:
     """A rung that computes convolutions as designed, and the other layers like all GPU rungs."""
 
     def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
@@ -33,11 +40,14 @@ def gpu_rung(name: str, idea: str, design: ConvolutionDesign) -> Rung:
             kernels = layer_design(stage, design, runtime.limits)
             return GpuLaunch(runtime, stage, kernels, parameters)
         except DoesNotFit as error:
-            raise DoesNotFit(f"{stage.name}: {error}; rung direct needs none of it") from error
+            # Only a convolution has other kernels on another rung, and direct's take the least.
+            other = stage.kind == "conv" and runtime.limits.threads >= BLOCK_THREADS
+            hint = "; rung direct needs none of it" if other else ""
+            raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
 
     return Rung(
-        name=name, idea=idea, devices=DEVICES, prepare=prepare, open_runtime=open_runtime,
-        missing=missing, memories=MEMORY_PLANS, convolution=design,
+        name=name, idea=idea, against=against, devices=DEVICES, prepare=prepare,
+        open_runtime=open_runtime, missing=missing, memories=MEMORY_PLANS, convolution=design,
     )  # fmt: skip
 
 
