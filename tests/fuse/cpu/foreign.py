@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.fuse.cpu.machines import MACHINES
-from tilewright.fuse.cpu import build
+from tilewright.fuse.cpu import build, tickets
 from tilewright.fuse.cpu.few import phases
 from tilewright.fuse.cpu.parameters import layout, pack
 from tilewright.fuse.cpu.schedule import Schedule
@@ -34,6 +34,10 @@ class Arm:
         self.driver = folder / "driver.o"
         source = Path(__file__).with_name("driver.c")
         _do(COMPILER, "-O1", "-Wall", "-Werror", "-c", source, "-o", self.driver)
+        self.tickets = folder / "tickets.o"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tickets, "is_arm", lambda: True)
+            self.tickets.write_bytes(build.object_code(tickets._code(), MACHINES["neon"]))
 
     def program(self, network: Network, plan: Schedule) -> Program:
         """A network by a schedule, ready to be run."""
@@ -42,7 +46,7 @@ class Arm:
         base = self.folder / f"{self.programs}"
         code = base.with_suffix(".o")
         code.write_bytes(build.object_code(build.module_code(network, on, plan), on))
-        _do(COMPILER, "-static", self.driver, code, "-o", base)
+        _do(COMPILER, "-static", "-pthread", self.driver, code, self.tickets, "-o", base)
         pack(plan, network.parameters).tofile(base.with_suffix(".weights"))
         return Program(base, network, plan)
 
@@ -51,13 +55,18 @@ class Program:
     def __init__(self, path: Path, network: Network, plan: Schedule) -> None:
         self.path, self.network, self.plan = path, network, plan
 
-    def run(self, images: NDArray[np.generic], by_phases: bool = False) -> NDArray[np.float32]:
-        """The outputs of a batch; a schedule for few images can be done phase by phase."""
+    def run(
+        self, images: NDArray[np.generic], by_phases: bool = False, helpers: int = 0
+    ) -> NDArray[np.float32]:
+        """The outputs of a batch.
+
+        A schedule for few images can be done phase by phase, also by threads that take tickets.
+        """
         path, network, plan = self.path, self.network, self.plan
         given, result = path.with_suffix(".images"), path.with_suffix(".out")
         np.ascontiguousarray(images).tofile(given)
         sizes = [len(images), math.prod(network.input.shape), math.prod(network.output_shape)]
-        sizes += [layout(plan).size, len(plan.groups) + 1]
+        sizes += [layout(plan).size, len(plan.groups) + 1, helpers]
         for phase in phases(plan) if by_phases else ():
             sizes += [phase.units, phase.step]
         suffix = "u8" if images.dtype == np.uint8 else "f32"

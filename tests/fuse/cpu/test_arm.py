@@ -84,3 +84,17 @@ def test_nan_and_infinity_on_arm(name, schedule, arm):
 def test_tickets_are_compiled_for_arm(monkeypatch):
     monkeypatch.setattr(tickets, "is_arm", lambda: True)
     assert build.object_code(tickets._code(), NEON)[:4] == b"\x7fELF"
+
+
+@needs_arm
+def test_threads_take_tickets_on_arm(arm):
+    """The same bits, whoever computes what."""
+    shape, layers = NETWORKS["worked on together"]
+    network = Network("shared", Pixels(shape), layers)
+    generator = np.random.default_rng(4)
+    network = network.with_parameters(random_parameters(network, generator))
+    program = arm.program(network, by_channels(network, NEON.target))
+    images = generator.integers(0, 256, (40, *shape), np.uint8)
+    alone = program.run(images)
+    for helpers in (1, 3):
+        np.testing.assert_array_equal(program.run(images, True, helpers), alone)
