@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: F401
+
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 
