@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import re
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +21,11 @@ def cache_home() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tilewright"))
+
+
+def file_name(name: str) -> str:
+    """A name as a file name: what would lead to another folder, or hide it, is left out."""
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "network"
 
 
 def reason(error: OSError) -> str:
@@ -51,11 +58,12 @@ def check_writable(path: Path) -> None:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
     """Open a temporary file beside `path` that takes its name only when all went well.
 
     A link is followed. What is not a plain file (a device, a pipe) is written straight into, and so
-    is what the program prints to, by its name in `/dev`.
+    is what the program prints to, by its name in `/dev`. A file that was there keeps its
+    permissions, a new one gets the usual ones; `mode` decides otherwise.
     """
     try:
         if (stream := _standard(path)) is not None:
@@ -71,29 +79,37 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-            # A temporary file is private to its owner; the result gets the usual permissions.
-            umask = os.umask(0)
-            os.umask(umask)
             temporary = Path(handle.name)
-            temporary.chmod(0o666 & ~umask)
+            temporary.chmod(_usual_mode(target) if mode is None else mode)
             temporary.replace(target)
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
 
 
+def _usual_mode(target: Path) -> int:
+    """The permissions of what is replaced, or those that any new file gets."""
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
 @contextmanager
 def _temporary(target: Path) -> Iterator[IO[bytes]]:
     """A file beside the target that is gone afterwards, unless it was renamed."""
-    handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed below
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False
-    )
+    # The name is known before the file is there: whatever interrupts us, it is removed.
+    path = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        yield handle
+        with open(path, "xb", opener=_privately) as handle:
+            yield handle
     finally:
-        try:
-            handle.close()  # which writes what is left, and fails if the disk is full
-        finally:
-            Path(handle.name).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+def _privately(path: str, flags: int) -> int:
+    """What is not complete is nobody else's to read."""
+    return os.open(path, flags, 0o600)
 
 
 def _standard(path: Path) -> int | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from tilewright.cli import options
-from tilewright.files import atomic_write, check_writable
+from tilewright.files import atomic_write
 
 DEFAULT_IMAGES = 100
 DEFAULT_REPEATS = 7
@@ -41,8 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.views import ladder as view
 
     to_stdout = arguments.json == "-"
-    if arguments.json is not None and not to_stdout:
-        check_writable(Path(arguments.json))
+    options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
     subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
     network, dataset = subject.network, subject.dataset
     with console.progress_line() as tell:
@@ -67,8 +65,12 @@ def main(arguments: argparse.Namespace) -> int:
         "environment": environment.fingerprint(),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    # The file first: whoever reads what is printed may leave in the middle.
+    if arguments.json is not None and not to_stdout:
+        with atomic_write(Path(arguments.json)) as file:
+            file.write(text.encode())
     if to_stdout:
-        sys.stdout.write(text)
+        console.write(text)
     else:
         screen = console.output()
         screen.print(
@@ -79,7 +81,4 @@ def main(arguments: argparse.Namespace) -> int:
         screen.print(f"{dataset.source}; {subject.weights_note}\n")
         for part in view.report(ladder, network, len(dataset), dataset.labels):
             screen.print(part)
-        if arguments.json is not None:
-            with atomic_write(Path(arguments.json)) as file:
-                file.write(text.encode())
     return 0 if all(row.verdict is None or row.verdict.passed for row in rows) else 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +130,7 @@ def _write(
             with atomic_write(Path(path)) as file:
                 file.write(content.encode())
     if arguments.json == "-":
-        sys.stdout.write(text)
+        console.write(text)
         return
     screen = console.output()
     for part in report:
