@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.profile.made import CEILINGS
 from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
@@ -20,7 +21,7 @@ def trusting(monkeypatch):
     """Every rung is taken for right: verification has tests of its own, and takes its time."""
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
     monkeypatch.setattr(climb, "verify", lambda rung, device, network: verdict)
-    monkeypatch.setattr(climb, "measured_peak", lambda device: 1e12)
+    monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
 
 
 @pytest.fixture
@@ -49,7 +50,10 @@ def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
         assert all(len(sample.seconds) == 2 for sample in row.operations.values())
         assert row.operations_mark == {"onnxruntime": "*", "fused": "+"}.get(row.rung.name, "")
         np.testing.assert_array_equal(row.predicted, ladder.rows[0].predicted)
-    assert seen[-1][1] == seen[-1][2]
+    assert ladder.peak == 1e12
+    timing = [now for now in seen if now[0].startswith("timing")]
+    assert timing[-1][1] == timing[-1][2]
+    assert len(ladder.conditions.spins) == 3
 
 
 def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(quick, monkeypatch):
@@ -100,7 +104,8 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
         return verdict
 
     monkeypatch.setattr(climb, "verify", verify)
-    monkeypatch.setattr(climb, "measured_peak", lambda device: None)
+    none = replace(CEILINGS, flops=None)
+    monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (none, None))
     monkeypatch.setattr(climb, "rungs", lambda device: [large, good])
     subject = climb.prepare("cifar10", None, None, images=1)
     ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
@@ -146,3 +151,28 @@ def test_precisions_are_compared_with_their_own():
     rows = [gemm, *tensors, *networks]
     found = [climb.changed(each, rows) for each in rows]
     assert found == [None, gemm, gemm, tensors[0], tensors[1], None]
+
+
+def test_a_peak_below_a_rungs_own_rate_is_measured_again(quick, trusting, monkeypatch):
+    """Only what a rung of ours really computes counts, in float32."""
+    asked = []
+
+    def ceilings(device, name, at_least):
+        asked.append((device, at_least))
+        return CEILINGS, "the ceilings may be too low"
+
+    monkeypatch.setattr(climb, "ceilings", ceilings)
+    threads, im2col = rungs("cpu")[1:3]
+    rough = replace(im2col, name="rough", precision=FP16)
+    library = replace(im2col, name="library", vendor=True)
+    monkeypatch.setattr(climb, "rungs", lambda device: [threads, im2col, rough, library])
+    subject = climb.prepare("cifar10", None, None, images=2)
+    network = subject.network
+    ladder = climb.climb(network, subject.dataset.images, "cpu", 2, 1)
+    inside = sum(stage.inside_flops for stage in network.stages)
+    rates = [
+        2 * flops / row.network.median
+        for row, flops in zip(ladder.rows[:2], (inside, network.flops), strict=True)
+    ]
+    assert asked == [("cpu", pytest.approx(max(rates)))]
+    assert ladder.notices == ("the ceilings may be too low",)

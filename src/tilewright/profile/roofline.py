@@ -21,7 +21,8 @@ class Facts:
     """A kernel of some layers: its rates, and as shares of the device's ceilings where known."""
 
     row: Row
-    flops: int  # of all launches
+    flops: int  # of all launches, counting every tap
+    executed: int  # the same without taps that the rung leaves out
     bytes: int  # of all launches, every buffer once
     flop_share: float | None
     byte_share: float | None
@@ -30,6 +31,11 @@ class Facts:
     @property
     def flop_rate(self) -> float:
         return _rate(self.flops, self.row.seconds)
+
+    @property
+    def executed_rate(self) -> float:
+        """What the share of the peak is of."""
+        return _rate(self.executed, self.row.seconds)
 
     @property
     def byte_rate(self) -> float:
@@ -47,10 +53,12 @@ def roofline(profile: Profile) -> list[Facts]:
     return sorted(facts, key=lambda each: -each.row.seconds)
 
 
-def work(profile: Profile, row: Row) -> tuple[int, int] | None:
-    """FLOP and bytes of a kernel: its own account, or that of its layers if it did them alone."""
+def work(profile: Profile, row: Row) -> tuple[int, int, int] | None:
+    """FLOP, those executed, and bytes of a kernel: its own account, or that of its layers if it
+    did them alone.
+    """
     if row.flops is not None and row.least_bytes is not None:
-        return row.flops, row.least_bytes
+        return row.flops, row.flops, row.least_bytes
     others = [other for other in profile.of("kernel") if set(other.layers) & set(row.layers)]
     known = {layer.name: layer for layer in profile.layers}
     if others != [row] or not set(row.layers) <= set(known) or not row.layers:
@@ -59,18 +67,21 @@ def work(profile: Profile, row: Row) -> tuple[int, int] | None:
         return None
     layers = [known[name] for name in row.layers]
     flops = profile.images * sum(layer.flops for layer in layers)
+    executed = flops
+    if profile.skips_taps and all(layer.inside_flops is not None for layer in layers):
+        executed = profile.images * sum(layer.inside_flops or 0 for layer in layers)
     # What is between fused layers need not leave the registers; weights are read in each launch.
     ends = profile.images * (layers[0].input_bytes + layers[-1].output_bytes)
-    return flops, ends + row.calls * sum(layer.parameter_bytes for layer in layers)
+    return flops, executed, ends + row.calls * sum(layer.parameter_bytes for layer in layers)
 
 
-def _facts(profile: Profile, row: Row, flops: int, size: int) -> Facts:
+def _facts(profile: Profile, row: Row, flops: int, executed: int, size: int) -> Facts:
     ceilings = profile.ceilings
-    rate, moved = _rate(flops, row.seconds), _rate(size, row.seconds)
+    rate, moved = _rate(executed, row.seconds), _rate(size, row.seconds)
     flop_share = rate / ceilings.flops if ceilings and ceilings.flops else None
     byte_share = moved / ceilings.bytes if ceilings and ceilings.bytes else None
     words = _limit(profile, row, flop_share, byte_share)
-    return Facts(row, flops, size, flop_share, byte_share, words)
+    return Facts(row, flops, executed, size, flop_share, byte_share, words)
 
 
 def _rate(amount: int, seconds: float) -> float:

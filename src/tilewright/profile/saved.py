@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ def to_json(profile: Profile) -> dict[str, Any]:
                 "layers": list(facts.row.layers),
                 "seconds": facts.row.seconds,
                 "flop": facts.flops,
+                "executed_flop": facts.executed,
                 "least_bytes": facts.bytes,
                 "flop_per_second": facts.flop_rate,
                 "bytes_per_second": facts.byte_rate,
@@ -127,7 +128,10 @@ def from_json(document: dict[str, Any]) -> Profile:
         batch=_whole(document["batch"]),
         dropped=_whole(document["dropped"]),
         layers=tuple(
-            Layer(_text(x["name"]), _text(x["kind"]), *(_whole(x[name]) for name in AMOUNTS))
+            replace(
+                Layer(_text(x["name"]), _text(x["kind"]), *(_whole(x[name]) for name in AMOUNTS)),
+                inside_flops=_maybe(x.get("inside_flops"), _whole),
+            )
             for x in document["layers"]
         ),
         rows=tuple(map(_from_row, document["detail"])),
@@ -138,6 +142,7 @@ def from_json(document: dict[str, Any]) -> Profile:
         stopped=_maybe(document["stopped"], _text),
         notices=_texts(document["notices"]),
         environment=dict(document["environment"]),
+        skips_taps=document.get("skips_taps", False) is True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from tilewright.climb import ALONE, TOGETHER, Ladder, Row, changed
-from tilewright.measure import Sample
+from tilewright.measure import CONFIDENCE, FAIR, Ratio, Sample, ratio
 from tilewright.model.network import Network
 from tilewright.reference import FLOAT32
 from tilewright.views import units
@@ -20,6 +21,7 @@ from tilewright.views.console import table
 INLINE_CONVOLUTIONS = 3
 # The course checks correctness at these numbers of images.
 COURSE_SIZES = (100, 1000, 10_000)
+SAME = "≈"  # before a ratio that cannot be told from 1
 
 
 def report(
@@ -33,7 +35,7 @@ def report(
         yield ""
         yield _operations(timed, convolutions)
     yield ""
-    yield _speeds(timed, network.flops * images, images, ladder.peak)
+    yield _speeds(timed, network, images, ladder.peak)
     if labels is not None and (sizes := [n for n in COURSE_SIZES if n < images]):
         yield ""
         yield _correctness(timed, labels, [*sizes, images])
@@ -46,7 +48,7 @@ def _times(
 ) -> RenderableType:
     copied = any(row.copies for row in ladder)
     rows = table(
-        "", "\nrung", "\nproof", *(f">{name}\nms" for name in convolutions), ">network\nms",
+        "", "\nrung", ">\nproof", *(f">{name}\nms" for name in convolutions), ">network\nms",
         ">\n± %", *((">copies\nms", ">copies\nMB") if copied else ()), ">\ncorrect",
     )  # fmt: skip
     for row in ladder:
@@ -59,39 +61,69 @@ def _times(
         )
         rows.add_row(
             row.rung.label + row.operations_mark,
-            "yes" if row.verdict else "-",
+            f"{row.verdict.worst:.2f}" if row.verdict else "-",
             *(units.milliseconds(row.operations[name].median) for name in convolutions),
             units.milliseconds(row.network.median),
-            f"{50 * row.network.spread:.1f}",
+            _percent(row.network.uncertainty),
             *(copies if copied else ()),
             _correct(row, labels),
         )
     return rows
 
 
-def _speeds(timed: list[Row], flops: int, images: int, peak: float | None) -> RenderableType:
+def _speeds(timed: list[Row], network: Network, images: int, peak: float | None) -> RenderableType:
     rows = table(
-        "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">times\nthat of", "\n",
-        f">times\n{timed[0].rung.label}", ">% of\nvendor",
+        "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
+        "\nthat of", f">times\n{timed[0].rung.label}", ">% of\nvendor",
     )  # fmt: skip
     first, vendor = timed[0].network, best_vendor(timed)
     for row in timed:
         assert row.network is not None and first is not None
         seconds = row.network.median
-        rate = flops / seconds
-        before = changed(row, timed)
-        full = row.rung.precision == FLOAT32  # the peak is that of float32
+        before, gain = gained(row, timed)
+        share = peak_share(row, network, images, peak)
+        library = ratio(vendor, row.network) if vendor else None
         rows.add_row(
             row.rung.label,
             units.count(images / seconds),
-            units.digits(rate / 1e9),
-            units.digits(100 * rate / peak) if peak and full else "-",
-            units.times(before.network.median / seconds) if before and before.network else "-",
+            units.digits(images * network.flops / seconds / 1e9),
+            units.digits(100 * share) if share is not None else "-",
+            _perhaps(gain, units.times(gain.value)) if gain else "-",
+            _percent(gain.uncertainty) if gain else "-",
             before.rung.label if before else "",
             units.times(first.median / seconds),
-            f"{100 * vendor / seconds:.0f}" if vendor else "-",
+            _perhaps(library, f"{100 * library.value:.0f}") if library else "-",
         )
     return rows
+
+
+def gained(row: Row, rows: list[Row]) -> tuple[Row | None, Ratio | None]:
+    """The row that a rung is compared with, and how many times as fast as that one it is."""
+    before = changed(row, rows)
+    if before is None or before.network is None or row.network is None:
+        return None, None
+    return before, ratio(before.network, row.network)
+
+
+def peak_share(row: Row, network: Network, images: int, peak: float | None) -> float | None:
+    """Of the measured peak, which is that of float32: operations that the rung really does."""
+    if not peak or row.network is None or row.rung.precision.name != FLOAT32.name:
+        return None
+    return images * row.rung.executed_flops(network) / row.network.median / peak
+
+
+def rounds(ladder: Ladder) -> int:
+    """How many there were."""
+    return max((len(row.network.seconds) for row in ladder.rows if row.network), default=0)
+
+
+def _perhaps(ratio: Ratio, text: str) -> str:
+    """Marked where the two may as well be the same."""
+    return text if ratio.differs else f"{SAME}{text}"
+
+
+def _percent(share: float) -> str:
+    return units.digits(100 * share) if share < math.inf else "-"
 
 
 def _correctness(timed: list[Row], labels: NDArray[np.int64], sizes: list[int]) -> RenderableType:
@@ -108,20 +140,20 @@ def _correctness(timed: list[Row], labels: NDArray[np.int64], sizes: list[int]) 
     return rows
 
 
-def best_vendor(rows: list[Row]) -> float | None:
-    """The median of the fastest vendor rung."""
-    times = [row.network.median for row in rows if row.rung.vendor and row.network]
-    return min(times, default=None)
+def best_vendor(rows: list[Row]) -> Sample | None:
+    """The times of the fastest vendor rung."""
+    times = [row.network for row in rows if row.rung.vendor and row.network]
+    return min(times, key=lambda sample: sample.median, default=None)
 
 
-def to_json(rows: list[Row], images: int) -> list[dict[str, Any]]:
+def to_json(ladder: Ladder, network: Network, images: int) -> list[dict[str, Any]]:
     """Raw samples of everything that was timed, and the verdicts."""
     return [
         {
             "rung": row.rung.label,
             "idea": row.rung.idea,
             "vendor": row.rung.vendor,
-            "against": _against(row, rows),
+            "against": _against(row, ladder.rows),
             "missing": row.missing,
             "verification": None
             if row.verdict is None
@@ -130,23 +162,31 @@ def to_json(rows: list[Row], images: int) -> list[dict[str, Any]]:
                 "seed": row.verdict.seed,
                 "trials": row.verdict.trials,
                 "outputs": row.verdict.outputs,
+                "worst": row.verdict.worst if math.isfinite(row.verdict.worst) else None,
                 "fault": str(row.verdict.fault) if row.verdict.fault else None,
             },
+            "executed_flop": row.rung.executed_flops(network),
+            "peak_share": peak_share(row, network, images, ladder.peak),
             "network": _sample(row.network, images),
             "operations_mark": row.operations_mark,
             "operations": {k: _sample(v, images) for k, v in row.operations.items()},
             "copies": _sample(row.copies, images),
             "copied_bytes": row.copied_bytes,
         }
-        for row in rows
+        for row in ladder.rows
     ]
 
 
 def _against(row: Row, rows: list[Row]) -> dict[str, Any] | None:
-    before = changed(row, rows)
-    if before is None or before.network is None or row.network is None:
+    before, gain = gained(row, rows)
+    if before is None or gain is None:
         return None
-    return {"rung": before.rung.label, "times": before.network.median / row.network.median}
+    return {
+        "rung": before.rung.label,
+        "times": gain.value,
+        "interval": gain.interval.ends,
+        "differs": gain.differs,
+    }
 
 
 def _sample(sample: Sample | None, images: int) -> dict[str, Any] | None:
@@ -155,7 +195,7 @@ def _sample(sample: Sample | None, images: int) -> dict[str, Any] | None:
     return {
         "median_seconds": sample.median,
         "best_seconds": sample.best,
-        "spread": sample.spread,
+        "interval_seconds": sample.interval.ends,
         "noise": sample.verdict,
         "images_per_second": images / sample.median,
         "samples_seconds": list(sample.seconds),
@@ -180,13 +220,18 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
     rows = ladder.rows
     peak = f"measured, {units.digits(ladder.peak / 1e9)} GFLOP/s" if ladder.peak else "not measured"
     yield (
-        "times are medians over all images, ± half the interquartile range; proof: every output "
-        f"within\nits rounding bound; peak: {peak} in float32; vendor: the fastest library rung"
+        f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
+        f"{SAME} cannot be told from\nthe same; proof: the largest error seen as a share of its "
+        f"rounding bound, proven up to 1;\npeak: {peak} in float32; vendor: the fastest library "
+        "rung"
     )
-    yield (
-        "GFLOP/s count every tap of a convolution, also those outside the image, which a rung may "
-        "leave out"
-    )
+    if any(row.rung.skips_taps for row in rows):
+        yield (
+            "GFLOP/s count every tap of a convolution; % of peak only those that a rung computes: "
+            "some of ours\nleave out the taps outside the image"
+        )
+    yield from ladder.conditions.notes
+    yield from ladder.notices
     for row in rows:
         if row.verdict is not None and row.verdict.fault is not None:
             yield f"{row.rung.label} computes something wrong: {row.verdict.fault}"
@@ -202,8 +247,11 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
         yield f"{ALONE} runs the network as one piece: its convolutions were timed on their own"
     if TOGETHER in marks:
         yield f"{TOGETHER} op times include the activation and pooling fused into a convolution"
+    if any(row.network and not row.network.interval.known for row in rows):
+        yield "fewer than 6 rounds: nothing can be said about noise"
     noisy = [row.rung.label for row in rows if row.network and row.network.verdict == "noisy"]
-    if any(row.network and len(row.network.seconds) < 3 for row in rows):
-        yield "fewer than 3 repeats: nothing can be said about noise"
     if noisy:
-        yield f"noisy: {', '.join(noisy)}; quieten the machine or raise --repeats"
+        yield (
+            f"not certain to {100 * FAIR:.0f} % after {rounds(ladder)} rounds: {', '.join(noisy)}; "
+            "quieten the machine or raise --repeats"
+        )
