@@ -32,7 +32,7 @@ def test_rates_and_shares():
     [
         (kernel(1e-3, 1000, 60_000_000), "memory bandwidth"),
         (kernel(1e-3, 1000, 160_000_000), "caches: more than memory gives"),
-        (kernel(1e-3, 1_000_000, 1_000_000), "latency: loads, barriers"),
+        (kernel(1e-3, 1_000_000, 1_000_000), "latency: 1 % of memory bandwidth"),
         (kernel(1e-6, 1000, 1000), "too short: mostly start and end"),
         (kernel(1e-3, 10**9, 1, (((2, 1, 3), (8, 1, 1)),)), "too few blocks: 6 for 16"),
     ],

@@ -15,9 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from tilewright import __version__
 from tilewright.conditions import Watch
 from tilewright.environment import cpu_cores
+from tilewright.limits import rates_of
 from tilewright.peak import measured_bandwidth, measured_peak
 from tilewright.profile.result import Ceilings, Profile
 from tilewright.profile.roofline import roofline
+from tilewright.runtime import device_number
 from tilewright.store import Store, key_of, open_store
 
 # More than any core (64 multiply-adds a cycle at 6 GHz are 0.8e12), any GPU's multiprocessor (with
@@ -97,7 +99,7 @@ def measure(device: str, name: str, precision: str = "fp32") -> Known:
     if first and second and flops and min(first, second) < (1 - AGREE) * flops:
         disturbed.append(f"the peak came out as {first / 1e9:.4g} and {second / 1e9:.4g} GFLOP/s")
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    found = Ceilings(name, flops, moved, _processors(device), date, precision)
+    found = Ceilings(name, flops, moved, _processors(device), date, precision, *_units(device))
     return Known(found, "; ".join(disturbed))
 
 
@@ -114,10 +116,11 @@ def better(one: Known, other: Known) -> Known:
 def plausible(found: Ceilings, device: str) -> bool:
     """Whether a device could have such rates at all."""
     each = CORE_FLOPS if device == "cpu" else PROCESSOR_FLOPS
-    limits = ((found.flops, each * max(1, found.processors)), (found.bytes, MOST_BYTES))
+    most = each * max(1, found.processors)
+    rates = ((found.flops, most), (found.loads, most), (found.index_operations, most))
     return all(
-        rate is None or (type(rate) is float and math.isfinite(rate) and 0 < rate <= most)
-        for rate, most in limits
+        rate is None or (type(rate) is float and math.isfinite(rate) and 0 < rate <= highest)
+        for rate, highest in (*rates, (found.bytes, MOST_BYTES))
     )
 
 
@@ -131,6 +134,16 @@ def _processors(device: str) -> int:
     from tilewright.ladder.gpu.prepare import missing, open_runtime
 
     return 0 if missing(device) else open_runtime(device, "resident").limits.processors
+
+
+def _units(device: str) -> tuple[float | None, float | None]:
+    """Loads and operations on whole numbers a second, where the architecture says how many."""
+    from tilewright.runtime import cuda
+
+    if not device.startswith("cuda") or cuda.missing(device):
+        return None, None
+    rates = rates_of(cuda.gpu(device_number(device)))
+    return rates.loads, rates.index_operations
 
 
 def _read(content: bytes | None, device: str) -> Known | None:

@@ -47,7 +47,8 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
 class Ceilings:
     """What a device does at best, measured on `date`: FLOP and bytes a second; None: not known.
 
-    FLOP are those of one precision.
+    FLOP are those of one precision. Loads and operations on whole numbers follow from a GPU's
+    architecture and clock.
     """
 
     device: str
@@ -56,6 +57,8 @@ class Ceilings:
     processors: int
     date: str
     precision: str = "fp32"
+    loads: float | None = None
+    index_operations: float | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from tilewright.trace import Kind
 
 SCHEMA = "tilewright.profile/1"
 LARGEST_FILE = 100 * 2**20
-LONGEST_SECONDS, FASTEST = 1e9, 1e20  # beyond anything real, and sums of them are finite
+# Beyond anything real, and sums of them are finite.
+LONGEST_SECONDS, FASTEST, MOST_OPERATIONS = 1e9, 1e20, 1e29
 KINDS: tuple[Kind, ...] = (
     "kernel",
     "host",
@@ -165,6 +166,8 @@ def _row(row: Row) -> dict[str, Any]:
         "shapes": [{"grid": list(grid), "block": list(block)} for grid, block in row.shapes],
         "more_shapes": row.more_shapes,
         "faulted": row.faulted,
+        "loads": row.loads,
+        "index_operations": row.index_operations,
     }
 
 
@@ -188,6 +191,8 @@ def _from_row(given: dict[str, Any]) -> Row:
         tuple((_size(shape["grid"]), _size(shape["block"])) for shape in given["shapes"]),
         _whole(given["more_shapes"]),
         _number(given["faulted"]),
+        _number(given.get("loads", 0.0), MOST_OPERATIONS),
+        _number(given.get("index_operations", 0.0), MOST_OPERATIONS),
     )
 
 
@@ -199,6 +204,8 @@ def _ceilings(given: dict[str, Any]) -> Ceilings:
         _whole(given["processors"]),
         _text(given["date"]),
         _text(given["precision"]),
+        _maybe(given.get("loads"), _rate),
+        _maybe(given.get("index_operations"), _rate),
     )
 
 
