@@ -78,6 +78,7 @@ class Ladder:
     """Every rung's row, in the ladder's order; the device in words and its measured peak FLOP/s.
 
     `seed` is what the order of the turns was drawn from; `notices` say what is wrong with the peak.
+    `doubt` is the share of the processors' time that was others': ratios are uncertain by it.
     """
 
     device: str
@@ -86,6 +87,7 @@ class Ladder:
     seed: int
     conditions: Conditions
     notices: tuple[str, ...] = ()
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ def climb(
     fastest = max((_executed_rate(row, network, len(images)) for row in results), default=0.0)
     found, problem = ceilings(device, contest.description, at_least=fastest)
     notices = (problem,) if problem else ()
-    return Ladder(contest.description, found.flops, results, seed, conditions, notices)
+    doubt = 0.0 if device.startswith("cuda") else conditions.busy  # a GPU has its own processors
+    return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
 
 
 def _executed_rate(row: Row, network: Network, images: int) -> float:

@@ -58,11 +58,16 @@ class Conditions:
         return max(self.spins) / min(self.spins) - 1 if self.spins else 0.0
 
     @property
+    def busy(self) -> float:
+        """The share of CPU time that was others', if it was worth mentioning."""
+        return self.others if self.others is not None and self.others > BUSY else 0.0
+
+    @property
     def notes(self) -> list[str]:
         """A line for everything that may have disturbed the figures; none on a quiet machine."""
         made = []
-        if self.others is not None and self.others > BUSY:
-            made.append(f"the machine was busy: {100 * self.others:.0f} % of CPU time was others'")
+        if self.busy:
+            made.append(f"the machine was busy: {100 * self.busy:.0f} % of CPU time was others'")
         if self.stolen is not None and self.stolen > STOLEN:
             made.append(f"{100 * self.stolen:.0f} % of CPU time was given to other machines")
         if self.clock_range > CLOCK_MOVED:

@@ -73,7 +73,7 @@ class GpuState:
     throttled: tuple[str, ...]
 
 
-# What nvidia-smi calls clocks_throttle_reasons, as bits; an idle GPU or a clock that was set are
+# What nvidia-smi calls clocks_event_reasons, as bits; an idle GPU or a clock that was set are
 # nothing that holds a kernel back unexpectedly.
 THROTTLED = {
     0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature",
@@ -84,7 +84,10 @@ THROTTLED = {
 def gpu_states() -> list[GpuState]:
     """Of every NVIDIA GPU, now; none where the driver's tool is absent or does not tell."""
     states = []
-    for clock, bits in _nvidia_smi("clocks.sm", "clocks_throttle_reasons.active"):
+    # Drivers of before 2023 know the second name only.
+    names = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+    rows = _nvidia_smi("clocks.sm", names[0]) or _nvidia_smi("clocks.sm", names[1])
+    for clock, bits in rows:
         with suppress(ValueError):  # "[N/A]"
             active = int(bits, 16)
             reasons = dict.fromkeys(words for bit, words in THROTTLED.items() if active & bit)

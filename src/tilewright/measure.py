@@ -129,6 +129,15 @@ class Ratio:
         """Whether the two can be told apart."""
         return 1.0 not in self.interval
 
+    def doubted(self, share: float) -> Ratio:
+        """As it is on a machine where others took a share of the processors' time.
+
+        What is left for something that wants all cores is that much less, while something that
+        wants one core may have it all: on a quiet machine the ratio may be so much higher or lower.
+        """
+        left = max(1 - share, 1e-9)
+        return Ratio(self.value, Interval(self.interval.low * left, self.interval.high / left))
+
 
 def ratio(over: Sample, under: Sample) -> Ratio:
     """Of two samples' medians. What slowed a whole round down did so to both, and cancels."""

@@ -9,6 +9,8 @@ import pytest
 
 from tilewright.climb import Ladder, Row
 from tilewright.conditions import Conditions
+from tilewright.fuse.cpu.schedule import PlainGroup, by_images
+from tilewright.fuse.cpu.tiles import Target
 from tilewright.ladder import rungs
 from tilewright.measure import Sample
 from tilewright.model import zoo
@@ -75,6 +77,30 @@ def test_libraries_have_a_share_of_the_peak():
     assert cells(text, "torch", 1)[3] == "25.0"
 
 
+def test_the_share_of_a_library():
+    text = printed(made())
+    assert cells(text, "onnxruntime", 1)[-1] == "100"  # of itself, with no doubt
+    assert cells(text, "fused", 1)[-1] == "200"
+    ladder = made()
+    ladder.rows[3] = row(ladder.rows[3].rung, tuple(2 * each for each in reversed(ROUNDS)))
+    assert cells(printed(ladder), "fused", 1)[-1] == "≈100"
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("net", ["cifar10", "ece408"])
+def test_what_counts_is_what_the_fused_kernel_executes(net, lanes):
+    network = zoo.network(net)
+    plan = by_images(network, Target(lanes, 16 if lanes < 16 else 32))
+    groups = [group for group in plan.groups if not isinstance(group, PlainGroup)]
+    stages = {stage.name for group in groups for stage in group.stages}
+    inside = sum(
+        stage.inside_flops
+        for stage in network.stages
+        if stage.name in stages and stage.kind in ("conv", "fc")
+    )
+    assert sum(group.executed_flops for group in groups) == inside
+
+
 def test_the_proof_is_the_worst_error_as_a_share_of_its_bound():
     assert cells(printed(made()), "fused", 0)[1] == "0.61"
     (first, *_) = view.to_json(made(), NETWORK, 100)
@@ -95,6 +121,18 @@ def test_what_cannot_be_told_apart_is_marked():
     assert against["differs"] is False
     low, high = against["interval"]
     assert low <= 1 <= high
+
+
+def test_a_busy_machine_can_tell_less():
+    """What wants all cores may have had less of them, and what wants one core all of it."""
+    text = printed(made(doubt=0.6))
+    assert cells(text, "threads", 1)[4] == "≈2.00x"
+    assert cells(text, "im2col", 1)[4] == "5.00x"
+    assert "ratios are uncertain by as much" in text
+    assert "uncertain" not in printed(made())
+    threads = view.to_json(made(doubt=0.6), NETWORK, 100)[1]["against"]
+    assert threads["interval"] == pytest.approx([0.8, 5.0])
+    assert threads["differs"] is False
 
 
 def test_few_rounds_tell_nothing():

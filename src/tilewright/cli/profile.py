@@ -15,7 +15,7 @@ from tilewright.files import atomic_write
 if TYPE_CHECKING:
     from tilewright.profile.session import Progress, Recording, Subject
 
-DEFAULT_REPEATS = 3
+DEFAULT_REPEATS = 6  # the fewest that say how certain their median is
 OUTPUTS = ("json", "csv", "trace")
 
 

@@ -57,8 +57,8 @@ def report(
     yield (
         "\nonce: every buffer read or written once. issued: what threads ask of device memory, "
         "which caches\nmay serve. The limit and the time at best are of throughput alone: waiting "
-        "for memory, barriers,\nbank conflicts and idle threads come on top. Taps outside the "
-        "image count like the others,\nthough some kernels leave them out."
+        "for memory and at\nbarriers and bank conflicts come on top. Taps outside the image count "
+        "like the others, though\nsome kernels leave them out."
     )
 
 
@@ -131,7 +131,7 @@ def _limit(kernel: KernelFacts, gpu: Gpu) -> str:
         each = kernel.cost.index_operations / max(1, kernel.multiply_adds)
         return (
             f"{INDICES}: {each:.1f} operations for each multiply-add, "
-            f"a multiprocessor sustains {lanes.index_lanes / lanes.fma_lanes:.2f}"
+            f"{lanes.index_lanes / lanes.fma_lanes:.2f} are sustained"
         )
     if kernel.loads_each is None:
         return f"{kernel.limit}: {kernel.cost.loads:,.0f} loads"

@@ -22,6 +22,7 @@ INLINE_CONVOLUTIONS = 3
 # The course checks correctness at these numbers of images.
 COURSE_SIZES = (100, 1000, 10_000)
 SAME = "≈"  # before a ratio that cannot be told from 1
+WILD = 0.99
 
 
 def report(
@@ -35,7 +36,7 @@ def report(
         yield ""
         yield _operations(timed, convolutions)
     yield ""
-    yield _speeds(timed, network, images, ladder.peak)
+    yield _speeds(ladder, timed, network, images)
     if labels is not None and (sizes := [n for n in COURSE_SIZES if n < images]):
         yield ""
         yield _correctness(timed, labels, [*sizes, images])
@@ -71,7 +72,7 @@ def _times(
     return rows
 
 
-def _speeds(timed: list[Row], network: Network, images: int, peak: float | None) -> RenderableType:
+def _speeds(ladder: Ladder, timed: list[Row], network: Network, images: int) -> RenderableType:
     rows = table(
         "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
         "\nthat of", f">times\n{timed[0].rung.label}", ">% of\nvendor",
@@ -80,9 +81,8 @@ def _speeds(timed: list[Row], network: Network, images: int, peak: float | None)
     for row in timed:
         assert row.network is not None and first is not None
         seconds = row.network.median
-        before, gain = gained(row, timed)
-        share = peak_share(row, network, images, peak)
-        library = ratio(vendor, row.network) if vendor else None
+        before, gain = gained(row, ladder)
+        share = peak_share(row, network, images, ladder.peak)
         rows.add_row(
             row.rung.label,
             units.count(images / seconds),
@@ -92,17 +92,17 @@ def _speeds(timed: list[Row], network: Network, images: int, peak: float | None)
             _percent(gain.uncertainty) if gain else "-",
             before.rung.label if before else "",
             units.times(first.median / seconds),
-            _perhaps(library, f"{100 * library.value:.0f}") if library else "-",
+            _of_vendor(row.network, vendor, ladder.doubt),
         )
     return rows
 
 
-def gained(row: Row, rows: list[Row]) -> tuple[Row | None, Ratio | None]:
+def gained(row: Row, ladder: Ladder) -> tuple[Row | None, Ratio | None]:
     """The row that a rung is compared with, and how many times as fast as that one it is."""
-    before = changed(row, rows)
+    before = changed(row, ladder.rows)
     if before is None or before.network is None or row.network is None:
         return None, None
-    return before, ratio(before.network, row.network)
+    return before, ratio(before.network, row.network).doubted(ladder.doubt)
 
 
 def peak_share(row: Row, network: Network, images: int, peak: float | None) -> float | None:
@@ -117,13 +117,25 @@ def rounds(ladder: Ladder) -> int:
     return max((len(row.network.seconds) for row in ladder.rows if row.network), default=0)
 
 
-def _perhaps(ratio: Ratio, text: str) -> str:
+def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
+    """Speed in percent of the fastest library's."""
+    if vendor is None:
+        return "-"
+    found = ratio(vendor, sample).doubted(doubt)
+    text = f"{100 * found.value:.0f}"
+    return text if sample is vendor else _perhaps(found, text)
+
+
+def _perhaps(found: Ratio, text: str) -> str:
     """Marked where the two may as well be the same."""
-    return text if ratio.differs else f"{SAME}{text}"
+    return text if found.differs else f"{SAME}{text}"
 
 
 def _percent(share: float) -> str:
-    return units.digits(100 * share) if share < math.inf else "-"
+    """Of an uncertainty; beyond 99 % it hardly matters by how much."""
+    if math.isinf(share):
+        return "-"
+    return units.digits(100 * share) if share < WILD else ">99"
 
 
 def _correctness(timed: list[Row], labels: NDArray[np.int64], sizes: list[int]) -> RenderableType:
@@ -153,7 +165,7 @@ def to_json(ladder: Ladder, network: Network, images: int) -> list[dict[str, Any
             "rung": row.rung.label,
             "idea": row.rung.idea,
             "vendor": row.rung.vendor,
-            "against": _against(row, ladder.rows),
+            "against": _against(row, ladder),
             "missing": row.missing,
             "verification": None
             if row.verdict is None
@@ -177,8 +189,8 @@ def to_json(ladder: Ladder, network: Network, images: int) -> list[dict[str, Any
     ]
 
 
-def _against(row: Row, rows: list[Row]) -> dict[str, Any] | None:
-    before, gain = gained(row, rows)
+def _against(row: Row, ladder: Ladder) -> dict[str, Any] | None:
+    before, gain = gained(row, ladder)
     if before is None or gain is None:
         return None
     return {
@@ -221,9 +233,8 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
     peak = f"measured, {units.digits(ladder.peak / 1e9)} GFLOP/s" if ladder.peak else "not measured"
     yield (
         f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
-        f"{SAME} cannot be told from\nthe same; proof: the largest error seen as a share of its "
-        f"rounding bound, proven up to 1;\npeak: {peak} in float32; vendor: the fastest library "
-        "rung"
+        f"{SAME} may as well be\nequal; proof: the largest error seen as a share of its rounding "
+        f"bound, proven up to 1; peak:\n{peak} in float32; vendor: the fastest library rung"
     )
     if any(row.rung.skips_taps for row in rows):
         yield (
@@ -231,6 +242,8 @@ def _notes(ladder: Ladder) -> Iterator[RenderableType]:
             "some of ours\nleave out the taps outside the image"
         )
     yield from ladder.conditions.notes
+    if ladder.doubt:
+        yield "ratios are uncertain by as much: a rung for all cores loses more than one for a core"
     yield from ladder.notices
     for row in rows:
         if row.verdict is not None and row.verdict.fault is not None:
