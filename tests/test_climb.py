@@ -12,7 +12,7 @@ from tilewright.ladder import rungs
 from tilewright.measure import Sample, interleave
 from tilewright.reference import FLOAT32, FP16, TF32
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.verify import Verdict
+from tilewright.verify import Fault, Verdict
 from tilewright.views import ladder as view
 
 
@@ -56,30 +56,27 @@ def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
     assert len(ladder.conditions.spins) == 3
 
 
-def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(quick, monkeypatch):
-    serial, threads, good = rungs("cpu")[:3]
+def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
+    quick, trusting, monkeypatch
+):
+    serial, wrong, good = rungs("cpu")[:3]
+    fault = Fault("conv (1@3x3 on 1x4x4)", "whole numbers", "output[0] is 1, must be 2 within 0")
 
-    def prepare(runtime, stages, parameters):
-        right = good.prepare(runtime, stages, parameters)
+    def verify(rung, device, network):
+        return Verdict(1, 1, 1, 9.0, fault if rung is wrong else None)
 
-        def launch(x, out):
-            right(x, out)
-            if stages[0].kind == "conv":
-                out += 1
-
-        return launch
-
-    wrong = replace(threads, prepare=prepare)
+    monkeypatch.setattr(climb, "verify", verify)
     absent = replace(serial, missing=lambda device: "it is on holiday")
-    ladder = {rung.name: rung for rung in (absent, wrong, good)}
-    monkeypatch.setattr(climb, "rungs", lambda device: list(ladder.values()))
+    monkeypatch.setattr(climb, "rungs", lambda device: [absent, wrong, good])
     subject = climb.prepare("ece408", None, None, images=2)
-    rows = climb.climb(subject.network, subject.dataset.images, "cpu", 2, 1).rows
+    ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 2, 1)
+    rows = ladder.rows
     assert rows[0].missing == "it is on holiday"
     assert rows[0].network is None
     assert not rows[1].verdict.passed
     assert rows[1].network is None
     assert rows[2].network is not None
+    assert "threads computes something wrong: conv (1@3x3" in "\n".join(view._notes(ladder))
 
 
 def test_nothing_to_time(quick, monkeypatch):
@@ -111,7 +108,7 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
     ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
     assert "57,600 bytes" in ladder.rows[0].missing
     assert ladder.rows[1].network is not None
-    shown = "\n".join(map(str, view._notes(ladder)))
+    shown = " ".join("\n".join(map(str, view._notes(ladder))).split())
     assert f"{large.name} cannot run here: conv1: shared_conv needs" in shown
     assert "peak: not measured" in shown
 
