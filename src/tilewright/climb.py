@@ -20,6 +20,7 @@ from tilewright.execute import Program
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
+from tilewright.memory import pin
 from tilewright.model.layers import Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
@@ -205,6 +206,7 @@ class _Contest:
     def enter(self, rung: Rung, network: Network) -> None:
         """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
         program = self._program(rung, network)
+        self.images = pin(program, self.images)
         self.description = program.runtime.describe()
         disturbs = program.runtime.recording_disturbs
 

@@ -15,15 +15,13 @@ import hashlib
 import os
 import re
 import stat
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, cache_home, reason
-from tilewright.terminal import printable
+from tilewright.terminal import say_once
 
 ENDING = ".kept"
 CHECKSUM_BYTES = 32
@@ -42,11 +40,12 @@ class Limits:
 KINDS = {
     "compiled": Limits(count=500, bytes=256 << 20),
     "ceilings": Limits(count=100, bytes=1 << 20),
+    "numba": Limits(count=100, bytes=32 << 20),
 }
 
 
 def open_store(kind: str) -> Store:
-    """This user's store of a kind: `compiled`, `ceilings`."""
+    """This user's store of a kind: `compiled`, `ceilings`, `numba`."""
     return Store(cache_home() / kind, KINDS[kind])
 
 
@@ -118,7 +117,7 @@ class Store:
             problem = "others can write to it: `tilewright cache clear` makes a new one"
         else:
             return None
-        _say_once(f"{self.folder} is not used, {problem}")
+        say_once(f"{self.folder} is not used, {problem}")
         return f"{self.folder} is not used, {problem}"
 
     def _path(self, key: str) -> Path:
@@ -154,8 +153,3 @@ def _read_own(path: Path, largest: int) -> bytes | None:
         if not (own and stat.S_ISREG(found.st_mode) and found.st_size <= largest):
             return None
         return file.read(largest)
-
-
-@cache
-def _say_once(line: str) -> None:
-    print(f"tilewright: {printable(line)}", file=sys.stderr)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -178,3 +180,20 @@ def test_names_and_notes_do_not_steer_the_terminal_but_stay_in_json(tmp_path, ca
         assert r"\x1b[2J" in text
         assert {c for c in text if not c.isprintable()} == {"\n"}
     assert str(place) in json.loads(out.read_text())["data"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_python_itself_does_not_end_by_another_signal(number, tmp_path):
+    """It would, where the exception passes through `exec`, although it was caught."""
+    code = (
+        "import os, signal, sys; from tilewright.cli import main, show\n"
+        "def body(arguments):\n"
+        "    exec('os.kill(os.getpid(), number); [None for _ in range(100)]')\n"
+        "number, show.main = int(sys.argv[1]), body\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.exit(main(['show', 'cifar10']))\n"
+    )
+    (tmp_path / "run_as_module.py").write_text(code)
+    command = [sys.executable, "-m", "run_as_module", str(int(number))]
+    done = subprocess.run(command, cwd=tmp_path, check=False)
+    assert done.returncode == 128 + number

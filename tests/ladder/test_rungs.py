@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.strategies import networks
 from tilewright import reference
@@ -115,6 +116,23 @@ def test_float_images_enter_as_they_are(rung, device):
     values = (pixels * network.input.scale + network.input.shift).astype(np.float32)
     program = Program(network, uniform(network, rung, device, 2))
     np.testing.assert_allclose(program(values), program(pixels), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["serial", "threads", "im2col"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("layer", [ReLU(), MaxPool(2), MaxPool((3, 2), stride=1)])
+def test_nan_and_infinity_come_through(name, value, layer):
+    """In every output whose window covers them, wherever in the window, and in no other."""
+    network = Network("n", Pixels((1, 6, 6)), (layer,))
+    images = np.random.default_rng(0).normal(size=(36, 1, 6, 6)).astype(np.float32)
+    images.reshape(36, 36)[np.arange(36), np.arange(36)] = value
+    program = Program(network, uniform(network, choose("cpu", name), "cpu", 36))
+    if isinstance(layer, ReLU):
+        expected = np.maximum(images, 0)
+    else:
+        windows = sliding_window_view(images, layer.size, axis=(2, 3))
+        expected = windows[:, :, :: layer.stride[0], :: layer.stride[1]].max((4, 5))
+    np.testing.assert_array_equal(program(images), expected)
 
 
 def choose_network():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import cache_home, reason
+from tilewright.store import OTHERS_WRITE
 
 ACTIONS = ("show", "clear")
 DATA = "data"
@@ -54,7 +56,7 @@ def _empty(folder: Path) -> int:
     """Delete what is in a folder; the number of files that were there."""
     count = len(_files(folder))
     try:
-        if folder.is_dir() and folder.stat().st_uid == os.geteuid():
+        if folder.is_dir() and folder.stat().st_mode & OTHERS_WRITE:
             folder.chmod(0o700)  # so that nobody else puts something there, now or later
         for path in _children(folder):
             if path.is_dir() and not path.is_symlink():
@@ -72,10 +74,11 @@ def _children(folder: Path) -> list[Path]:
 
 def _files(place: Path) -> dict[Path, int]:
     """The files in a folder or below, with their sizes; a link is as large as itself."""
-    if place.is_file():
-        return {place: place.lstat().st_size}
-    return {
-        path: path.lstat().st_size
-        for folder, _, names in os.walk(place)
-        for path in (Path(folder, name) for name in names)
-    }
+    found = [place] if place.is_file() else []
+    for folder, _, names in os.walk(place):
+        found += [Path(folder, name) for name in names]
+    sizes = {}
+    for path in found:
+        with suppress(FileNotFoundError):  # another process dropped it
+            sizes[path] = path.lstat().st_size
+    return sizes

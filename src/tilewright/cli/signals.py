@@ -12,6 +12,14 @@ from typing import Any
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or a signal like it.
+
+    When a plain KeyboardInterrupt has passed through code that `exec` runs (dataclasses do, on
+    import), Python ends itself by SIGINT, although the exception was caught and a code returned.
+    """
+
+
 @dataclass
 class Stop:
     """Which signal asked the command to end; None for Ctrl-C."""
@@ -30,26 +38,25 @@ def stopped_by_signals() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
+    usual = signal.getsignal(signal.SIGINT)
 
     def end(number: int, frame: Any) -> None:
         stop.signal = signal.Signals(number)
         signal.raise_signal(signal.SIGINT)
 
-    def ignore(number: int, frame: Any) -> None:
-        """A job in the background ignores Ctrl-C, but not the signals that come by way of it."""
-        if stop.signal is not None:
-            raise KeyboardInterrupt
+    def interrupt(number: int, frame: Any) -> None:
+        # A job in the background ignores Ctrl-C, but not the signals that come by way of it.
+        if usual != signal.SIG_IGN or stop.signal is not None:
+            raise Interrupted
 
-    taken = [number for number in ENDING if signal.getsignal(number) == signal.SIG_DFL]
-    for number in taken:
-        signal.signal(number, end)
-    background = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    if background:
-        signal.signal(signal.SIGINT, ignore)
+    handlers: dict[int, Any] = {
+        number: end for number in ENDING if signal.getsignal(number) == signal.SIG_DFL
+    }
+    if usual in (signal.default_int_handler, signal.SIG_IGN):
+        handlers[signal.SIGINT] = interrupt
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield stop
     finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
-        if background:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number, handler in before.items():
+            signal.signal(number, handler)

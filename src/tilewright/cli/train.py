@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -52,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
     output = arguments.output or Path(f"{file_name(network.name)}.safetensors")
     if output.suffix != ".safetensors":
         raise TilewrightError(f"--output {output}: the name must end in .safetensors")
-    if output.resolve() == Path(arguments.net).resolve():
+    if os.path.realpath(output) == os.path.realpath(arguments.net):
         raise TilewrightError(f"{output} is the network to train: choose another --output")
     check_writable(output.with_name(f"{output.name}.checkpoint"))
     check_writable(output)

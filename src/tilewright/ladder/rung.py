@@ -93,8 +93,13 @@ class Rung:
         )
 
     def at(self, precision: str | None) -> Rung:
-        """The rung with its arithmetic chosen by name; its own if None."""
+        """The rung with its arithmetic chosen by name; float32 if None: less must be asked for."""
         if precision is None:
+            if self.precisions and FLOAT32 not in self.precisions:
+                names = " or ".join(each.name for each in self.precisions)
+                raise TilewrightError(
+                    f"rung {self.name!r} cannot compute in fp32: name --precision {names}"
+                )
             return self
         known = {each.name: each for each in self.precisions or (self.precision,)}
         if precision not in known:

@@ -83,7 +83,7 @@ def target(device: str | None, rung: Rung) -> Target:
         if cuda.missing("cuda") is None:
             return target("cuda", rung)
         return Target(USUAL, REFERENCE, f"no CUDA GPU here: an {REFERENCE.name} is assumed")
-    choose(device, rung.name)  # refuses a device that is not here
+    choose(device, rung.name, rung.precision.name)  # refuses a device that is not here
     if device.startswith("cuda"):
         index = device_number(device)
         return Target(cuda.limits(index), cuda.gpu(index))

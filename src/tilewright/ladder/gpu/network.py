@@ -2,10 +2,11 @@
 
 A group of warps takes an image from its bytes to its probabilities without leaving the
 multiprocessor: activations lie in shared memory, weights too, pooling and activation happen in
-registers (`tilewright.fuse.cuda`). Nothing but pixels is read from device memory, and nothing but
-results is written. Where a fully connected layer is too large for that, or pictures are, there are
-a few kernels: `tilewright explain network` says which. It should win everywhere by as much as
-layers spend on moving activations, least where one layer with many channels has all the work.
+registers (`tilewright.fuse.cuda`). No activation is read from device memory, and nothing but
+results is written there. Where a fully connected layer is too large for that, or pictures are,
+there are a few kernels: `tilewright explain network` says which. It should win by as much as layers
+spend on moving activations, least where one layer with many channels has all the work; it loses on
+single images of large networks, which keep few multiprocessors busy (docs/ladder.md).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def prepare(
     runtime: CudaRuntime,
     stages: Stages,
     parameters: Parameters,
-    precision: Precision = FP16,
+    precision: Precision = FLOAT32,
     share_sums: bool = True,
 ) -> Launch:
     """`share_sums`: as for few images, several blocks may add up one sum."""
@@ -41,7 +42,6 @@ RUNG = Rung(
     open_runtime=open_runtime,
     cut=whole_network,
     missing=missing,
-    precision=FP16,
     precisions=(FP16, TF32, FLOAT32),
     ways=(prepare, partial(prepare, share_sums=False)),
     memories=MEMORY_PLANS,
