@@ -20,7 +20,7 @@ from tilewright.views import ladder as view
 def trusting(monkeypatch):
     """Every rung is taken for right: verification has tests of its own, and takes its time."""
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
-    monkeypatch.setattr(climb, "verify", lambda rung, device, network: verdict)
+    monkeypatch.setattr(climb, "verify", lambda *given, batch: verdict)
     monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
 
 
@@ -62,7 +62,7 @@ def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
     serial, wrong, good = rungs("cpu")[:3]
     fault = Fault("conv (1@3x3 on 1x4x4)", "whole numbers", "output[0] is 1, must be 2 within 0")
 
-    def verify(rung, device, network):
+    def verify(rung, device, network, batch):
         return Verdict(1, 1, 1, 9.0, fault if rung is wrong else None)
 
     monkeypatch.setattr(climb, "verify", verify)
@@ -95,7 +95,7 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
     large, good = rungs("cpu")[1:3]
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
 
-    def verify(rung, device, network):
+    def verify(rung, device, network, batch):
         if rung is large:
             raise DoesNotFit("conv1: shared_conv needs shared memory of 57,600 bytes")
         return verdict
@@ -117,7 +117,7 @@ def test_a_memory_plan_that_is_refused_is_known_before_anything_is_verified(quic
     def refuse(device, memory):
         raise TilewrightError("it shares no memory with the host")
 
-    monkeypatch.setattr(climb, "verify", lambda *given: pytest.fail("verified in vain"))
+    monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("verified in vain"))
     one = replace(rungs("cpu")[0], open_runtime=refuse)
     monkeypatch.setattr(climb, "rungs", lambda device: [one])
     subject = climb.prepare("cifar10", None, None, images=1)
@@ -173,3 +173,20 @@ def test_a_peak_below_a_rungs_own_rate_is_measured_again(quick, trusting, monkey
     ]
     assert asked == [("cpu", pytest.approx(max(rates)))]
     assert ladder.notices == ("the ceilings may be too low",)
+
+
+@pytest.mark.parametrize(("batch", "images", "tried"), [(2, 3, 2), (100, 3, 3)])
+def test_rungs_are_verified_at_the_batch_that_is_timed(
+    batch, images, tried, quick, trusting, monkeypatch
+):
+    batches = []
+
+    def verify(rung, device, network, batch):
+        batches.append(batch)
+        return Verdict(1, 1, 1, 0.0, None)
+
+    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(climb, "rungs", lambda device: rungs("cpu")[2:3])
+    subject = climb.prepare("cifar10", None, None, images=images)
+    climb.climb(subject.network, subject.dataset.images, "cpu", batch, 1)
+    assert batches == [tried]
