@@ -146,8 +146,8 @@ def climb(
         progress(f"verifying {rung.label}", index, len(able))
         try:
             # At the batch that is timed, too.
-            found = verify(rung, device, network, batch=min(batch, len(images)))
-            rows[rung.label] = Row(rung, verdict=found)
+            verdict = verify(rung, device, network, batch=min(batch, len(images)))
+            rows[rung.label] = Row(rung, verdict=verdict)
         except DoesNotFit as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)

@@ -103,6 +103,9 @@ def test_what_counts_is_what_the_fused_kernel_executes(net, lanes):
 
 def test_the_proof_is_the_worst_error_as_a_share_of_its_bound():
     assert cells(printed(made()), "fused", 0)[1] == "0.61"
+    ladder = made()
+    ladder.rows[0] = replace(ladder.rows[0], verdict=replace(VERDICT, worst=0.9959))
+    assert cells(printed(ladder), "serial", 0)[1] == "0.99"
     (first, *_) = view.to_json(made(), NETWORK, 100)
     assert first["verification"] == {
         "passed": True, "seed": 7, "trials": 300, "outputs": 12_345, "worst": 0.614, "fault": None,

@@ -62,7 +62,7 @@ def _times(
         )
         rows.add_row(
             row.rung.label + row.operations_mark,
-            f"{row.verdict.worst:.2f}" if row.verdict else "-",
+            _proof(row.verdict.worst) if row.verdict else "-",
             *(units.milliseconds(row.operations[name].median) for name in convolutions),
             units.milliseconds(row.network.median),
             _percent(row.network.uncertainty),
@@ -115,6 +115,11 @@ def peak_share(row: Row, network: Network, images: int, peak: float | None) -> f
 def rounds(ladder: Ladder) -> int:
     """How many there were."""
     return max((len(row.network.seconds) for row in ladder.rows if row.network), default=0)
+
+
+def _proof(worst: float) -> str:
+    """Rounded down: less than all of a bound must not look like all of it."""
+    return f"{math.floor(100 * worst) / 100:.2f}"
 
 
 def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
