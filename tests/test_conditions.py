@@ -55,10 +55,17 @@ def test_a_system_that_does_not_tell_is_not_guessed(tmp_path, monkeypatch):
 
 
 def test_the_systems_account():
-    found = parse_times("cpu  100 20 30 400 50 1 2 7 0 0\ncpu0 1 2\n", 100, 0.5)
+    """Of the cores that we may use: what others do elsewhere takes nothing from us."""
+    text = (
+        "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 20 30 400 50 1 2 7 0 0\ncpu1 8 8 8 8 8 8 8 8 0 0\n"
+        "cpu10 1000 0 0 0 0 0 0 0 0 0\nintr 5 6\n"
+    )
+    found = parse_times(text, 100, {0}, 0.5)
     assert found.total == pytest.approx(6.10)
     assert found.busy == pytest.approx(1.53)
     assert (found.stolen, found.own) == (0.07, 0.5)
+    assert parse_times(text, 100, {0, 1}, 0.5).total == pytest.approx(6.74)
+    assert parse_times("intr 5\n", 100, {0}, 0.5) == CpuTime(0.0, 0.0, 0.0, 0.5)
 
 
 def test_this_machine():

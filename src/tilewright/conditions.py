@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ STATISTICS = Path("/proc/stat")
 
 @dataclass(frozen=True)
 class CpuTime:
-    """Seconds of all cores together since some moment: all, not idle, taken by a hypervisor, ours.
+    """Seconds of our cores together since some moment: all, not idle, taken by a hypervisor, ours.
 
     Of a machine that does not tell, `total` is 0.
     """
@@ -41,8 +41,8 @@ class CpuTime:
 class Conditions:
     """What was seen: `spins` are seconds of the same work, before, between and after rounds.
 
-    `others` and `stolen` are shares of the machine's CPU time: of other processes, and of other
-    machines on the same hardware; None where the system does not tell. `load` is the average
+    `others` and `stolen` are shares of the CPU time of the cores that we may use: of other
+    processes, and of other machines on the same hardware; None where the system does not tell. `load` is the average
     number of running processes at the end.
     """
 
@@ -146,11 +146,17 @@ def read_times() -> CpuTime:
     own = time.process_time()
     if not STATISTICS.is_file():
         return CpuTime(0.0, 0.0, 0.0, own)
-    return parse_times(STATISTICS.read_text(), os.sysconf("SC_CLK_TCK"), own)
+    usable = os.sched_getaffinity(0)
+    return parse_times(STATISTICS.read_text(), os.sysconf("SC_CLK_TCK"), usable, own)
 
 
-def parse_times(text: str, ticks_a_second: int, own: float) -> CpuTime:
-    """Of the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
-    fields = [int(field) / ticks_a_second for field in text.splitlines()[0].split()[1:9]]
+def parse_times(text: str, ticks_a_second: int, cores: Set[int], own: float) -> CpuTime:
+    """Of some cores' lines of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
+    names = {f"cpu{core}" for core in cores}
+    lines = [line.split() for line in text.splitlines()]
+    ticks = [[int(field) for field in line[1:9]] for line in lines if line and line[0] in names]
+    fields = [sum(column) / ticks_a_second for column in zip(*ticks, strict=True)]
+    if not fields:
+        return CpuTime(0.0, 0.0, 0.0, own)
     idle, stolen = fields[3] + fields[4], fields[7]
     return CpuTime(sum(fields), sum(fields) - idle - stolen, stolen, own)
