@@ -42,8 +42,8 @@ class Conditions:
     """What was seen: `spins` are seconds of the same work, before, between and after rounds.
 
     `others` and `stolen` are shares of the CPU time of the cores that we may use: of other
-    processes, and of other machines on the same hardware; None where the system does not tell. `load` is the average
-    number of running processes at the end.
+    processes, and of other machines on the same hardware; None where the system does not tell.
+    `load` is the average number of running processes at the end.
     """
 
     spins: tuple[float, ...]
