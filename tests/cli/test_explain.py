@@ -68,7 +68,7 @@ def test_explain_a_gpu_rung(capsys, no_gpu):
     assert "kernel y 5 sequential" in text
     assert "64 x 1 x 100 blocks of 16 x 16 x 1 = 256 threads" in text
     assert "load units: 2.00 loads for each multiply-add, a multiprocessor sustains 0.25" in text
-    assert "device memory: every byte once at 4.8 TB/s" in text
+    assert "memory bandwidth: every byte once at 4.8 TB/s" in text
     assert "0 bytes spilled" in text
     assert "limited by" in text
 

@@ -1,4 +1,4 @@
-"""Verify every rung, then time all of them in turns: warm-up, repeats, median, spread."""
+"""Verify every rung, then time all of them in turns: warm-up, rounds, medians, intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tilewright.cli import options
 from tilewright.files import atomic_write
 
 DEFAULT_IMAGES = 100
-DEFAULT_REPEATS = 7
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_device(parser)
     options.add_memory(parser)
     parser.add_argument(
-        "--repeats", type=options.positive, default=DEFAULT_REPEATS, metavar="N",
-        help="timed rounds after one of warm-up (default: %(default)s)",
+        "--repeats", type=options.positive, metavar="N",
+        help="timed rounds after one of warm-up (default: 9, and more until every network's time "
+        "is certain to 2 %%, up to 49 or a minute)",
     )  # fmt: skip
     parser.add_argument(
         "--json", metavar="FILE|-",
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     from tilewright import environment
     from tilewright.climb import climb, prepare
+    from tilewright.measure import Rounds
     from tilewright.views import console, units
     from tilewright.views import ladder as view
 
@@ -45,12 +46,12 @@ def main(arguments: argparse.Namespace) -> int:
     network, dataset = subject.network, subject.dataset
     with console.progress_line() as tell:
         ladder = climb(
-            network, dataset.images, arguments.device, arguments.batch, arguments.repeats,
-            arguments.memory, progress=tell,
+            network, dataset.images, arguments.device, arguments.batch,
+            arguments.repeats or Rounds(), arguments.memory, progress=tell,
         )  # fmt: skip
     rows = ladder.rows
     document = {
-        "schema": "tilewright.ladder/1",
+        "schema": "tilewright.ladder/2",
         "network": network.name,
         "weights": subject.weights_note,
         "data": dataset.source,
@@ -58,10 +59,13 @@ def main(arguments: argparse.Namespace) -> int:
         "batch": arguments.batch,
         "device": arguments.device,
         "device_name": ladder.device,
-        "repeats": arguments.repeats,
+        "repeats": view.rounds(ladder),
+        "order_seed": ladder.seed,
         "memory": arguments.memory,
         "peak_flops": ladder.peak,
-        "rungs": view.to_json(rows, len(dataset)),
+        "peak_notices": list(ladder.notices),
+        "conditions": ladder.conditions.to_json(),
+        "rungs": view.to_json(ladder, network, len(dataset)),
         "environment": environment.fingerprint(),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
@@ -76,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
         screen.print(
             f"{network.name} on {arguments.device} ({ladder.device}): "
             f"{units.count(len(dataset))} images, "
-            f"{arguments.repeats} repeats in turns after a warm-up"
+            f"{view.rounds(ladder)} rounds in turns after a warm-up"
         )
         screen.print(f"{dataset.source}; {subject.weights_note}\n")
         for part in view.report(ladder, network, len(dataset), dataset.labels):

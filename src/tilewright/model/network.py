@@ -53,6 +53,11 @@ class Stage:
         return self.layer.flops(self.input_shape)
 
     @property
+    def inside_flops(self) -> int:
+        """The same without the taps of a convolution that fall outside the image."""
+        return self.layer.inside_flops(self.input_shape)
+
+    @property
     def bytes(self) -> int:
         """The fewest bytes one image moves: input, parameters and output once, as float32.
 

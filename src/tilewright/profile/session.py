@@ -206,6 +206,7 @@ class _Session:
             stopped=stopped,
             notices=tuple(self.notices),
             environment=environment.fingerprint(),
+            skips_taps=ready.rung.skips_taps,
         )
 
 

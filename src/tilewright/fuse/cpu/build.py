@@ -176,8 +176,7 @@ def _target_machine(on: Machine) -> llvm.TargetMachine:
 
 def _key(on: Machine, *what: str) -> str:
     version = f"{llvm.llvm_version_info} {__version__}"
-    parts = (*what, on.cpu, on.features, on.triple, version, _source())
-    return key_of(*parts)
+    return key_of(*what, on.cpu, on.features, on.triple, version, _source())
 
 
 @cache
