@@ -10,7 +10,7 @@ from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
 from tilewright.measure import Sample, interleave
-from tilewright.reference import FLOAT32, FP16, TF32
+from tilewright.precision import FLOAT32, FP16, TF32
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.verify import Fault, Verdict
 from tilewright.views import ladder as view

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.strategies import networks
 from tilewright import isolation, reference
 from tilewright.model import zoo
-from tilewright.reference import FLOAT32, FP16, TF32
+from tilewright.precision import FLOAT32, FP16, TF32
 
 PRECISIONS = (FLOAT32, TF32, FP16)
 

@@ -27,6 +27,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.plan import uniform
+from tilewright.precision import FP16, TF32, Precision
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
 
@@ -175,15 +176,15 @@ def test_operands_that_a_precision_holds_are_not_rounded(seed):
     eleven_bits = generator.integers(-(2**11), 2**11 + 1, (3, 20)) / 2.0**7
     network = network.with_parameters({"fc.weight": eleven_bits})
     x = (generator.integers(-(2**11), 2**11 + 1, (1, 20, 1, 1)) / 2.0**9).astype(np.float32)
-    for precision in (reference.FP16, reference.TF32):
+    for precision in (FP16, TF32):
         assert precision.holds(x.astype(float)).all()
         held = reference.layer(network.stages[1], network.parameters, x, None, precision)
         other = reference.layer(
             network.stages[1], network.parameters, x * np.float32(1.001), None, precision
         )
         assert (held.bound < other.bound / 20).all()
-    assert not reference.FP16.holds(np.array([2.0**11 + 0.5, 2.0**-25, 7e4])).any()
-    assert reference.TF32.holds(np.array([2.0**-40, 7e4])).tolist() == [True, False]
+    assert not FP16.holds(np.array([2.0**11 + 0.5, 2.0**-25, 7e4])).any()
+    assert TF32.holds(np.array([2.0**-40, 7e4])).tolist() == [True, False]
 
 
 def test_whole_numbers_beyond_the_mantissa_have_a_bound():
@@ -194,7 +195,7 @@ def test_whole_numbers_beyond_the_mantissa_have_a_bound():
 
 
 def test_rounded_operands_widen_the_bound():
-    half = reference.Precision("fp16", 2.0**-11, 2.0**-24)
+    half = Precision("fp16", 2.0**-11, 2.0**-24)
     network, x = alone((100, 1, 1), FullyConnected(5), 0)
     weight = network.parameters["fc.weight"]
     truth = reference.layer(network.stages[1], network.parameters, x, precision=half)
@@ -265,7 +266,7 @@ def test_a_device_may_flush_tiny_numbers_to_zero(layer):
 
 def _rounded(values, precision):
     """Operands as a tensor core of that precision takes them."""
-    if precision is reference.FP16:
+    if precision is FP16:
         return values.astype(np.float16).astype(np.float32)
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -277,7 +278,7 @@ def _truncated(values):
     return (bits & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-@pytest.mark.parametrize("precision", [reference.FP16, reference.TF32], ids=lambda p: p.name)
+@pytest.mark.parametrize("precision", [FP16, TF32], ids=lambda p: p.name)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1e-6, 1e-3, 1.0, 30.0]))
 def test_the_bounds_of_tensor_cores_hold(precision, seed, scale):
     """Through a whole network whose operands are rounded as claimed."""
@@ -299,7 +300,7 @@ def test_the_bounds_of_tensor_cores_hold(precision, seed, scale):
     assert compare(x, truth)[1] is None
 
 
-@pytest.mark.parametrize("precision", [reference.FP16, reference.TF32], ids=lambda p: p.name)
+@pytest.mark.parametrize("precision", [FP16, TF32], ids=lambda p: p.name)
 def test_coarser_operands_are_outside_the_bound(precision):
     """One layer, where the bound is tight: 8 bits are not 11."""
     network = Network("layer", Pixels((4, 9, 9)), (Convolution(8, 3),))
@@ -319,8 +320,7 @@ def test_numbers_too_small_for_fp16_may_be_lost():
     images = np.full((1, 1, 1, 1), 2e-8, np.float32)  # half of the smallest number of fp16
     zero = np.zeros((1, 1, 1, 1), np.float32)
     half, full = (
-        reference.layer(stage, parameters, images, None, precision)
-        for precision in (reference.FP16, reference.TF32)
+        reference.layer(stage, parameters, images, None, precision) for precision in (FP16, TF32)
     )
     assert compare(zero, half)[1] is None
     assert compare(zero, full)[1] is not None

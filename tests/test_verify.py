@@ -28,7 +28,8 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network, Stage
-from tilewright.reference import Precision, convolve
+from tilewright.precision import Precision
+from tilewright.reference import convolve
 from tilewright.verify import verify
 
 Kernel = Callable[[Any, Any], None]

@@ -25,8 +25,8 @@ from tilewright.model.layers import Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
+from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
-from tilewright.reference import FLOAT32
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
 from tilewright.trials import random_parameters

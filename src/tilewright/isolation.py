@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Network, Stage
-from tilewright.reference import Precision
+from tilewright.precision import Precision
 
 Generator = np.random.Generator
 Array = NDArray[Any]

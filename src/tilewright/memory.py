@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.ladder.cpu.im2col import normalise
+from tilewright.model.pixels import normalise
 from tilewright.trace import Event, reaching
 
 if TYPE_CHECKING:

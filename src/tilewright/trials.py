@@ -28,7 +28,7 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.reference import Precision
+from tilewright.precision import Precision
 
 Inputs = NDArray[Any]
 Generator = np.random.Generator

@@ -11,7 +11,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder import DEVICES, choose, rungs
 from tilewright.ladder.gpu import explain, network, tensor
 from tilewright.ladder.rung import Rung, never_missing
-from tilewright.reference import FLOAT32
+from tilewright.precision import FLOAT32
 
 
 @pytest.fixture

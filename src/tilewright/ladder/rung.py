@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tilewright.errors import TilewrightError
 from tilewright.model.network import Network, Parameters, Stage
-from tilewright.reference import FLOAT32, Precision
+from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, Runtime
 
 if TYPE_CHECKING:

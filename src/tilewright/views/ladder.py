@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from tilewright.climb import ALONE, TOGETHER, Ladder, Row, changed
 from tilewright.measure import CONFIDENCE, FAIR, Ratio, Sample, ratio
 from tilewright.model.network import Network
-from tilewright.reference import FLOAT32
+from tilewright.precision import FLOAT32
 from tilewright.views import units
 from tilewright.views.console import table
 

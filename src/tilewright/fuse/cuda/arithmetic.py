@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.reference import FLOAT32, FP16, TF32, Precision
+from tilewright.precision import FLOAT32, FP16, TF32, Precision
 from tilewright.runtime.dialect import DoesNotFit
 
 Words = NDArray[np.uint32]

@@ -11,7 +11,6 @@ beside the arithmetic. The other layers are NumPy's own loops.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
+from tilewright.model.pixels import normalise
 from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 
@@ -37,7 +37,7 @@ def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) ->
     return launch
 
 
-def _function(stage: Stage, parameters: Parameters) -> Callable[[Any, Array], None]:
+def _function(stage: Stage, parameters: Parameters) -> Callable[..., None]:
     layer = stage.layer
     if isinstance(layer, Pixels):
         return normalise(layer)
@@ -48,16 +48,6 @@ def _function(stage: Stage, parameters: Parameters) -> Callable[[Any, Array], No
     if stage.kind == "fc":
         return _fully_connected(stage, parameters)
     return {"relu": _relu, "tanh": _tanh, "softmax": _softmax}[stage.kind]
-
-
-def normalise(layer: Pixels) -> Callable[[Any, Array], None]:
-    """Pixels into the network's values, by a table of all 256."""
-    table = (np.arange(256) * layer.scale + layer.shift).astype(np.float32)
-
-    def run(x: NDArray[np.uint8], out: Array) -> None:
-        np.take(table, x, out=out, mode="clip")  # the default mode would go through a copy
-
-    return run
 
 
 def _convolution(

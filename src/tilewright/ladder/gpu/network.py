@@ -16,7 +16,7 @@ from functools import partial
 from tilewright.ladder.gpu.prepare import MEMORY_PLANS, missing, open_runtime
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.network import Parameters
-from tilewright.reference import FLOAT32, FP16, TF32, Precision
+from tilewright.precision import FLOAT32, FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
 
 

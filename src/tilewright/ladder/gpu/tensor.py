@@ -13,7 +13,7 @@ from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.prepare import MEMORY_PLANS, GpuLaunch, missing, open_runtime
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters
-from tilewright.reference import FP16, TF32, Precision
+from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
 
 

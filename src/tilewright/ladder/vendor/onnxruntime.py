@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tilewright.environment import cpu_cores
-from tilewright.ladder.cpu import im2col
 from tilewright.ladder.rung import Launch, Rung, Stages, input_then_network
 from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
-from tilewright.reference import FLOAT32
+from tilewright.model.pixels import normalise
+from tilewright.precision import FLOAT32
 from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
 
@@ -39,10 +39,10 @@ def missing(device: str) -> str | None:
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     layers = tuple(stage.name for stage in stages)
     if isinstance(stages[0].layer, Pixels):
-        normalise = runtime.build("normalise", im2col.normalise(stages[0].layer))
+        kernel = runtime.build("normalise", normalise(stages[0].layer))
 
         def launch_input(x: Buffer, out: Buffer) -> None:
-            runtime.launch(normalise, x, out, layers=layers)
+            runtime.launch(kernel, x, out, layers=layers)
 
         return launch_input
 
