@@ -48,6 +48,7 @@ from tilewright.peak import measured_peak
 from tilewright.plan import uniform
 from tilewright.runtime import cuda
 from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime.device import CUDA
 from tilewright.trials import random_parameters
 
 BATCHES = (1, 16, 256, 1000, 10_000)
@@ -247,7 +248,7 @@ def ceilings() -> dict[str, float]:
     """Measured rates: matrix products in each precision, device memory read and written."""
     import torch
 
-    found = {"fp32_plain": measured_peak("cuda") or 0.0}
+    found = {"fp32_plain": measured_peak(CUDA) or 0.0}
     for precision in PRECISIONS:
         set_tf32(precision == "tf32")
         a = torch.randn(8192, 8192, device="cuda", dtype=types(precision))
@@ -264,9 +265,9 @@ def streamed(network: Network, precision: str, images: int, repeats: int) -> dic
     """From pinned host memory to probabilities there, and the copy of the pixels alone."""
     import cupy
 
-    rung = choose("cuda", "network", precision)
+    rung = choose(CUDA, "network", precision)
     batch = 5_000
-    program = Program(network, uniform(network, rung, "cuda", batch, "streamed"))
+    program = Program(network, uniform(network, rung, CUDA, batch, "streamed"))
     runtime: Any = program.runtime
     pixels = runtime.pinned((images, *network.input.shape), np.uint8)
     pixels[:] = np.random.default_rng(0).integers(0, 256, pixels.shape, np.uint8)
@@ -303,7 +304,7 @@ def main() -> None:
     given = parser.parse_args()
     import torch
 
-    runtime = CudaRuntime("cuda")
+    runtime = CudaRuntime(CUDA)
     document: dict[str, Any] = {
         "environment": environment.fingerprint(),
         "device": runtime.describe(),

@@ -35,6 +35,7 @@ from tilewright.ladder import choose
 from tilewright.measure import interleave
 from tilewright.model.load import load
 from tilewright.plan import uniform
+from tilewright.runtime.device import Device
 from tilewright.trace import Trace, busy_seconds
 from tilewright.views import ladder as view
 from tilewright.views import units
@@ -46,7 +47,7 @@ THESIS_IMAGES, THESIS_ACCURACY = 1200, 0.7825
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", type=Device.parse, default="cuda")
     parser.add_argument("--thesis", type=Path, required=True)
     parser.add_argument("--fashion-mnist", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
@@ -73,7 +74,7 @@ def _ladder(
 ) -> dict[str, Any]:
     """Every rung and guest on one network."""
     subject = prepare(net, None, data, images)
-    invited = guests.guests() if given.device.startswith("cuda") else []
+    invited = guests.guests() if given.device.kind == "cuda" else []
     ladder = climb(
         subject.network, subject.dataset.images, given.device, given.batch, given.repeats,
         guests=invited, progress=lambda doing, done, of: _say(f"{net}: {doing} {done}/{of}"),

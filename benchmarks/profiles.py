@@ -34,6 +34,7 @@ from tilewright.profile import saved
 from tilewright.profile.result import Profile
 from tilewright.profile.session import prepare, record
 from tilewright.runtime import cupti_records
+from tilewright.runtime.device import Device
 from tilewright.views import profile as view
 from tilewright.views import units
 from tilewright.views.console import WIDTH, table
@@ -44,7 +45,7 @@ SHOWN = (("direct", "managed"), ("direct", "per-layer"), ("padded-reduce", "resi
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", type=Device.parse, default="cuda")
     parser.add_argument("--thesis", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--images", type=int, default=IMAGES)

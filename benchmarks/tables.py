@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tilewright.ladder import DEVICES
 from tilewright.ladder import rungs as rungs_of
+from tilewright.runtime.device import DEVICES
 from tilewright.views import units
 
 RESULTS = Path(__file__).parent / "results"

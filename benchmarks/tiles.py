@@ -32,6 +32,7 @@ from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.runtime import nvrtc
 from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime.device import CUDA
 from tilewright.trace import Trace
 
 IMAGES, LIKED, DRAWN, LAUNCHES = 10_000, 40, 60, 3
@@ -41,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
-    runtime = CudaRuntime("cuda")
+    runtime = CudaRuntime(CUDA)
     layers = [
         _layer(runtime, network, stage)
         for network in (load("cifar10"), load("ece408"))

@@ -23,6 +23,7 @@ from tilewright.job import make_ready
 from tilewright.ladder.gpu.design import BLOCK_THREADS, source
 from tilewright.profile.result import Profile
 from tilewright.runtime.cupti import CuptiCollector
+from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
 from tilewright.views import units
@@ -131,7 +132,7 @@ def torch_profiler(
 ) -> Any:
     """The same kernels and copies, as PyTorch's profiler counts them in another process."""
     command = [
-        sys.executable, "-m", "benchmarks.witnesses", str(given.thesis), given.device,
+        sys.executable, "-m", "benchmarks.witnesses", str(given.thesis), str(given.device),
         ",".join(rungs), ",".join(memories),
     ]  # fmt: skip
     child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -157,7 +158,7 @@ def torch_profiler(
 def _torch_child(thesis: Path, device: str, rungs: list[str], memories: list[str]) -> None:
     from torch.profiler import ProfilerActivity, profile
 
-    given = argparse.Namespace(thesis=thesis, device=device, images=TORCH_IMAGES)
+    given = argparse.Namespace(thesis=thesis, device=Device.parse(device), images=TORCH_IMAGES)
     counted = {}
     for rung in rungs:
         for memory in memories:
@@ -195,7 +196,7 @@ def ncu(
             "gpu__time_duration.sum", sys.executable, "-m", "tilewright", "run", "--net",
             "cifar10", "--weights", f"{given.thesis}/convnetjs-cifar10", "--data",
             f"{given.thesis}/cifar-10-batches-bin", "--images", str(NCU_IMAGES), "--batch", "1",
-            "--device", given.device, "--rung", rung, "--memory", "per-layer",
+            "--device", str(given.device), "--rung", rung, "--memory", "per-layer",
         ]  # fmt: skip
         child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         lines = [line for line in child.stdout.splitlines() if line.startswith('"')]

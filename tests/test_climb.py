@@ -11,6 +11,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
 from tilewright.measure import Sample, interleave
 from tilewright.precision import FLOAT32, FP16, TF32
+from tilewright.runtime.device import CPU
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.verify import Fault, Verdict
 from tilewright.views import ladder as view
@@ -37,10 +38,10 @@ def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
     assert subject.dataset.source == "random pixels"
     seen = []
     ladder = climb.climb(
-        subject.network, subject.dataset.images, "cpu", batch=2, repeats=2,
+        subject.network, subject.dataset.images, CPU, batch=2, repeats=2,
         progress=lambda *now: seen.append(now),
     )  # fmt: skip
-    assert [row.rung.name for row in ladder.rows] == [rung.name for rung in rungs("cpu")]
+    assert [row.rung.name for row in ladder.rows] == [rung.name for rung in rungs(CPU)]
     for row in ladder.rows:
         if row.missing:
             continue
@@ -59,7 +60,7 @@ def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
 def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
     quick, trusting, monkeypatch
 ):
-    serial, wrong, good = rungs("cpu")[:3]
+    serial, wrong, good = rungs(CPU)[:3]
     fault = Fault("conv (1@3x3 on 1x4x4)", "whole numbers", "output[0] is 1, must be 2 within 0")
 
     def verify(rung, device, network, batch):
@@ -69,7 +70,7 @@ def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
     absent = replace(serial, missing=lambda device: "it is on holiday")
     monkeypatch.setattr(climb, "rungs", lambda device: [absent, wrong, good])
     subject = climb.prepare("ece408", None, None, images=2)
-    ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 2, 1)
+    ladder = climb.climb(subject.network, subject.dataset.images, CPU, 2, 1)
     rows = ladder.rows
     assert rows[0].missing == "it is on holiday"
     assert rows[0].network is None
@@ -83,7 +84,7 @@ def test_nothing_to_time(quick, monkeypatch):
     monkeypatch.setattr(climb, "rungs", lambda device: [])
     subject = climb.prepare("cifar10", None, None, images=1)
     with pytest.raises(TilewrightError, match="no rung can be timed"):
-        climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
+        climb.climb(subject.network, subject.dataset.images, CPU, 1, 1)
 
 
 def test_what_is_not_here_is_random_and_said_so(tmp_path):
@@ -92,7 +93,7 @@ def test_what_is_not_here_is_random_and_said_so(tmp_path):
 
 
 def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(quick, monkeypatch):
-    large, good = rungs("cpu")[1:3]
+    large, good = rungs(CPU)[1:3]
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
 
     def verify(rung, device, network, batch):
@@ -105,7 +106,7 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
     monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (none, None))
     monkeypatch.setattr(climb, "rungs", lambda device: [large, good])
     subject = climb.prepare("cifar10", None, None, images=1)
-    ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
+    ladder = climb.climb(subject.network, subject.dataset.images, CPU, 1, 1)
     assert "57,600 bytes" in ladder.rows[0].missing
     assert ladder.rows[1].network is not None
     shown = " ".join("\n".join(map(str, view._notes(ladder))).split())
@@ -118,16 +119,16 @@ def test_a_memory_plan_that_is_refused_is_known_before_anything_is_verified(quic
         raise TilewrightError("it shares no memory with the host")
 
     monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("verified in vain"))
-    one = replace(rungs("cpu")[0], open_runtime=refuse)
+    one = replace(rungs(CPU)[0], open_runtime=refuse)
     monkeypatch.setattr(climb, "rungs", lambda device: [one])
     subject = climb.prepare("cifar10", None, None, images=1)
     with pytest.raises(TilewrightError, match="serial: it shares no memory with the host"):
-        climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
+        climb.climb(subject.network, subject.dataset.images, CPU, 1, 1)
 
 
 def row(name, precision, choice=(), against=None, seconds=(1.0,)):
     rung = replace(
-        rungs("cpu")[0], name=name, precision=precision, precisions=choice, against=against
+        rungs(CPU)[0], name=name, precision=precision, precisions=choice, against=against
     )
     return climb.Row(rung, network=Sample(seconds) if seconds else None)
 
@@ -159,19 +160,19 @@ def test_a_peak_below_a_rungs_own_rate_is_measured_again(quick, trusting, monkey
         return CEILINGS, "the ceilings may be too low"
 
     monkeypatch.setattr(climb, "ceilings", ceilings)
-    threads, im2col = rungs("cpu")[1:3]
+    threads, im2col = rungs(CPU)[1:3]
     rough = replace(im2col, name="rough", precision=FP16)
     library = replace(im2col, name="library", vendor=True)
     monkeypatch.setattr(climb, "rungs", lambda device: [threads, im2col, rough, library])
     subject = climb.prepare("cifar10", None, None, images=2)
     network = subject.network
-    ladder = climb.climb(network, subject.dataset.images, "cpu", 2, 1)
+    ladder = climb.climb(network, subject.dataset.images, CPU, 2, 1)
     inside = sum(stage.inside_flops for stage in network.stages)
     rates = [
         2 * flops / row.network.median
         for row, flops in zip(ladder.rows[:2], (inside, network.flops), strict=True)
     ]
-    assert asked == [("cpu", pytest.approx(max(rates)))]
+    assert asked == [(CPU, pytest.approx(max(rates)))]
     assert ladder.notices == ("the ceilings may be too low",)
 
 
@@ -186,7 +187,7 @@ def test_rungs_are_verified_at_the_batch_that_is_timed(
         return Verdict(1, 1, 1, 0.0, None)
 
     monkeypatch.setattr(climb, "verify", verify)
-    monkeypatch.setattr(climb, "rungs", lambda device: rungs("cpu")[2:3])
+    monkeypatch.setattr(climb, "rungs", lambda device: rungs(CPU)[2:3])
     subject = climb.prepare("cifar10", None, None, images=images)
-    climb.climb(subject.network, subject.dataset.images, "cpu", batch, 1)
+    climb.climb(subject.network, subject.dataset.images, CPU, batch, 1)
     assert batches == [tried]

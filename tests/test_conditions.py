@@ -7,6 +7,7 @@ import pytest
 from tilewright import conditions, environment
 from tilewright.conditions import Conditions, CpuTime, Watch, parse_times
 from tilewright.environment import GpuState
+from tilewright.runtime.device import Device
 
 QUIET = Conditions((1.0, 1.01), 0.01, 0.0, 0.5)
 
@@ -81,7 +82,7 @@ def test_only_the_gpu_that_is_timed_is_looked_at(monkeypatch):
     states = [GpuState(1, ()), GpuState(2, ())]
     monkeypatch.setattr(environment, "gpu_states", lambda: states)
     for device, clocks in (("cuda:1", [2]), ("cuda", [1]), ("cuda:7", []), ("opencl", [])):
-        watch = Watch(device, spin=lambda: 1.0)
+        watch = Watch(Device.parse(device), spin=lambda: 1.0)
         watch()
         assert [state.megahertz for state in watch.gpu] == clocks
 

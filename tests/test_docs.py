@@ -14,7 +14,8 @@ import pytest
 from benchmarks import tables
 
 from tilewright.cli import VERBS, Parser, main
-from tilewright.ladder import DEVICES, rungs
+from tilewright.ladder import rungs
+from tilewright.runtime.device import DEVICES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (

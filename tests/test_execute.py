@@ -11,6 +11,7 @@ from tilewright.ladder import choose, rungs
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
+from tilewright.runtime.device import CPU, OPENCL
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
 
@@ -19,7 +20,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (7, 3, 32, 32), np.uint8)
 
 
 def program(batch, rung="im2col"):
-    return Program(NETWORK, uniform(NETWORK, choose("cpu", rung), "cpu", batch))
+    return Program(NETWORK, uniform(NETWORK, choose(CPU, rung), CPU, batch))
 
 
 def test_batches_do_not_change_the_result():
@@ -52,7 +53,7 @@ def test_progress_counts_images():
 def test_a_network_without_weights_says_how_to_get_them():
     bare = tilewright.load("ece408-2017")
     with pytest.raises(TilewrightError, match="tilewright train ece408-2017"):
-        Program(bare, uniform(bare, choose("cpu", "im2col"), "cpu", 1))
+        Program(bare, uniform(bare, choose(CPU, "im2col"), CPU, 1))
 
 
 def test_an_impossible_batch_is_refused():
@@ -69,16 +70,16 @@ def test_a_network_that_only_flattens(memory, dtype):
     expected = images.reshape(7, -1).astype(np.float32)
     if dtype == np.uint8:
         expected = expected * np.float32(network.input.scale) + np.float32(network.input.shift)
-    cases = [("cpu", choose("cpu", "im2col"), None)]
+    cases = [(CPU, choose(CPU, "im2col"), None)]
     if not choose_missing("direct"):
-        cases.append(("opencl", choose("opencl", "direct"), memory))
+        cases.append((OPENCL, choose(OPENCL, "direct"), memory))
     for device, rung, plan in cases:
         made = Program(network, uniform(network, rung, device, 3, plan))
         np.testing.assert_allclose(made(images), expected, atol=1e-6)
 
 
 def choose_missing(name):
-    return next(rung for rung in rungs("opencl") if rung.name == name).missing("opencl")
+    return next(rung for rung in rungs(OPENCL) if rung.name == name).missing(OPENCL)
 
 
 def test_copies_per_layer_are_the_parameters_once():
@@ -92,7 +93,7 @@ def test_copies_per_layer_are_the_parameters_once():
     weights = [3 * 2 * 9, 3, 4 * 48]
     for name in ("direct", "constant"):
         trace = Trace()
-        Program(network, uniform(network, choose("opencl", name), "opencl", 2, "per-layer"))(
+        Program(network, uniform(network, choose(OPENCL, name), OPENCL, 2, "per-layer"))(
             images, trace
         )
         copies = [event.bytes for event in trace.of("copy")]

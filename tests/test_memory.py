@@ -13,11 +13,12 @@ from tilewright.model.layers import Flatten, FullyConnected, Pixels
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.runtime import opencl
+from tilewright.runtime.device import OPENCL
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
 
 pytestmark = pytest.mark.skipif(
-    opencl.missing("opencl") is not None, reason=str(opencl.missing("opencl"))
+    opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL))
 )
 DIRECT = find("direct")
 
@@ -47,19 +48,19 @@ def straight(monkeypatch):
 
 
 def test_images_are_pinned_once_and_for_streamed_only(network, pixels):
-    resident = Program(network, uniform(network, DIRECT, "opencl", 2, "resident"))
+    resident = Program(network, uniform(network, DIRECT, OPENCL, 2, "resident"))
     assert memory.pin(resident, pixels) is pixels
-    streamed = Program(network, uniform(network, DIRECT, "opencl", 2, "streamed"))
+    streamed = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
     pinned = memory.pin(streamed, pixels)
     np.testing.assert_array_equal(pinned, pixels)
     assert streamed.runtime.is_pinned(pinned)
     assert memory.pin(streamed, pinned) is pinned
-    another = Program(network, uniform(network, DIRECT, "opencl", 2, "streamed"))
+    another = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
     assert memory.pin(another, pinned) is pinned  # every rung of a ladder sends the same images
 
 
 def test_pinned_images_go_straight_and_others_through_pinned_memory(network, pixels, straight):
-    program = Program(network, uniform(network, DIRECT, "opencl", 2, "streamed"))
+    program = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
     through = program(pixels)
     np.testing.assert_array_equal(program(memory.pin(program, pixels)), through)
     np.testing.assert_array_equal(program(memory.pin(program, pixels)[::-1])[::-1], through)
@@ -67,7 +68,7 @@ def test_pinned_images_go_straight_and_others_through_pinned_memory(network, pix
 
 
 def test_a_ladder_times_what_a_run_times(network, pixels, straight):
-    contest = climb._Contest(pixels, "opencl", 2, "streamed")
+    contest = climb._Contest(pixels, OPENCL, 2, "streamed")
     contest.enter(DIRECT, network)
     for turn in contest.subjects.values():
         turn()
@@ -80,7 +81,7 @@ def test_a_run_sends_straight(network, pixels, straight, tmp_path):
     np.savez(tmp_path / "images.npz", images=pixels)
     request = job.Request(
         net=str(tmp_path / "plain.safetensors"), data=str(tmp_path / "images.npz"), batch=2,
-        device="opencl", rung="direct", memory="streamed",
+        device=OPENCL, rung="direct", memory="streamed",
     )  # fmt: skip
     job.make_ready(request, Trace())
     assert straight

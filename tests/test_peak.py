@@ -6,22 +6,23 @@ import pytest
 from tilewright import peak
 from tilewright.ladder.gpu.design import source
 from tilewright.runtime import nvrtc, opencl
+from tilewright.runtime.device import CUDA, OPENCL
 from tilewright.runtime.nvrtc import compile_cubin
 
-needs_opencl = pytest.mark.skipif(opencl.missing("opencl") is not None, reason="no OpenCL")
+needs_opencl = pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason="no OpenCL")
 
 
 @needs_opencl
 def test_rates_of_an_opencl_device(monkeypatch):
     monkeypatch.setattr(peak, "MOVED_BYTES", 2**24)
-    assert 1e8 < peak.measured_bandwidth("opencl") < 1e14
-    assert 1e8 < peak.measured_peak("opencl") < 1e15
+    assert 1e8 < peak.measured_bandwidth(OPENCL) < 1e14
+    assert 1e8 < peak.measured_peak(OPENCL) < 1e15
 
 
 @needs_opencl
 def test_every_byte_is_moved():
     """Otherwise the bandwidth would be too good."""
-    runtime = opencl.OpenClRuntime("opencl")
+    runtime = opencl.OpenClRuntime(OPENCL)
     values = np.arange(2 * 3 * 256 * 4, dtype=np.float32)
     kernel = source("bandwidth", "bandwidth.cl", (256, 1, 1), {"FROM": values.size // 2})
     given = runtime.upload(values)
@@ -32,8 +33,8 @@ def test_every_byte_is_moved():
 
 def test_a_device_that_is_not_here_has_none(monkeypatch):
     monkeypatch.setattr(peak, "missing", lambda device: "not here")
-    assert peak.measured_bandwidth("cuda") is None
-    assert peak.measured_peak("cuda") is None
+    assert peak.measured_bandwidth(CUDA) is None
+    assert peak.measured_peak(CUDA) is None
 
 
 @pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))

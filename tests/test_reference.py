@@ -28,6 +28,7 @@ from tilewright.model.layers import (
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.precision import FP16, TF32, Precision
+from tilewright.runtime.device import CPU
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
 
@@ -228,7 +229,7 @@ def test_bounds_carried_through_a_network_hold(network, seed):
     network = network.with_parameters(random_parameters(network, generator))
     pixels = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
     truths = reference.chain(network.stages, network.parameters, pixels)
-    program = Program(network, uniform(network, choose("cpu", "im2col"), "cpu", 2))
+    program = Program(network, uniform(network, choose(CPU, "im2col"), CPU, 2))
     result = program(pixels)
     assert (np.abs(result - truths[-1].value) <= truths[-1].bound).all()
 

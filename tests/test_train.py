@@ -18,6 +18,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.load import load
 from tilewright.model.network import Network
+from tilewright.runtime.device import CPU
 
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
@@ -41,7 +42,7 @@ def pictures(count):
 
 def training(folder, seed=1, recipe=RECIPE, network=NETWORK):
     return Training(
-        network, pictures(96), pictures(32), recipe, seed, "cpu", folder / "w.safetensors"
+        network, pictures(96), pictures(32), recipe, seed, CPU, folder / "w.safetensors"
     )
 
 
@@ -94,7 +95,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
 def test_a_checkpoint_of_other_images_is_refused(tmp_path):
     training(tmp_path).run_epoch()
     other = Training(
-        NETWORK, pictures(98), pictures(32), RECIPE, 1, "cpu", tmp_path / "w.safetensors"
+        NETWORK, pictures(98), pictures(32), RECIPE, 1, CPU, tmp_path / "w.safetensors"
     )
     with pytest.raises(TilewrightError, match="other settings or data"):
         other.resume()

@@ -30,6 +30,7 @@ from tilewright.model.layers import (
 from tilewright.model.network import Network, Stage
 from tilewright.precision import Precision
 from tilewright.reference import convolve
+from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.verify import verify
 
 Kernel = Callable[[Any, Any], None]
@@ -536,7 +537,7 @@ def many_classes_only(stage, parameters, right):
 @pytest.mark.parametrize("name", WRONG)
 def test_every_wrong_kernel_is_caught(name):
     kind, make = WRONG[name]
-    verdict = verify(rung_with(kind, make), "cpu", zoo.network("ece408-2017"))
+    verdict = verify(rung_with(kind, make), CPU, zoo.network("ece408-2017"))
     assert not verdict.passed, f"{name} passed"
     assert kind in str(verdict.fault).partition("(")[0]
 
@@ -915,13 +916,13 @@ def test_a_wrong_network_is_caught_as_a_whole(name, network, only_the_network):
         pytest.skip("a tanh leaves nothing of an infinity")
     if name == "PixelsOver256" and network is SQUASHED:
         pytest.skip("its pixels are not scaled")
-    assert not verify(whole(SUSPECTS[name], network), "cpu", network).passed
+    assert not verify(whole(SUSPECTS[name], network), CPU, network).passed
 
 
 @pytest.mark.parametrize("network", [DEEP, SQUASHED], ids=lambda network: network.name)
 def test_a_right_network_passes_as_a_whole(network, only_the_network):
     for seed in range(3):
-        verdict = verify(whole(Suspect, network), "cpu", network, seed=seed)
+        verdict = verify(whole(Suspect, network), CPU, network, seed=seed)
         assert verdict.passed, verdict.fault
 
 
@@ -931,8 +932,8 @@ def test_a_batch_that_is_asked_for_is_tried(only_the_network):
             if len(out) == 37:
                 out[-1] = out[0]
 
-    assert verify(whole(LastOf37, SQUASHED), "cpu", SQUASHED, batch=20).passed
-    assert not verify(whole(LastOf37, SQUASHED), "cpu", SQUASHED, batch=37).passed
+    assert verify(whole(LastOf37, SQUASHED), CPU, SQUASHED, batch=20).passed
+    assert not verify(whole(LastOf37, SQUASHED), CPU, SQUASHED, batch=37).passed
 
 
 RIGHT: dict[str, tuple[str, Break]] = {}
@@ -1046,15 +1047,15 @@ def windows_backwards(stage, parameters, right):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_right_but_unusual_kernels_pass(name, seed):
     kind, make = RIGHT[name]
-    verdict = verify(rung_with(kind, make), "cpu", seed=seed)
+    verdict = verify(rung_with(kind, make), CPU, seed=seed)
     assert verdict.passed, verdict.fault
 
 
 def test_every_way_of_a_rung_is_tried():
     wrong = rung_with("conv", bias_forgotten).prepare
     rung = replace(im2col.RUNG, ways=(im2col.RUNG.prepare, wrong))
-    assert not verify(rung, "cpu", seed=1).passed
-    assert verify(replace(rung, ways=(im2col.RUNG.prepare,)), "cpu", seed=1).passed
+    assert not verify(rung, CPU, seed=1).passed
+    assert verify(replace(rung, ways=(im2col.RUNG.prepare,)), CPU, seed=1).passed
 
 
 @pytest.mark.parametrize("bits", [8, 11])
@@ -1069,7 +1070,7 @@ def test_wrong_sums_are_caught_at_lower_precision_too(bits):
 
     rung = rung_with("fc", one_left_out)
     claimed = replace(rung, precision=Precision("low", 2.0**-bits, 2.0**-24))
-    assert not verify(claimed, "cpu").passed
+    assert not verify(claimed, CPU).passed
 
 
 def test_there_are_wrong_kernels_of_every_sort():
@@ -1080,7 +1081,7 @@ def test_there_are_wrong_kernels_of_every_sort():
 
 
 def test_a_fault_says_where_and_by_how_much():
-    verdict = verify(rung_with("conv", bias_forgotten), "cpu", seed=3)
+    verdict = verify(rung_with("conv", bias_forgotten), CPU, seed=3)
     assert verdict.fault is not None
     assert verdict.fault.layer.startswith("conv (1@1x1 on 1x1x1)")
     assert "image 0 of 4: output[0, 0, 0] is" in verdict.fault.problem
@@ -1090,34 +1091,34 @@ def test_a_fault_says_where_and_by_how_much():
 
 def test_the_seed_repeats_a_verdict_and_else_inputs_are_fresh():
     broken = rung_with("conv", last_channel_left_out)
-    assert verify(broken, "cpu", seed=5) == verify(broken, "cpu", seed=5)
-    assert verify(im2col.RUNG, "cpu").seed != verify(im2col.RUNG, "cpu").seed
+    assert verify(broken, CPU, seed=5) == verify(broken, CPU, seed=5)
+    assert verify(im2col.RUNG, CPU).seed != verify(im2col.RUNG, CPU).seed
 
 
 def test_lower_precision_passes_only_when_it_is_claimed():
     tf32 = rung_with("conv", tf32_inputs)
     claimed = replace(tf32, precision=Precision("tf32", 2.0**-11, 2.0**-24))
-    assert not verify(tf32, "cpu", seed=1).passed
-    assert verify(claimed, "cpu", seed=1).passed
+    assert not verify(tf32, CPU, seed=1).passed
+    assert verify(claimed, CPU, seed=1).passed
 
 
-@pytest.mark.parametrize("rung", rungs("cpu"), ids=lambda rung: rung.name)
+@pytest.mark.parametrize("rung", rungs(CPU), ids=lambda rung: rung.name)
 @pytest.mark.parametrize("net", ["cifar10", "ece408"])
 def test_every_rung_is_right(rung, net):
-    if reason := rung.missing("cpu"):
+    if reason := rung.missing(CPU):
         pytest.skip(reason)
-    verdict = verify(rung, "cpu", zoo.network(net))
+    verdict = verify(rung, CPU, zoo.network(net))
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
     assert verdict.outputs > 100_000
     assert verdict.worst <= 1
 
 
-@pytest.mark.parametrize("rung", rungs("opencl"), ids=lambda rung: rung.name)
+@pytest.mark.parametrize("rung", rungs(OPENCL), ids=lambda rung: rung.name)
 def test_every_gpu_rung_is_right(rung, monkeypatch):
     """All layers of the first rung; of the others, the convolutions, which alone are their own."""
-    if reason := rung.missing("opencl"):
+    if reason := rung.missing(OPENCL):
         pytest.skip(reason)
-    if rung is not rungs("opencl")[0]:
+    if rung is not rungs(OPENCL)[0]:
         everything = verify_module.trials
         monkeypatch.setattr(
             verify_module,
@@ -1128,26 +1129,26 @@ def test_every_gpu_rung_is_right(rung, monkeypatch):
                 if [stage.kind for stage in trial.network.stages] == ["input", "conv"]
             ),
         )
-    verdict = verify(rung, "opencl")
+    verdict = verify(rung, OPENCL)
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
     assert verdict.trials > 100
     assert verdict.worst <= 1
 
 
-@pytest.mark.parametrize("rung", rungs("cpu"), ids=lambda rung: rung.name)
+@pytest.mark.parametrize("rung", rungs(CPU), ids=lambda rung: rung.name)
 @settings(max_examples=3)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_right_kernels_pass_whatever_is_drawn(rung, seed):
-    if reason := rung.missing("cpu"):
+    if reason := rung.missing(CPU):
         pytest.skip(reason)
-    verdict = verify(rung, "cpu", seed=seed)
+    verdict = verify(rung, CPU, seed=seed)
     assert verdict.passed, verdict.fault
 
 
 @pytest.mark.cuda
 def test_torch_is_right_on_a_gpu():
-    (rung,) = [rung for rung in rungs("cuda") if rung.name == "torch"]
-    if reason := rung.missing("cuda"):
+    (rung,) = [rung for rung in rungs(CUDA) if rung.name == "torch"]
+    if reason := rung.missing(CUDA):
         pytest.skip(reason)
-    verdict = verify(rung, "cuda", zoo.network("cifar10"))
+    verdict = verify(rung, CUDA, zoo.network("cifar10"))
     assert verdict.passed, verdict.fault

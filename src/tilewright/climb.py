@@ -27,6 +27,7 @@ from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
 from tilewright.trials import random_parameters
@@ -125,7 +126,7 @@ def changed(row: Row, rows: Sequence[Row]) -> Row | None:
 def climb(
     network: Network,
     images: NDArray[Any],
-    device: str,
+    device: Device,
     batch: int,
     repeats: int | Rounds,
     memory: str | None = None,
@@ -167,7 +168,7 @@ def climb(
     fastest = max((_executed_rate(row, network, len(images)) for row in results), default=0.0)
     found, problem = ceilings(device, contest.description, at_least=fastest)
     notices = (problem,) if problem else ()
-    doubt = 0.0 if device.startswith("cuda") else conditions.busy  # a GPU has its own processors
+    doubt = 0.0 if device.kind == "cuda" else conditions.busy  # a GPU has its own processors
     return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
 
 
@@ -178,7 +179,7 @@ def _executed_rate(row: Row, network: Network, images: int) -> float:
     return images * row.rung.executed_flops(network) / row.network.median
 
 
-def _missing(rung: Rung, device: str, memory: str | None) -> str | None:
+def _missing(rung: Rung, device: Device, memory: str | None) -> str | None:
     if memory is not None and memory not in rung.memories:
         return f"it cannot work with --memory {memory}"
     if reason := rung.missing(device):
@@ -197,7 +198,9 @@ class _Contest:
     recording slows a run down, the whole network once more, (rung, RECORDED).
     """
 
-    def __init__(self, images: NDArray[Any], device: str, batch: int, memory: str | None) -> None:
+    def __init__(
+        self, images: NDArray[Any], device: Device, batch: int, memory: str | None
+    ) -> None:
         self.images, self.device, self.batch, self.memory = images, device, batch, memory
         self.description = ""
         self.subjects: dict[tuple[str, str], Callable[[], Trace]] = {}

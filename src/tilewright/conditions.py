@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright import environment
 from tilewright.environment import GpuState
+from tilewright.runtime.device import CPU, Device
 
 # A piece of work that only the clock makes faster, a millisecond or two; the best of a few tries
 # is one that nothing came between.
@@ -102,7 +103,7 @@ class Watch:
 
     def __init__(
         self,
-        device: str = "cpu",
+        device: Device = CPU,
         spin: Callable[[], float] | None = None,
         cpu_time: Callable[[], CpuTime] | None = None,
     ) -> None:
@@ -112,10 +113,9 @@ class Watch:
         self.start = self.cpu_time()
 
     def __call__(self) -> None:
-        kind, _, number = self.device.partition(":")
-        if kind == "cuda":  # first, before its clock comes down
+        if self.device.kind == "cuda":  # first, before its clock comes down
             states = environment.gpu_states()
-            self.gpu += states[int(number or 0) : int(number or 0) + 1]
+            self.gpu += states[self.device.index : self.device.index + 1]
         self.spins.append(self.spin())
 
     def conditions(self) -> Conditions:

@@ -21,6 +21,7 @@ from tilewright.memory import pin
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
+from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
 
 WARM_UP_IMAGES = 10
@@ -35,7 +36,7 @@ class Request:
     data: str | None = None
     images: int | None = None
     batch: int = DEFAULT_BATCH
-    device: str = "cpu"
+    device: Device = CPU
     rung: str | None = None
     memory: str | None = None
     precision: str | None = None

@@ -148,11 +148,13 @@ class _Slot:
 
 FLOWS = {
     "host": host,
-    "managed": managed,
-    "per-layer": per_layer,
     "resident": resident,
     "streamed": streamed,
+    "per-layer": per_layer,
+    "managed": managed,
 }
+# Where a device has memory of its own; the first is what is meant if none is named.
+DEVICE_PLANS = tuple(plan for plan in FLOWS if plan != "host")
 
 
 def _batches(program: Program, images: Images) -> Iterator[slice]:

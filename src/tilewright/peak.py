@@ -13,6 +13,7 @@ from tilewright.environment import cpu_cores, memory_bytes
 from tilewright.ladder.gpu.design import BLOCK_THREADS, source, tiles
 from tilewright.ladder.gpu.prepare import missing, open_runtime
 from tilewright.runtime import GpuRuntime
+from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Grid, Source
 from tilewright.threads import share
 from tilewright.trace import Trace
@@ -26,13 +27,13 @@ SUMS, ROUNDS, BLOCKS_EACH = 8, 128, 256
 MOVED_BYTES, MOVED_SHARE = 512 * 2**20, 1 / 32
 
 
-def measured_peak(device: str, precision: str = "fp32") -> float | None:
+def measured_peak(device: Device, precision: str = "fp32") -> float | None:
     """FLOP a second in an arithmetic; None where nothing of ours can be run."""
     if precision != "fp32":
         from tilewright.fuse.cuda.peak import tensor_peak
 
         return tensor_peak(device, precision)
-    if device == "cpu":
+    if not device.is_gpu:
         from tilewright.fuse.cpu.peak import Peak
 
         peak = Peak()
@@ -48,9 +49,9 @@ def measured_peak(device: str, precision: str = "fp32") -> float | None:
     return flop / _best_seconds(runtime, kernel, (blocks, 1, 1), values)
 
 
-def measured_bandwidth(device: str) -> float | None:
+def measured_bandwidth(device: Device) -> float | None:
     """Bytes a second, read and written, by copying; None where nothing of ours can be run."""
-    if device == "cpu":
+    if not device.is_gpu:
         return _cpu_bandwidth()
     if missing(device):
         return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tilewright.errors import TilewrightError
 from tilewright.ladder.rung import Rung
 from tilewright.model.network import Network
+from tilewright.runtime.device import Device
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Plan:
     """How a network is computed: where, how its data travels, in what arithmetic and steps."""
 
     network: str
-    device: str
+    device: Device
     memory: str
     batch: int
     precision: str
@@ -30,7 +31,7 @@ class Plan:
 
 
 def uniform(
-    network: Network, rung: Rung, device: str, batch: int, memory: str | None = None
+    network: Network, rung: Rung, device: Device, batch: int, memory: str | None = None
 ) -> Plan:
     """Every layer by the same rung, cut into steps as it likes; its own memory plan if none."""
     if memory is not None and memory not in rung.memories:

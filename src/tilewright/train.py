@@ -28,6 +28,7 @@ from tilewright.ladder.vendor.torch import layer_function
 from tilewright.model.formats import weights
 from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
+from tilewright.runtime.device import Device
 
 EVALUATION_BATCH = 500
 
@@ -74,7 +75,7 @@ class Training:
         test: Dataset,
         recipe: Recipe,
         seed: int,
-        device: str,
+        device: Device,
         output: Path,
     ) -> None:
         if network.stages[-1].kind != "softmax":
@@ -86,7 +87,7 @@ class Training:
         self.network, self.recipe, self.seed, self.output = network, recipe, seed, output
         self.data = _fingerprint(training)
         self.checkpoint = output.with_name(f"{output.name}.checkpoint")
-        self.device = torch.device(device)
+        self.device = torch.device(str(device))
         torch.backends.cudnn.deterministic = True
         self.images, self.labels = self._tensors(training)
         self.test_images, self.test_labels = self._tensors(test)

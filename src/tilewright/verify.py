@@ -43,6 +43,7 @@ from tilewright.model.layers import Shape, dimensions
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trials import Inputs, Trial, trials
 
@@ -81,7 +82,7 @@ class Verdict:
 
 def verify(
     rung: Rung,
-    device: str,
+    device: Device,
     network: Network | None = None,
     seed: int | None = None,
     batch: int = BATCH,
@@ -160,7 +161,7 @@ class _Attempt:
     the one that is named.
     """
 
-    def __init__(self, rung: Rung, device: str, trial: Trial, truths: _Truths) -> None:
+    def __init__(self, rung: Rung, device: Device, trial: Trial, truths: _Truths) -> None:
         self.trial, self.truths = trial, truths
         plan = uniform(trial.network, rung, device, trial.capacity)
         self.program = Program(trial.network, plan, {rung.name: rung})

@@ -8,7 +8,8 @@ import pytest
 from tilewright.cli import main
 from tilewright.environment import cpu_model
 from tilewright.errors import TilewrightError
-from tilewright.runtime import cuda, device_number, opencl
+from tilewright.runtime import cuda, opencl
+from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Limits
 from tilewright.runtime.multiprocessor import REFERENCE
 
@@ -67,10 +68,10 @@ def test_what_is_said_of_managed_memory_is_so(capsys, without_cuda):
         if not name.startswith("opencl") or not device["usable"]:
             continue
         if device["managed"]:
-            assert opencl.OpenClRuntime(name, managed=True).managed
+            assert opencl.OpenClRuntime(Device.parse(name), managed=True).managed
         else:
             with pytest.raises(TilewrightError, match="shares no memory with the host"):
-                opencl.OpenClRuntime(name, managed=True)
+                opencl.OpenClRuntime(Device.parse(name), managed=True)
 
 
 def test_nothing_but_a_cpu(capsys, without_cuda, monkeypatch):
@@ -123,7 +124,7 @@ def test_nothing_but_a_simulator(capsys, without_cuda, monkeypatch):
 
 
 def test_every_cuda_gpu(capsys, monkeypatch):
-    monkeypatch.setattr(cuda, "missing", lambda name: "no" if device_number(name) > 1 else None)
+    monkeypatch.setattr(cuda, "missing", lambda device: "no" if device.index > 1 else None)
     monkeypatch.setattr(cuda, "limits", lambda index: Limits(1024, 49152, 65536, 141 * 10**9, 132))
     monkeypatch.setattr(cuda, "gpu", lambda index: replace(REFERENCE, name=f"NVIDIA H20{index}"))
     monkeypatch.setattr(cuda, "versions", lambda: "driver for CUDA 13.0, library 12.9")

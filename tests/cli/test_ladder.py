@@ -9,6 +9,7 @@ from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
 from tilewright.measure import Rounds
+from tilewright.runtime.device import CPU
 
 pytestmark = pytest.mark.usefixtures("quick", "trusting")
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("quick", "trusting")
 def test_the_table_has_every_rung_and_fits(net, capsys):
     assert main(["ladder", "--net", net, "--images", "4", "--batch", "2", "--repeats", "3"]) == 0
     text = capsys.readouterr().out
-    for rung in rungs("cpu"):
+    for rung in rungs(CPU):
         assert rung.name in text
     assert "1.00x" in text
     assert "4 images, 3 rounds in turns" in " ".join(text.split())

@@ -55,7 +55,7 @@ def test_no_verb_shows_the_help(capsys):
         (["run", "--colour"], "unrecognized arguments: --colour"),
         (["run", "--net", "cifar"], "unknown network 'cifar'; did you mean 'cifar10'?"),
         (["run", "--rung", "seriel"], "did you mean 'serial'?"),
-        (["run", "--device", "gpu"], "unknown device 'gpu'"),
+        (["run", "--device", "gpu"], "unknown device 'gpu'; name cpu, opencl or cuda"),
         (["run", "--data", "fashion"], "unknown data set 'fashion'"),
         (["run", "--net", "ece408-2017"], "tilewright train ece408-2017"),
         (["run", "--json", "/no/such/place.json"], "cannot write /no/such/place.json"),

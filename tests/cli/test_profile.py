@@ -14,6 +14,7 @@ from tests.profile.made import CEILINGS, profile
 from tilewright.cli import main
 from tilewright.profile import saved, session
 from tilewright.runtime import opencl
+from tilewright.runtime.device import OPENCL
 from tilewright.views import timeline
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "profile.schema.json").read_text())
@@ -53,7 +54,7 @@ def test_json_on_standard_output_is_only_json(capsys):
     jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)
 
 
-@pytest.mark.skipif(opencl.missing("opencl") is not None, reason="no OpenCL")
+@pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason="no OpenCL")
 def test_on_opencl(tmp_path, capsys):
     out = tmp_path / "p.json"
     arguments = ["--device", "opencl", "--rung", "direct", "--memory", "per-layer"]

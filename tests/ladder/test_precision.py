@@ -8,10 +8,11 @@ import pytest
 
 from tilewright import ladder
 from tilewright.errors import TilewrightError
-from tilewright.ladder import DEVICES, choose, rungs
+from tilewright.ladder import choose, rungs
 from tilewright.ladder.gpu import explain, network, tensor
 from tilewright.ladder.rung import Rung, never_missing
 from tilewright.precision import FLOAT32
+from tilewright.runtime.device import CUDA, DEVICES
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def _able(rung: Rung) -> Rung:
 def test_what_is_not_asked_for_is_float32() -> None:
     for device in DEVICES:
         assert choose(device, None).precision.name == "fp32"
-    assert choose("cuda", None).label == choose("cuda", "network").label == "network fp32"
-    assert choose("cuda", None, "fp16").label == "network fp16"
+    assert choose(CUDA, None).label == choose(CUDA, "network").label == "network fp32"
+    assert choose(CUDA, None, "fp16").label == "network fp16"
 
 
 def test_rungs_do_what_they_say() -> None:
@@ -51,14 +52,14 @@ def test_what_a_rung_is_made_with_is_what_it_claims(monkeypatch: pytest.MonkeyPa
 def test_a_rung_that_cannot_asks_for_a_name() -> None:
     words = r"^rung 'tensor' cannot compute in fp32: name --precision fp16 or tf32$"
     with pytest.raises(TilewrightError, match=words):
-        choose("cuda", "tensor")
+        choose(CUDA, "tensor")
     with pytest.raises(TilewrightError, match="it computes in fp16 or tf32"):
-        choose("cuda", "tensor", "fp32")
-    assert choose("cuda", "tensor", "tf32").label == "tensor tf32"
+        choose(CUDA, "tensor", "fp32")
+    assert choose(CUDA, "tensor", "tf32").label == "tensor tf32"
 
 
 @pytest.mark.usefixtures("here")
 def test_a_precision_that_was_named_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explain.cuda, "limits", lambda index: explain.USUAL)
     monkeypatch.setattr(explain.cuda, "gpu", lambda index: explain.REFERENCE)
-    assert explain.target("cuda", tensor.RUNG.at("tf32")).gpu == explain.REFERENCE
+    assert explain.target(CUDA, tensor.RUNG.at("tf32")).gpu == explain.REFERENCE

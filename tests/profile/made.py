@@ -8,6 +8,7 @@ from tilewright.profile.result import Ceilings, Layer, Profile
 from tilewright.profile.saved import KINDS
 from tilewright.profile.tally import Row, Tally
 from tilewright.profile.wall import PARTS, Wall
+from tilewright.runtime.device import CUDA, GPU_KINDS, Device
 from tilewright.trace import Cost, Event
 
 LAYERS = (
@@ -52,7 +53,7 @@ def profile(rung="direct", factor=1.0, **changes):
     parts = dict.fromkeys(PARTS, 0.0) | {"kernels": 0.010 * factor, "host": 0.020 * factor}
     facts = {
         "network": "small", "layers": LAYERS, "data": "by hand", "images": 2, "batch": 1,
-        "device": "cuda", "device_name": "a GPU", "rung": rung, "idea": "a thread an output",
+        "device": CUDA, "device_name": "a GPU", "rung": rung, "idea": "a thread an output",
         "memory": "per-layer", "source": "a test", "rows": tally.rows({}),
         "wall": Wall(0.030 * factor, parts), "timed": (0.020, 0.021, 0.022),
         "ceilings": CEILINGS, "accuracy": 0.5,
@@ -61,6 +62,7 @@ def profile(rung="direct", factor=1.0, **changes):
 
 
 texts = st.text(max_size=12)
+devices = st.builds(Device, st.sampled_from(GPU_KINDS), st.none() | st.integers(0, 999))
 seconds = st.floats(0, 1e6)
 counts = st.integers(0, 2**50)
 sizes = st.tuples(*[st.integers(1, 2**31 - 1)] * 3)
@@ -71,7 +73,7 @@ rows = st.builds(
     st.lists(st.tuples(sizes, sizes), max_size=3).map(tuple), counts, seconds,
 )  # fmt: skip
 profiles = st.builds(
-    Profile, texts, st.just(LAYERS), texts, counts, counts, *[texts] * 6,
+    Profile, texts, st.just(LAYERS), texts, counts, counts, devices, *[texts] * 5,
     st.lists(rows, max_size=5).map(tuple),
     st.builds(Wall, seconds, st.fixed_dictionaries(dict.fromkeys(PARTS, seconds))),
     st.lists(seconds, max_size=3).map(tuple),

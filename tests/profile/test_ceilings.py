@@ -12,6 +12,7 @@ from tilewright.profile import ceilings as module
 from tilewright.profile.ceilings import Known, better, ceilings, measured_again, plausible
 from tilewright.profile.result import Ceilings
 from tilewright.profile.tally import Row
+from tilewright.runtime.device import CPU, CUDA
 from tilewright.store import Limits, Store
 
 FOUND = Ceilings("a CPU", 1e9, 1e8, 2, "2026-11-15")
@@ -44,8 +45,8 @@ def entry(store):
 
 
 def test_they_are_measured_once_and_kept(store, measured):
-    assert ceilings("cpu", "a CPU", store=store) == (FOUND, None)
-    assert ceilings("cpu", "a CPU", store=store) == (FOUND, None)
+    assert ceilings(CPU, "a CPU", store=store) == (FOUND, None)
+    assert ceilings(CPU, "a CPU", store=store) == (FOUND, None)
     assert len(measured.taken) == 1
 
 
@@ -64,53 +65,53 @@ WRONG = [
     + [json.dumps({**KEPT, **each}) for each in WRONG],
 )
 def test_what_is_damaged_or_cannot_be_is_measured_again(store, measured, text):
-    ceilings("cpu", "a CPU", store=store)
+    ceilings(CPU, "a CPU", store=store)
     key = entry(store)
     store.keep(key, json.dumps(KEPT).encode())
-    assert ceilings("cpu", "a CPU", store=store)[0].flops == 2e9
+    assert ceilings(CPU, "a CPU", store=store)[0].flops == 2e9
     store.keep(key, text.encode())
-    assert ceilings("cpu", "a CPU", store=store) == (FOUND, None)
+    assert ceilings(CPU, "a CPU", store=store) == (FOUND, None)
     assert len(measured.taken) == 2
 
 
 def test_a_file_that_was_changed_is_measured_again(store, measured):
-    ceilings("cpu", "a CPU", store=store)
+    ceilings(CPU, "a CPU", store=store)
     (path,) = store.entries()
     path.write_bytes(path.read_bytes().replace(b"1000000000.0", b"9000000000.0"))
-    assert ceilings("cpu", "a CPU", store=store)[0].flops == 1e9
+    assert ceilings(CPU, "a CPU", store=store)[0].flops == 1e9
     assert len(measured.taken) == 2
 
 
 def test_another_version_measures_again(store, measured, monkeypatch):
-    ceilings("cpu", "a CPU", store=store)
+    ceilings(CPU, "a CPU", store=store)
     monkeypatch.setattr(module, "__version__", "another")
-    ceilings("cpu", "a CPU", store=store)
+    ceilings(CPU, "a CPU", store=store)
     assert len(measured.taken) == 2
 
 
 def test_a_busy_machine_says_so_and_measures_again_next_time(store, measured):
     busy = Known(replace(FOUND, flops=0.5e9), "the machine was busy: 40 % of CPU time was others'")
     measured.made[:] = [busy, busy, Known(FOUND, "")]
-    found, problem = ceilings("cpu", "a CPU", store=store)
+    found, problem = ceilings(CPU, "a CPU", store=store)
     assert found.flops == 0.5e9
     assert "may be too low: when they were measured, the machine was busy: 40 %" in problem
-    assert "too low" in ceilings("cpu", "a CPU", store=store)[1]
-    assert ceilings("cpu", "a CPU", store=store) == (FOUND, None)
-    assert ceilings("cpu", "a CPU", store=store) == (FOUND, None)
+    assert "too low" in ceilings(CPU, "a CPU", store=store)[1]
+    assert ceilings(CPU, "a CPU", store=store) == (FOUND, None)
+    assert ceilings(CPU, "a CPU", store=store) == (FOUND, None)
     assert len(measured.taken) == 3
 
 
 def test_a_run_that_beats_them_has_them_measured_again_and_the_best_is_kept(store, measured):
     low, high = replace(FOUND, flops=0.5e9, bytes=2e8), replace(FOUND, date="2026-11-16")
     measured.made[:] = [Known(low, ""), Known(high, "")]
-    assert ceilings("cpu", "a CPU", store=store)[0] == low
-    assert ceilings("cpu", "a CPU", at_least=0.4e9, store=store)[0] == low
+    assert ceilings(CPU, "a CPU", store=store)[0] == low
+    assert ceilings(CPU, "a CPU", at_least=0.4e9, store=store)[0] == low
     best = replace(high, bytes=2e8)
-    assert ceilings("cpu", "a CPU", at_least=0.8e9, store=store) == (best, None)
-    assert ceilings("cpu", "a CPU", store=store) == (best, None)
+    assert ceilings(CPU, "a CPU", at_least=0.8e9, store=store) == (best, None)
+    assert ceilings(CPU, "a CPU", store=store) == (best, None)
     assert len(measured.taken) == 2
     # What nothing can reach is not tried for ever.
-    assert ceilings("cpu", "a CPU", at_least=5e9, store=store)[0].flops == 1e9
+    assert ceilings(CPU, "a CPU", at_least=5e9, store=store)[0].flops == 1e9
     assert len(measured.taken) == 2 + 1 + module.MORE_TRIES
 
 
@@ -128,7 +129,7 @@ def test_a_profile_that_beats_its_ceilings_gets_new_ones(measured, monkeypatch):
     kept = replace(FOUND, device="a GPU")
     measured.made[:] = [Known(replace(kept, flops=4e9), "")]
     row = Row("kernel", "k", ("conv1",), 1, 1e-3, 1e-3, 1e-3, flops=3_000_000, least_bytes=9)
-    slow = profile(rows=(row,), ceilings=kept, device="cpu")
+    slow = profile(rows=(row,), ceilings=kept, device=CPU)
     again = measured_again(slow)
     assert again.ceilings.flops == 4e9
     assert measured_again(again) is again
@@ -140,9 +141,9 @@ def test_a_profile_that_beats_its_ceilings_gets_new_ones(measured, monkeypatch):
 @pytest.mark.parametrize(
     ("device", "change", "fine"),
     [
-        ("cpu", {"flops": 2e12}, True), ("cpu", {"flops": 2.1e12}, False),
-        ("cuda", {"flops": 1e15, "processors": 132}, True), ("cuda", {"flops": 1e99}, False),
-        ("cuda", {"flops": None, "bytes": None}, True), ("cuda", {"bytes": float("nan")}, False),
+        (CPU, {"flops": 2e12}, True), (CPU, {"flops": 2.1e12}, False),
+        (CUDA, {"flops": 1e15, "processors": 132}, True), (CUDA, {"flops": 1e99}, False),
+        (CUDA, {"flops": None, "bytes": None}, True), (CUDA, {"bytes": float("nan")}, False),
     ],
 )  # fmt: skip
 def test_what_a_device_could_do_at_all(device, change, fine):
@@ -152,7 +153,7 @@ def test_what_a_device_could_do_at_all(device, change, fine):
 def test_a_cache_that_cannot_be_written_is_said(tmp_path, measured):
     (tmp_path / "file").write_text("")
     nowhere = Store(tmp_path / "file" / "below", Limits(100, 2**20))
-    found, problem = ceilings("cpu", "a CPU", store=nowhere)
+    found, problem = ceilings(CPU, "a CPU", store=nowhere)
     assert found.flops == 1e9
     assert "not kept" in problem
 
@@ -171,15 +172,15 @@ def test_a_disturbed_measurement_is_recognised(monkeypatch, peaks, busy, disturb
     monkeypatch.setattr(module, "measured_bandwidth", lambda device: 1e8)
     times = iter([CpuTime(0, 0, 0, 0), CpuTime(10, 1 + busy, 0, 1)])
     monkeypatch.setattr("tilewright.conditions.read_times", lambda: next(times))
-    known = module.measure("cpu", "this")
+    known = module.measure(CPU, "this")
     assert known.ceilings.flops == 1e9
     assert known.disturbed == disturbed
 
 
 def test_this_cpu_has_both(monkeypatch):
     monkeypatch.setattr(peak, "MOVED_BYTES", 2**22)
-    found = module.measure("cpu", "this").ceilings
+    found = module.measure(CPU, "this").ceilings
     assert found.flops > 1e8
     assert found.bytes > 1e8
     assert found.processors >= 1
-    assert plausible(found, "cpu")
+    assert plausible(found, CPU)

@@ -14,9 +14,10 @@ from tilewright.profile import session
 from tilewright.profile.session import prepare, record
 from tilewright.runtime import cuda, cupti
 from tilewright.runtime.cupti_records import GPU_FAULTS
+from tilewright.runtime.device import CUDA
 from tilewright.trace import Trace
 
-REASON = cuda.missing("cuda")
+REASON = cuda.missing(CUDA)
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 IMAGES = 60
 MANY = 10_000
@@ -41,7 +42,7 @@ def pixels(tmp_path_factory):
 
 def subject(pixels, memory="resident", batch=1, rung="padded"):
     request = Request(
-        net="cifar10", data=pixels, device="cuda", rung=rung, memory=memory, batch=batch
+        net="cifar10", data=pixels, device=CUDA, rung=rung, memory=memory, batch=batch
     )
     return prepare(request, 1, lambda *told: None)
 
@@ -88,11 +89,12 @@ from tests.profile.made import CEILINGS
 from tilewright.job import Request
 from tilewright.profile import session
 from tilewright.runtime import cupti
+from tilewright.runtime.device import CUDA
 session.ceilings = lambda device, name, precision: (CEILINGS, None)
 if sys.argv[2] == "before":
     cupti.load()
 for _ in range(2):
-    request = Request(net="cifar10", data=sys.argv[1], images=3, device="cuda", rung="padded",
+    request = Request(net="cifar10", data=sys.argv[1], images=3, device=CUDA, rung="padded",
                       memory="managed", batch=1)
     made = session.prepare(request, 1, lambda *told: None)
     profile = session.record(made).profile

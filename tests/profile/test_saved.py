@@ -62,6 +62,7 @@ def written(path, change):
     ("change", "words"),
     [
         (lambda d: d.pop("rung"), "lacks 'rung'"),
+        (lambda d: d.update(device="gpu"), "unknown device 'gpu'"),
         (lambda d: d.update(images=-1), "-1 is not a whole number"),
         (lambda d: d.update(images="many"), "'many' is not a whole number"),
         (lambda d: d["wall_parts"].pop("idle"), "lacks 'idle'"),

@@ -19,10 +19,11 @@ from tilewright.profile import session
 from tilewright.profile.session import prepare, record
 from tilewright.profile.wall import PARTS
 from tilewright.runtime import cupti, opencl
+from tilewright.runtime.device import CUDA, OPENCL
 from tilewright.trials import random_parameters
 
-OPENCL = pytest.mark.skipif(
-    opencl.missing("opencl") is not None, reason=str(opencl.missing("opencl"))
+needs_opencl = pytest.mark.skipif(
+    opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL))
 )
 IMAGES = 6
 
@@ -69,11 +70,11 @@ def adds_up(profile):
 LAYER_KERNELS = {"direct_conv": 3 * IMAGES, "layer_relu": IMAGES, "layer_fc": IMAGES}
 
 
-@OPENCL
+@needs_opencl
 def test_per_layer_copies_in_and_out_of_every_layer(network):
     seen = []
     profile = profiled(
-        network, seen.append, device="opencl", rung="direct", memory="per-layer", batch=1
+        network, seen.append, device=OPENCL, rung="direct", memory="per-layer", batch=1
     )
     assert calls(profile, "kernel") == LAYER_KERNELS
     # Five inputs; weights and bias of four layers; five outputs.
@@ -100,9 +101,9 @@ def test_per_layer_copies_in_and_out_of_every_layer(network):
     assert all(e.correlation in started for e in seen if e.kind in ("kernel", "copy"))
 
 
-@OPENCL
+@needs_opencl
 def test_resident_copies_twice(network):
-    profile = profiled(network, device="opencl", rung="direct", memory="resident", batch=1)
+    profile = profiled(network, device=OPENCL, rung="direct", memory="resident", batch=1)
     assert calls(profile, "kernel") == {**LAYER_KERNELS, "layer_normalise": IMAGES}
     copies = calls(profile, "copy")
     assert (copies["[memcpy HtoD]"], copies["[memcpy DtoH]"]) == (1, 1)
@@ -111,17 +112,17 @@ def test_resident_copies_twice(network):
     adds_up(profile)
 
 
-@OPENCL
+@needs_opencl
 @pytest.mark.parametrize(("memory", "copies"), [("managed", 0), ("streamed", 2 * 3)])
 def test_managed_copies_nothing_and_streamed_batch_by_batch(network, memory, copies):
-    profile = profiled(network, device="opencl", rung="direct", memory=memory, batch=2)
+    profile = profiled(network, device=OPENCL, rung="direct", memory=memory, batch=2)
     between = [row for row in profile.of("copy") if row.name != "[memcpy DtoD]"]
     assert sum(row.calls for row in between) == copies
     assert calls(profile, "kernel")["direct_conv"] == 3 * 3
     adds_up(profile)
 
 
-@OPENCL
+@needs_opencl
 @pytest.mark.parametrize("memory", ["resident", "streamed", "per-layer"])
 def test_what_the_profiler_itself_calls_is_not_in_the_table(network, memory, monkeypatch):
     """It waits for the device every few batches, and the table of calls must not change by it."""
@@ -129,7 +130,7 @@ def test_what_the_profiler_itself_calls_is_not_in_the_table(network, memory, mon
     for settled in (1, 10**9):
         monkeypatch.setattr(session, "SETTLE_BATCHES", settled)
         monkeypatch.setattr(opencl, "PENDING", 7 if settled == 1 else 10**9)
-        found.append(profiled(network, device="opencl", rung="direct", memory=memory, batch=1))
+        found.append(profiled(network, device=OPENCL, rung="direct", memory=memory, batch=1))
     often, never = found
     assert calls(often, "api") == calls(never, "api")
     assert calls(often, "kernel", "copy") == calls(never, "kernel", "copy")
@@ -137,13 +138,13 @@ def test_what_the_profiler_itself_calls_is_not_in_the_table(network, memory, mon
     adds_up(often)
 
 
-@OPENCL
+@needs_opencl
 def test_ctrl_c_while_records_are_read_neither_loses_nor_doubles_any(
     network, monkeypatch, press_ctrl_c
 ):
     request = Request(
         net=str(network / "three.safetensors"), data=str(network / "images.npz"),
-        device="opencl", rung="direct", memory="resident", batch=1,
+        device=OPENCL, rung="direct", memory="resident", batch=1,
     )  # fmt: skip
     subject = prepare(request, 1, lambda *told: None)
     monkeypatch.setattr(session, "SETTLE_BATCHES", 3)
@@ -181,9 +182,9 @@ def test_ctrl_c_when_all_is_recorded_leaves_it_all(network, press_ctrl_c):
     adds_up(recording.profile)
 
 
-@OPENCL
+@needs_opencl
 def test_kernels_know_their_work(network):
-    profile = profiled(network, device="opencl", rung="padded", memory="resident", batch=4)
+    profile = profiled(network, device=OPENCL, rung="padded", memory="resident", batch=4)
     rows = {(row.name, row.layers): row for row in profile.of("kernel")}
     conv = rows["padded_conv", ("conv2",)]
     assert conv.flops == IMAGES * 2 * 3 * 36 * 27
@@ -196,15 +197,15 @@ def as_if_on_cuda(network, memory):
     """A run that believes to be on CUDA, and has its pages of shared memory."""
     request = Request(
         net=str(network / "three.safetensors"), data=str(network / "images.npz"),
-        device="opencl", rung="direct", memory=memory, batch=2,
+        device=OPENCL, rung="direct", memory=memory, batch=2,
     )  # fmt: skip
     made = prepare(request, 1, lambda *told: None)
     made.ready.program.runtime.shared_pages = lambda: "pages"
-    on_cuda = replace(made.ready, plan=replace(made.ready.plan, device="cuda"))
+    on_cuda = replace(made.ready, plan=replace(made.ready.plan, device=CUDA))
     return replace(made, ready=on_cuda)
 
 
-@OPENCL
+@needs_opencl
 @pytest.mark.parametrize("memory", ["managed", "resident"])
 def test_cupti_gets_pages_to_touch_where_memory_is_shared(network, memory, monkeypatch):
     given = []
@@ -218,7 +219,7 @@ def test_cupti_gets_pages_to_touch_where_memory_is_shared(network, memory, monke
     assert given == ["pages" if memory == "managed" else None]
 
 
-@OPENCL
+@needs_opencl
 def test_without_cupti_the_runtimes_own_times_take_over_and_it_is_said(network, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupti.cupti", None)
     profile = record(as_if_on_cuda(network, "managed")).profile
@@ -266,11 +267,11 @@ def test_ctrl_c_leaves_a_partial_profile(network):
     adds_up(recording.profile)
 
 
-@OPENCL
+@needs_opencl
 def test_a_device_that_fails_leaves_a_partial_profile(network, monkeypatch):
     request = Request(
         net=str(network / "three.safetensors"), data=str(network / "images.npz"),
-        device="opencl", rung="direct", memory="resident", batch=1,
+        device=OPENCL, rung="direct", memory="resident", batch=1,
     )  # fmt: skip
     subject = prepare(request, 1, lambda *told: None)
     runtime = subject.ready.program.runtime

@@ -27,6 +27,7 @@ from tilewright.model.layers import (
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.runtime import dialect
+from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
@@ -80,7 +81,7 @@ def run_rung(name: str, device: str) -> None:
         generator = np.random.default_rng(1)
         ready = network.with_parameters(random_parameters(network, generator))
         pixels = generator.integers(0, 256, (IMAGES, *network.input.shape), np.uint8)
-        program = Program(ready, uniform(ready, find(name), device, BATCH))
+        program = Program(ready, uniform(ready, find(name), Device.parse(device), BATCH))
         truth = reference.chain(ready.stages, ready.parameters, pixels, find(name).precision)[-1]
         _, problem = compare(program(pixels), truth)
         assert problem is None, problem

@@ -21,6 +21,7 @@ from tests.ladder.gpu.kernels import GPU_RUNGS, ODD, USUAL, sources
 from tilewright.errors import TilewrightError
 from tilewright.ladder.gpu.design import Geometry, shared_size
 from tilewright.runtime import nvrtc, opencl
+from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Source, prelude
 from tilewright.runtime.nvrtc import compile_cubin
 
@@ -157,7 +158,7 @@ def test_the_example_in_the_documentation_runs():
     document = (Path(__file__).parents[2] / "docs" / "dialect.md").read_text()
     (text,) = re.findall(r"```c\n(.*?)```", document, flags=re.DOTALL)
     (lines,) = re.findall(r"```python\n(.*?)```", document, flags=re.DOTALL)
-    if reason := opencl.missing("opencl"):
+    if reason := opencl.missing(OPENCL):
         pytest.skip(reason)
     names = {"text": text}
     exec(lines, names)

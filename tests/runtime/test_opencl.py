@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
-from tilewright.runtime import DeviceFault, device_number, opencl
+from tilewright.runtime import DeviceFault, opencl
+from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit, Source
 from tilewright.trace import Trace
 
-REASON = opencl.missing("opencl")
+REASON = opencl.missing(OPENCL)
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 DOUBLE = Source(
@@ -29,7 +30,7 @@ DOUBLE = Source(
 
 @pytest.fixture(scope="module")
 def plain():
-    return opencl.OpenClRuntime("opencl")
+    return opencl.OpenClRuntime(OPENCL)
 
 
 @pytest.fixture(params=["plain", "managed"])
@@ -38,7 +39,7 @@ def runtime(request, plain):
         return plain
     if not opencl.shares_memory(plain.device):
         pytest.skip("no memory shared with the host")
-    return opencl.OpenClRuntime("opencl", managed=True)
+    return opencl.OpenClRuntime(OPENCL, managed=True)
 
 
 @given(
@@ -234,7 +235,7 @@ def test_what_was_pinned_is_known(plain):
     pinned[:] = 7
     for view in (pinned, pinned[1:], pinned.reshape(12)[2:5]):
         assert plain.is_pinned(view)
-        assert opencl.OpenClRuntime("opencl").is_pinned(view)  # it is the device's, not ours
+        assert opencl.OpenClRuntime(OPENCL).is_pinned(view)  # it is the device's, not ours
     assert not plain.is_pinned(pinned.copy())
     assert not plain.is_pinned(np.zeros(3))
     assert plain.pinned((0, 3), np.float32).shape == (0, 3)
@@ -314,10 +315,10 @@ def test_a_simulator_is_used_only_when_it_is_named(monkeypatch):
     simulator = SimpleNamespace(name="Oclgrind Simulator", platform=platform)
     monkeypatch.setattr(opencl, "devices", lambda: [simulator])
     monkeypatch.setattr(opencl, "is_installed", lambda: True)
-    reason = opencl.missing("opencl")
+    reason = opencl.missing(OPENCL)
     assert reason.startswith("no OpenCL device found but the simulator Oclgrind Simulator")
     assert reason.endswith("PoCL is installed and would run on the CPU, but does not start here")
-    assert opencl.missing("opencl:0") is None
+    assert opencl.missing(Device("opencl", 0)) is None
 
 
 def replace_values(facts, **values):
@@ -325,9 +326,8 @@ def replace_values(facts, **values):
 
 
 def test_names_of_devices():
-    assert (device_number("opencl"), device_number("opencl:2")) == (0, 2)
-    assert opencl.missing("opencl:99") == (
+    assert opencl.missing(Device("opencl", 99)) == (
         f"there are {len(opencl.devices())} OpenCL devices, numbered from 0"
     )
     with pytest.raises(TilewrightError, match="device 'opencl:99': there are"):
-        opencl.OpenClRuntime("opencl:99")
+        opencl.OpenClRuntime(Device("opencl", 99))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.runtime import opencl, pocl_kernels
+from tilewright.runtime.device import OPENCL
 from tilewright.runtime.pocl_kernels import RECORD, drop_changed, record
 
 
@@ -88,16 +89,16 @@ def test_no_folder_at_all_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(opencl, "devices", list)
     if not opencl.unusable():
         assert f"PoCL is installed and would run on the CPU, but does not start here: {said}" in (
-            opencl.missing("opencl")
+            opencl.missing(OPENCL)
         )
 
 
-@pytest.mark.skipif(opencl.missing("opencl") is not None, reason=str(opencl.missing("opencl")))
+@pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL)))
 def test_it_is_said_once_and_to_users_of_pocl(monkeypatch, capsys):
     notice = "PoCL cannot keep kernels in a test"
     monkeypatch.setattr(opencl, "_kept_kernels", lambda: notice)
     for _ in range(2):
-        opencl.OpenClRuntime("opencl")
+        opencl.OpenClRuntime(OPENCL)
     usual = f"tilewright: {notice}\n" if opencl.is_pocl(opencl.devices()[0]) else ""
     assert capsys.readouterr().err == usual
 
@@ -158,15 +159,16 @@ DOUBLE = """
 import numpy
 from tilewright.runtime.dialect import Source
 from tilewright.runtime.opencl import OpenClRuntime
+from tilewright.runtime.device import OPENCL
 text = "TW_ENTRY TW_NAME(TW_GLOBAL float *out) { out[TW_BLOCK_X] = 2 * TW_BLOCK_X; }"
-runtime = OpenClRuntime("opencl")
+runtime = OpenClRuntime(OPENCL)
 out = runtime.allocate((4,))
 runtime.enqueue(runtime.compile(Source("doubles", text, (1, 1, 1), ())), (4, 1, 1), [out], ())
 print(runtime.download(out).tolist())
 """
 
 
-@pytest.mark.skipif(opencl.missing("opencl") is not None, reason=str(opencl.missing("opencl")))
+@pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL)))
 def test_pocl_survives_damage(tmp_path):
     """A kernel cut short would end the process, each time."""
     environment = {key: value for key, value in os.environ.items() if key != "POCL_CACHE_DIR"}

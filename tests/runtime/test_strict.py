@@ -33,6 +33,7 @@ from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.profile import session
 from tilewright.runtime import DeviceFault, opencl
+from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
@@ -42,7 +43,7 @@ HERE = not opencl.unusable() and any(map(opencl.is_pocl, opencl.devices()))
 pytestmark = pytest.mark.skipif(
     not HERE or opencl.check_pocl() is not None, reason="no PoCL that works"
 )
-RUNGS = [rung.name for rung in rungs("opencl")]
+RUNGS = [rung.name for rung in rungs(OPENCL)]
 MEMORIES = ("resident", "streamed", "per-layer")
 # Images and results of 256 bytes: batches of three start at multiples of 512 bytes, and elsewhere.
 NETWORK = Network(
@@ -56,7 +57,7 @@ def check(rung, memory, trace=None):
     generator = np.random.default_rng(1)
     ready = NETWORK.with_parameters(random_parameters(NETWORK, generator))
     pixels = generator.integers(0, 256, (IMAGES, *NETWORK.input.shape), np.uint8)
-    program = Program(ready, uniform(ready, find(rung), "opencl", BATCH, memory))
+    program = Program(ready, uniform(ready, find(rung), OPENCL, BATCH, memory))
     truth = reference.chain(ready.stages, ready.parameters, pixels, find(rung).precision)[-1]
     for _ in range(2):
         _, problem = compare(program(pixels, trace), truth)
@@ -89,7 +90,7 @@ def saved(tmp_path):
 def test_a_profile(memory, saved, monkeypatch):
     strict.install(monkeypatch, NVIDIA)
     monkeypatch.setattr(session, "ceilings", lambda device, name, precision: (CEILINGS, None))
-    request = Request(**saved, batch=BATCH, device="opencl", rung="direct", memory=memory)
+    request = Request(**saved, batch=BATCH, device=OPENCL, rung="direct", memory=memory)
     recording = session.record(session.prepare(request, 1, lambda *told: None))
     assert recording.error is None
     assert recording.profile.images == IMAGES
@@ -125,7 +126,7 @@ def test_what_a_driver_refuses_is_one_line_for_the_user(verb, memory, saved, mon
 def test_a_fault_leaves_what_was_recorded_before_it(saved, monkeypatch):
     module = strict.install(monkeypatch, NVIDIA)
     monkeypatch.setattr(session, "ceilings", lambda device, name, precision: (CEILINGS, None))
-    request = Request(**saved, batch=BATCH, device="opencl", rung="direct")
+    request = Request(**saved, batch=BATCH, device=OPENCL, rung="direct")
     subject = session.prepare(request, 1, lambda *told: None)
     refusing(module, monkeypatch, after=len(NETWORK.layers) * 2)
     recording = session.record(subject)
@@ -149,12 +150,12 @@ def machine(request):
 def test_managed_is_refused_where_nothing_is_shared(machine, monkeypatch):
     strict.install(monkeypatch, machine)
     with pytest.raises(TilewrightError, match=r"shares no memory with the host .*use resident"):
-        opencl.OpenClRuntime("opencl", managed=True)
+        opencl.OpenClRuntime(OPENCL, managed=True)
 
 
 def test_a_device_is_taken_at_its_word(machine, monkeypatch):
     strict.install(monkeypatch, machine)
-    runtime = opencl.OpenClRuntime("opencl")
+    runtime = opencl.OpenClRuntime(OPENCL)
     assert runtime.alignment == machine.alignment
     assert runtime.limits.threads == min(machine.threads, 1024)
     assert runtime.limits.shared_bytes == min(machine.shared_bytes, 48 * 1024)
@@ -164,7 +165,7 @@ def test_a_device_is_taken_at_its_word(machine, monkeypatch):
 @pytest.mark.parametrize("first", [0, 1, 32, 128, 1024])
 def test_only_what_may_have_changed_is_copied_back(first, machine, monkeypatch):
     strict.install(monkeypatch, machine)
-    runtime = opencl.OpenClRuntime("opencl")
+    runtime = opencl.OpenClRuntime(OPENCL)
     x, out = runtime.upload(np.arange(2000, dtype=np.float32)), runtime.allocate((2000,))
     kernel = runtime.compile(DOUBLE)
     moved, copy = [], runtime.copy
@@ -194,7 +195,7 @@ def module(monkeypatch):
 
 @pytest.fixture
 def runtime(module):
-    return opencl.OpenClRuntime("opencl")
+    return opencl.OpenClRuntime(OPENCL)
 
 
 def values(count, value=1.0):

@@ -14,6 +14,7 @@ from tilewright.fuse.cpu.tiles import Target
 from tilewright.ladder import rungs
 from tilewright.measure import Sample
 from tilewright.model import zoo
+from tilewright.runtime.device import CPU
 from tilewright.verify import Verdict
 from tilewright.views import ladder as view
 
@@ -36,7 +37,7 @@ def row(rung, rounds=ROUNDS, **more):
 
 
 def made(rounds=ROUNDS, **changes):
-    rows = [row(rung, rounds) for rung in rungs("cpu")]
+    rows = [row(rung, rounds) for rung in rungs(CPU)]
     return replace(Ladder("a CPU", 100 * FLOP / 0.0125, rows, 1, QUIET), **changes)
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from tests.profile.made import profile, profiles
 from tilewright.profile.compare import compare
 from tilewright.profile.tally import Row
+from tilewright.runtime.device import CPU, Device
 from tilewright.views import comparison as comparison_view
 from tilewright.views import profile as view
 
@@ -84,7 +85,7 @@ def test_nothing_recorded_is_a_table_too():
     assert "nothing was recorded" in text
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+@pytest.mark.parametrize("device", [CPU, Device("cuda", 1)], ids=str)
 @given(profiles)
 @settings(max_examples=25, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
 def test_any_profile_fits(device, drawn):

@@ -11,13 +11,14 @@ from tilewright.job import Result
 from tilewright.ladder import choose
 from tilewright.model import zoo
 from tilewright.plan import uniform
+from tilewright.runtime.device import CPU
 from tilewright.trace import Event, Trace
 from tilewright.views import run as view
 
 
 def result(events, labels=(1, 2)):
     network = zoo.network("cifar10")
-    rung = choose("cpu", "im2col")
+    rung = choose(CPU, "im2col")
     pixels = np.zeros((2, 3, 32, 32), np.uint8)
     given = None if labels is None else np.array(labels)
     outputs = np.eye(10, dtype=np.float32)[[1, 3]]
@@ -28,7 +29,7 @@ def result(events, labels=(1, 2)):
         Event("phase", "forward", 2, 12),
     ]
     return Result(
-        network, Dataset("d", pixels, given, "by hand"), rung, uniform(network, rung, "cpu", 1),
+        network, Dataset("d", pixels, given, "by hand"), rung, uniform(network, rung, CPU, 1),
         "a CPU", outputs, outputs.argmax(1), None if labels is None else 1, trace, 10**8, {},
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="any layer of the network (default: every convolution; not for tensor and network)",
     )
     gpu.add_argument(
-        "--device", metavar="NAME",
+        "--device", type=options.device, metavar="NAME",
         help="opencl or cuda, or one of several as in cuda:1 (default: the CUDA GPU that is here, "
         "or else one that is assumed)",
     )  # fmt: skip
@@ -58,10 +58,11 @@ def _explain_cpu(arguments: argparse.Namespace) -> int:
     from tilewright.climb import prepare
     from tilewright.fuse.cpu.explain import explain, machine_code
     from tilewright.ladder import choose
+    from tilewright.runtime.device import CPU
     from tilewright.views import console
     from tilewright.views.explain import report
 
-    rung = choose("cpu", arguments.rung)
+    rung = choose(CPU, arguments.rung)
     if rung.name != "fused":
         raise TilewrightError(
             f"rung {rung.name!r} has nothing to explain yet but its idea: {rung.idea}"

@@ -57,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
         "data": dataset.source,
         "images": len(dataset),
         "batch": arguments.batch,
-        "device": arguments.device,
+        "device": str(arguments.device),
         "device_name": ladder.device,
         "repeats": view.rounds(ladder),
         "order_seed": ladder.seed,

@@ -13,6 +13,7 @@ from tilewright.files import check_writable
 
 if TYPE_CHECKING:
     from tilewright.job import Request
+    from tilewright.runtime.device import Device
 
 LARGEST = 10**9
 
@@ -127,9 +128,15 @@ def add_batch(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def device(name: str) -> Device:
+    from tilewright.runtime.device import Device
+
+    return Device.parse(name)
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--device", default="cpu", metavar="NAME",
+        "--device", type=device, default="cpu", metavar="NAME",
         help="cpu, opencl or cuda, or one of several as in cuda:1; `tilewright devices` lists "
         "them (default: %(default)s)",
     )  # fmt: skip
@@ -144,9 +151,10 @@ def add_precision(parser: argparse._ActionsContainer) -> None:
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
+    from tilewright.memory import DEVICE_PLANS
+
     parser.add_argument(
-        "--memory", metavar="PLAN",
-        choices=("resident", "streamed", "per-layer", "managed"),
-        help="how data travels on a GPU: resident, streamed, per-layer or managed "
-        "(default: resident)",
+        "--memory", metavar="PLAN", choices=DEVICE_PLANS,
+        help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]} "
+        f"(default: {DEVICE_PLANS[0]})",
     )  # fmt: skip

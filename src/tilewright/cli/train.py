@@ -40,13 +40,11 @@ def main(arguments: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         raise TilewrightError("training needs PyTorch: pip install 'tilewright[train]'")
     from tilewright.data.catalogue import open_parts
-    from tilewright.ladder import rungs
     from tilewright.ladder.vendor import torch as vendor
     from tilewright.model.load import describe
     from tilewright.train import DEFAULT_RECIPE, RECIPES, Training
     from tilewright.views import console, units
 
-    rungs(arguments.device)  # refuses what is not a device
     if reason := vendor.missing(arguments.device):
         raise TilewrightError(f"cannot train on {arguments.device}: {reason}")
     network = describe(arguments.net)

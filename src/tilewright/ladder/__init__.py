@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.ladder.rung import Rung
+from tilewright.runtime.device import DEVICES, Device
 
 # One line a rung: its module. Own rungs first, slowest to fastest; vendors after them.
 ORDER = (
@@ -30,29 +30,21 @@ ORDER = (
     "vendor.onnxruntime",
     "vendor.torch",
 )
-DEVICES = ("cpu", "opencl", "cuda")
 # Small enough that a batch's activations stay near the caches, large enough to share out.
 DEFAULT_BATCH = 100
 
 
-def rungs(device: str) -> list[Rung]:
+def rungs(device: Device) -> list[Rung]:
     """The rungs made for a device, in the ladder's order, whether or not they can run here."""
-    kind, colon, index = device.partition(":")
-    if kind not in DEVICES:
-        raise unknown("device", device, DEVICES)
-    if colon and (kind == "cpu" or not re.fullmatch("[0-9]{1,3}", index)):
-        raise TilewrightError(
-            f"unknown device {device!r}; name cpu, opencl or cuda, or one of several as in cuda:1"
-        )
     # What is for another device need not be imported.
-    folders = ("cpu" if kind == "cpu" else "gpu", "vendor")
+    folders = ("gpu" if device.is_gpu else "cpu", "vendor")
     modules = [
         import_module(f"tilewright.ladder.{name}") for name in ORDER if name.startswith(folders)
     ]
-    return [module.RUNG for module in modules if kind in module.RUNG.devices]
+    return [module.RUNG for module in modules if device.kind in module.RUNG.devices]
 
 
-def choose(device: str, name: str | None, precision: str | None = None) -> Rung:
+def choose(device: Device, name: str | None, precision: str | None = None) -> Rung:
     """The rung of that name, or the highest of our own that runs on the device."""
     known = rungs(device)
     if name is None:

@@ -11,6 +11,7 @@ from tilewright.errors import TilewrightError
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.device import Device, Kind
 
 if TYPE_CHECKING:
     from tilewright.ladder.gpu.design import ConvolutionDesign
@@ -45,7 +46,7 @@ def whole_network(network: Network) -> list[Stages]:
     return [network.stages]
 
 
-def never_missing(device: str) -> str | None:
+def never_missing(device: Device) -> str | None:
     return None
 
 
@@ -67,11 +68,11 @@ class Rung:
 
     name: str
     idea: str
-    devices: tuple[str, ...]
+    devices: tuple[Kind, ...]
     prepare: Prepare
-    open_runtime: Callable[[str, str], Runtime]  # of a device, under a memory plan
+    open_runtime: Callable[[Device, str], Runtime]  # of a device, under a memory plan
     cut: Callable[[Network], Sequence[Stages]] = layer_by_layer
-    missing: Callable[[str], str | None] = never_missing
+    missing: Callable[[Device], str | None] = never_missing
     vendor: bool = False
     precision: Precision = FLOAT32
     precisions: tuple[Precision, ...] = ()

@@ -19,7 +19,7 @@ from tilewright.limits import rates_of
 from tilewright.peak import measured_bandwidth, measured_peak
 from tilewright.profile.result import Ceilings, Profile
 from tilewright.profile.roofline import roofline
-from tilewright.runtime import device_number
+from tilewright.runtime.device import Device
 from tilewright.store import Store, key_of, open_store
 
 # More than any core (64 multiply-adds a cycle at 6 GHz are 0.8e12), any GPU's multiprocessor (with
@@ -40,7 +40,7 @@ class Known:
 
 
 def ceilings(
-    device: str,
+    device: Device,
     name: str,
     precision: str = "fp32",
     at_least: float = 0.0,
@@ -89,12 +89,12 @@ def measured_again(profile: Profile) -> Profile:
     return replace(profile, ceilings=again, notices=notices)
 
 
-def measure(device: str, name: str, precision: str = "fp32") -> Known:
+def measure(device: Device, name: str, precision: str = "fp32") -> Known:
     """A second or so of arithmetic, copying, and the same arithmetic again."""
     watch = Watch(device)
     first, moved = measured_peak(device, precision), measured_bandwidth(device)
     second = measured_peak(device, precision)
-    disturbed = [] if device.startswith("cuda") else watch.conditions().notes
+    disturbed = [] if device.kind == "cuda" else watch.conditions().notes
     flops = None if first is None or second is None else max(first, second)
     if first and second and flops and min(first, second) < (1 - AGREE) * flops:
         disturbed.append(f"the peak came out as {first / 1e9:.4g} and {second / 1e9:.4g} GFLOP/s")
@@ -113,9 +113,9 @@ def better(one: Known, other: Known) -> Known:
     return Known(replace(higher.ceilings, bytes=moved), disturbed)
 
 
-def plausible(found: Ceilings, device: str) -> bool:
+def plausible(found: Ceilings, device: Device) -> bool:
     """Whether a device could have such rates at all."""
-    each = CORE_FLOPS if device == "cpu" else PROCESSOR_FLOPS
+    each = PROCESSOR_FLOPS if device.is_gpu else CORE_FLOPS
     most = each * max(1, found.processors)
     rates = ((found.flops, most), (found.loads, most), (found.index_operations, most))
     return all(
@@ -128,25 +128,25 @@ def _beaten(found: Ceilings, rate: float) -> bool:
     return found.flops is not None and rate > found.flops
 
 
-def _processors(device: str) -> int:
-    if device == "cpu":
+def _processors(device: Device) -> int:
+    if not device.is_gpu:
         return cpu_cores()
     from tilewright.ladder.gpu.prepare import missing, open_runtime
 
     return 0 if missing(device) else open_runtime(device, "resident").limits.processors
 
 
-def _units(device: str) -> tuple[float | None, float | None]:
+def _units(device: Device) -> tuple[float | None, float | None]:
     """Loads and operations on whole numbers a second, where the architecture says how many."""
     from tilewright.runtime import cuda
 
-    if not device.startswith("cuda") or cuda.missing(device):
+    if device.kind != "cuda" or cuda.missing(device):
         return None, None
-    rates = rates_of(cuda.gpu(device_number(device)))
+    rates = rates_of(cuda.gpu(device.index))
     return rates.loads, rates.index_operations
 
 
-def _read(content: bytes | None, device: str) -> Known | None:
+def _read(content: bytes | None, device: Device) -> Known | None:
     """What is kept, if it is whole and can be true; anything else is not there."""
     if content is None:
         return None

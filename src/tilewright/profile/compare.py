@@ -134,7 +134,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "per_image": comparison.per_image,
         **{
             side: {
-                "network": profile.network, "rung": profile.rung, "device": profile.device,
+                "network": profile.network, "rung": profile.rung, "device": str(profile.device),
                 "device_name": profile.device_name, "memory": profile.memory,
                 "images": profile.images, "batch": profile.batch, "stopped": profile.stopped,
                 "dropped": profile.dropped, "notices": list(profile.notices),

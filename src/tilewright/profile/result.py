@@ -10,6 +10,7 @@ from tilewright.measure import Sample
 from tilewright.model.network import Network
 from tilewright.profile.tally import TITLES, Row, by_name
 from tilewright.profile.wall import Wall
+from tilewright.runtime.device import Device
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Kind
 
 NO_TIME = 1e-12  # seconds that no clock can tell from none
@@ -75,7 +76,7 @@ class Profile:
     data: str
     images: int
     batch: int
-    device: str
+    device: Device
     device_name: str
     rung: str
     idea: str

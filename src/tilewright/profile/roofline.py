@@ -104,7 +104,7 @@ def _limit(profile: Profile, row: Row, cost: Cost) -> str:
     if row.faulted > MOSTLY * row.seconds > NO_TIME:
         return f"page faults: {100 * row.faulted / row.seconds:.0f} % of the time"
     ceilings = profile.ceilings
-    on_gpu = profile.device.partition(":")[0] != "cpu"
+    on_gpu = profile.device.is_gpu
     blocks = max((math.prod(grid) for grid, _ in row.shapes), default=None) if on_gpu else None
     bound = limit(cost, rates(ceilings), blocks) if ceilings is not None else None
     if bound is not None and bound.name == FEW_BLOCKS and ceilings is not None:

@@ -18,6 +18,7 @@ from tilewright.profile.result import Ceilings, Layer, Profile
 from tilewright.profile.roofline import roofline
 from tilewright.profile.tally import Row
 from tilewright.profile.wall import PARTS, Wall
+from tilewright.runtime.device import Device
 from tilewright.trace import Kind
 
 SCHEMA = "tilewright.profile/1"
@@ -51,6 +52,7 @@ def to_json(profile: Profile) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         **kept,
+        "device": str(profile.device),
         "layers": [asdict(layer) for layer in profile.layers],
         "notices": list(profile.notices),
         "wall_seconds": profile.wall.seconds,
@@ -119,7 +121,7 @@ def from_json(document: dict[str, Any]) -> Profile:
     return Profile(
         network=_text(document["network"]),
         data=_text(document["data"]),
-        device=_text(document["device"]),
+        device=_device(document["device"]),
         device_name=_text(document["device_name"]),
         rung=_text(document["rung"]),
         idea=_text(document["idea"]),
@@ -223,6 +225,13 @@ def _text(given: Any) -> str:
         raise ValueError(f"{given!r:.40} is not a text")
     given.encode()  # half a character is none, and no file can have it
     return given
+
+
+def _device(given: Any) -> Device:
+    try:
+        return Device.parse(_text(given))
+    except TilewrightError as error:
+        raise ValueError(str(error)) from error
 
 
 def _texts(given: Any) -> tuple[str, ...]:

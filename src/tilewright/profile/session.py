@@ -22,7 +22,7 @@ from tilewright.profile.pages import Pages
 from tilewright.profile.result import Ceilings, Profile, layers_of
 from tilewright.profile.tally import Tally
 from tilewright.profile.wall import WallClock
-from tilewright.runtime import DeviceFault, device_number
+from tilewright.runtime import DeviceFault
 from tilewright.trace import Event, Trace
 
 # Called with what is being done, how much of it is done, and how much there is.
@@ -160,14 +160,13 @@ class _Session:
     def _source(self) -> tuple[Any, str]:
         """CUPTI on a CUDA GPU, if it lets us; otherwise the runtime's own times."""
         ready = self.subject.ready
-        if ready.plan.device.partition(":")[0] == "cuda":
+        if ready.plan.device.kind == "cuda":
             from tilewright.runtime import cupti
 
             try:
                 runtime: Any = ready.program.runtime
                 pages = runtime.shared_pages if ready.plan.memory == "managed" else None
-                number = device_number(ready.plan.device)
-                return cupti.CuptiCollector(self.trace, number, pages), cupti.CLOCK
+                return cupti.CuptiCollector(self.trace, ready.plan.device.index, pages), cupti.CLOCK
             except cupti.Refused as refused:
                 self.notices.append(f"no CUPTI, CUDA events instead: {refused}")
         if ready.plan.memory == "managed":

@@ -23,11 +23,6 @@ class DeviceFault(TilewrightError):
     """A device, or its driver, did not do what it was asked for; what was done before stands."""
 
 
-def device_number(device: str) -> int:
-    """The index in `cuda:1`; the first device of its kind without one."""
-    return int(device.partition(":")[2] or 0)
-
-
 @dataclass(frozen=True)
 class Kernel:
     """Something built that can be launched. Its name is what traces and profiles show.

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.environment import cpu_cores, cpu_model
+from tilewright.environment import cpu_cores, cpu_model, memory_bytes
+from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
 from tilewright.runtime import Kernel
+from tilewright.runtime.device import CPU, Device
+from tilewright.runtime.inventory import Found
 from tilewright.trace import Event, Trace
 
 
+def missing(device: Device) -> str | None:
+    """A CPU is always there."""
+    return None
+
+
+def open_runtime(device: Device, managed: bool = False) -> CpuRuntime:
+    return CpuRuntime()
+
+
+def inventory() -> Iterator[Found]:
+    from tilewright.fuse.cpu.build import host
+
+    try:
+        vectors = f"vectors: {host().level}"
+    except TilewrightError as error:
+        vectors = str(error)
+    yield Found(
+        str(CPU), cpu_model(), processors=cpu_cores(), memory_bytes=memory_bytes(), details=vectors
+    )
+
+
 class CpuRuntime:
-    name = "cpu"
+    name = str(CPU)
     recording_disturbs = False
     clock = "the host's clock around each layer's computation"
 

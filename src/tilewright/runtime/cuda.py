@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -20,7 +20,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
-from tilewright.runtime import GpuKernel, Mark, device_number, nvrtc
+from tilewright.runtime import GpuKernel, Mark, nvrtc
+from tilewright.runtime.device import CUDA, Device
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
@@ -28,6 +29,7 @@ from tilewright.runtime.dialect import (
     Limits,
     Source,
 )
+from tilewright.runtime.inventory import Found
 from tilewright.runtime.multiprocessor import Gpu
 from tilewright.trace import (
     DEVICE_TO_HOST,
@@ -50,16 +52,40 @@ TOUCHED_BYTES = 4 * 2**20
 SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
-def missing(device: str) -> str | None:
+def missing(device: Device) -> str | None:
     """Why this GPU cannot be used, and how to get it; None if it can."""
     if find_spec("cupy") is None:
         return f"CuPy not installed: {nvrtc.INSTALL}"
     count = _count()
     if isinstance(count, str):
         return count
-    if device_number(device) >= count:
+    if device.index >= count:
         return f"there are {count} CUDA GPUs, numbered from 0"
     return nvrtc.missing()
+
+
+def open_runtime(device: Device, managed: bool = False) -> CudaRuntime:
+    return CudaRuntime(device, managed)
+
+
+def inventory() -> Iterator[Found]:
+    """Every GPU with its number, or why there is none."""
+    if reason := missing(CUDA):
+        yield Found(str(CUDA), problem=reason)
+        return
+    index = 0
+    while missing(device := Device("cuda", index)) is None:
+        most, facts = limits(index), gpu(index)
+        yield Found(
+            str(device),
+            facts.name,
+            processors=most.processors,
+            memory_bytes=most.memory_bytes,
+            limits=most,
+            managed=True,
+            details=f"compute capability {facts.capability / 10}, {versions()}",
+        )
+        index += 1
 
 
 @cache
@@ -130,14 +156,14 @@ class CudaRuntime:
     recording_disturbs = True
     clock = "CUDA events around each launch and copy, and the host's clock around each call"
 
-    def __init__(self, device: str, managed: bool = False) -> None:
+    def __init__(self, device: Device, managed: bool = False) -> None:
         if reason := missing(device):
-            raise TilewrightError(f"device {device!r}: {reason}")
+            raise TilewrightError(f"device '{device}': {reason}")
         import cupy
 
         self.cupy = cupy
-        self.name = device
-        self.index = device_number(device)
+        self.name = str(device)
+        self.index = device.index
         self.managed = managed
         self.limits = limits(self.index)
         self.device = cupy.cuda.Device(self.index)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
@@ -27,7 +27,8 @@ from numpy.typing import DTypeLike, NDArray
 from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.model.layers import Shape
-from tilewright.runtime import DeviceFault, GpuKernel, Mark, device_number
+from tilewright.runtime import DeviceFault, GpuKernel, Mark
+from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import (
     USUAL_BLOCK,
     USUAL_CONSTANT_BYTES,
@@ -39,6 +40,7 @@ from tilewright.runtime.dialect import (
     Limits,
     Source,
 )
+from tilewright.runtime.inventory import Found
 from tilewright.runtime.pocl import check_pocl, is_installed, is_pocl
 from tilewright.runtime.pocl_kernels import KERNELS, keep_kernels
 from tilewright.trace import (
@@ -65,22 +67,49 @@ FINE_GRAIN_BUFFER = 2
 BUILD_OPTIONS = "-cl-std=CL1.2 -cl-kernel-arg-info"
 
 
-def missing(device: str) -> str | None:
+def missing(device: Device) -> str | None:
     """Why this OpenCL device cannot be used, and how to get it; None if it can."""
     if reason := unusable():
         return reason
     found = devices()
     # A simulator is never what somebody meant who did not name it.
-    if not found or (":" not in device and is_simulator(found[0])):
+    if not found or (device.number is None and is_simulator(found[0])):
         name = found[0].name.strip() if found else ""
         only = f" but the simulator {name}, which must be named (opencl:0)" if found else ""
         return f"no OpenCL device found{only}; {_how_to_get_one()}"
-    index = device_number(device)
-    if index >= len(found):
+    if device.index >= len(found):
         return f"there are {len(found)} OpenCL devices, numbered from 0"
-    if is_pocl(found[index]):
+    if is_pocl(found[device.index]):
         return check_pocl()
     return None
+
+
+def open_runtime(device: Device, managed: bool = False) -> OpenClRuntime:
+    return OpenClRuntime(device, managed)
+
+
+def inventory() -> Iterator[Found]:
+    """Every OpenCL device; before them, why there is none that works without being named."""
+    found = [] if unusable() else devices()
+    if not found or is_simulator(found[0]):
+        yield Found(str(OPENCL), problem=missing(OPENCL))
+    for index, each in enumerate(found):
+        # A simulator is used only when it is named with its number.
+        device = Device("opencl", index) if index or is_simulator(each) else OPENCL
+        most = limits(each)
+        yield Found(
+            str(device),
+            each.name.strip(),
+            problem=missing(device),
+            simulator=is_simulator(each),
+            processors=most.processors,
+            memory_bytes=most.memory_bytes,
+            limits=most,
+            managed=shares_memory(each),
+            # The version reads "OpenCL 3.0" and then whatever the maker likes to add.
+            details=f"{each.platform.name.strip()}, {' '.join(each.version.split()[:2])}, "
+            f"driver {each.driver_version.strip()}",
+        )
 
 
 def _how_to_get_one() -> str:
@@ -237,12 +266,12 @@ class OpenClRuntime:
     recording_disturbs = True
     clock = "OpenCL's profiling events, and the host's clock around each call"
 
-    def __init__(self, device: str, managed: bool = False) -> None:
+    def __init__(self, device: Device, managed: bool = False) -> None:
         if reason := missing(device):
-            raise TilewrightError(f"device {device!r}: {reason}")
+            raise TilewrightError(f"device '{device}': {reason}")
         cl = self.cl = load()
-        self.name = device
-        self.index = device_number(device)
+        self.name = str(device)
+        self.index = device.index
         self.device = devices()[self.index]
         self.managed = managed
         if managed and not shares_memory(self.device):

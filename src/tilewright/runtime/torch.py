@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilewright.environment import cpu_cores, cpu_model
 from tilewright.model.layers import Shape
 from tilewright.runtime import Kernel
+from tilewright.runtime.device import Device
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Event, Kind, Trace
 
 # Launches recorded before their times are read, so that a long run's events do not pile up.
@@ -19,9 +20,9 @@ PENDING = 2000
 
 
 class TorchRuntime:
-    def __init__(self, device: str) -> None:
-        self.device = torch.device(device)
-        self.name = device
+    def __init__(self, device: Device) -> None:
+        self.device = torch.device(str(device))
+        self.name = str(device)
         self.recording_disturbs = self.device.type == "cuda"
         by = "CUDA events" if self.device.type == "cuda" else "the host's clock"
         self.clock = f"{by} around each of PyTorch's calls"

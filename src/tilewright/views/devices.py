@@ -8,18 +8,18 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tilewright.runtime.inventory import Device
+from tilewright.runtime.inventory import Found
 from tilewright.views import units
 from tilewright.views.console import table
 
 SIMULATES = "simulator: checks kernels, a thousand times slower, used only when named"
 
 
-def to_json(devices: Sequence[Device]) -> list[dict[str, Any]]:
+def to_json(devices: Sequence[Found]) -> list[dict[str, Any]]:
     return [{**asdict(device), "usable": device.problem is None} for device in devices]
 
 
-def report(devices: Sequence[Device]) -> Iterator[RenderableType]:
+def report(devices: Sequence[Found]) -> Iterator[RenderableType]:
     here = [device for device in devices if device.problem is None]
     rows = table(
         "Devices here", "\n--device", "\nmodel", ">\nprocessors", ">\nmemory",
@@ -50,7 +50,7 @@ def report(devices: Sequence[Device]) -> Iterator[RenderableType]:
     )
 
 
-def _words(device: Device) -> Iterator[str]:
+def _words(device: Found) -> Iterator[str]:
     yield device.details
     if device.managed is not None:
         yield "--memory managed works" if device.managed else "no --memory managed"

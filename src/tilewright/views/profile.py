@@ -73,7 +73,7 @@ def images(profile: Profile) -> str:
 
 
 def _activities(profile: Profile) -> RenderableType:
-    on_gpu = profile.device.partition(":")[0] != "cpu"
+    on_gpu = profile.device.is_gpu
     rows = profile.named(*DEVICE_KINDS)
     made = _times("GPU activities" if on_gpu else "Computation", rows, layers=True)
     if not rows:

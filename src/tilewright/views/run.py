@@ -93,7 +93,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "data": result.dataset.source,
         "images": len(result.dataset),
         "batch": result.plan.batch,
-        "device": result.plan.device,
+        "device": str(result.plan.device),
         "device_name": result.device,
         "rung": result.rung.name,
         "plan": asdict(result.plan),

@@ -132,8 +132,9 @@ from tilewright.plan import uniform
 rung.cpu_cores = lambda: 2  # whatever cores there are
 from tilewright.model.layers import Pixels, ReLU
 from tilewright.model.network import Network
+from tilewright.runtime.device import CPU
 network = Network("n", Pixels((1, 2, 2)), (ReLU(),))
-program = Program(network, uniform(network, choose("cpu", "threads"), "cpu", 8))
+program = Program(network, uniform(network, choose(CPU, "threads"), CPU, 8))
 images = np.zeros((8, 1, 2, 2), np.float32)
 before = program(images)
 child = os.fork()

@@ -20,6 +20,7 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
+from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
@@ -29,7 +30,7 @@ from tilewright.runtime.dialect import (
     Source,
 )
 
-GPU_RUNGS = [rung for rung in rungs("cuda") if rung.convolution is not None]
+GPU_RUNGS = [rung for rung in rungs(CUDA) if rung.convolution is not None]
 USUAL = Limits(USUAL_THREADS, USUAL_SHARED_BYTES, USUAL_CONSTANT_BYTES, 10**10, 1)
 
 

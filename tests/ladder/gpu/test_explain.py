@@ -19,11 +19,12 @@ from tilewright.profile.result import Ceilings
 from tilewright.profile.roofline import roofline
 from tilewright.profile.tally import Tally
 from tilewright.runtime import cuda, nvrtc
+from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import Limits
 from tilewright.runtime.multiprocessor import REFERENCE
 from tilewright.trace import Event
 
-RUNGS = [rung for rung in rungs("cuda") if rung.convolution is not None]
+RUNGS = [rung for rung in rungs(CUDA) if rung.convolution is not None]
 HERE = Target(USUAL, REFERENCE)
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "2026-11-15-ladder-h200.json"
 
@@ -136,7 +137,7 @@ def test_targets(monkeypatch):
     assumed = target(None, find("direct"))
     assert "an NVIDIA H200 is assumed" in assumed.note
     with pytest.raises(TilewrightError, match="cannot run on cuda: CuPy not installed"):
-        target("cuda", find("direct"))
+        target(CUDA, find("direct"))
     gpu, limits = replace(REFERENCE, capability=80), Limits(1, 2, 3, 4, 5)
     monkeypatch.setattr(cuda, "missing", lambda device: None)
     monkeypatch.setattr(cuda, "limits", lambda index: limits)

@@ -26,19 +26,20 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime import opencl
+from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Limits, Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
 
-REASON = opencl.missing("opencl")
+REASON = opencl.missing(OPENCL)
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 IMAGES = 7
 
 
 @pytest.fixture
 def runtime():
-    return OpenClRuntime("opencl")
+    return OpenClRuntime(OPENCL)
 
 
 def counting(runtime):
@@ -132,7 +133,7 @@ def test_windows_beyond_shared_memory(rung, words, runtime):
 
 
 @pytest.mark.parametrize(("threads", "shared"), [(256, 32), (256, 64)])
-@pytest.mark.parametrize("rung", [rung.name for rung in rungs("opencl")])
+@pytest.mark.parametrize("rung", [rung.name for rung in rungs(OPENCL)])
 def test_designs_fit_devices_of_every_kind(rung, threads, shared):
     """AMD's and some of Intel's have 256 threads, the smallest 32 KiB of shared memory."""
     limits = Limits(threads, shared * 1024, 65536, 10**9, 1, block=(256, 256, 64))
@@ -143,7 +144,7 @@ def test_designs_fit_devices_of_every_kind(rung, threads, shared):
                     work.source.check(limits)
 
 
-@pytest.mark.parametrize("rung", [rung.name for rung in rungs("opencl")])
+@pytest.mark.parametrize("rung", [rung.name for rung in rungs(OPENCL)])
 def test_a_device_too_small_for_any_kernel_is_one_line(rung, runtime):
     runtime.limits = replace(runtime.limits, threads=3)
     network = Network("one", Pixels((1, 4, 4)), (Convolution(2, 3), ReLU()))
@@ -189,7 +190,7 @@ def test_nan_stays_visible(layer, place, runtime):
 
 
 WINDOWED = {
-    **{rung.name: Convolution(2, (3, 2), padding=1) for rung in rungs("opencl")},
+    **{rung.name: Convolution(2, (3, 2), padding=1) for rung in rungs(OPENCL)},
     "max": MaxPool(2, stride=1),
     "average": AveragePool(2, stride=1),
 }

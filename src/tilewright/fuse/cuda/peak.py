@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.emit import head
 from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime.device import Device
 from tilewright.trace import Trace
 
 REPEATS = 5
@@ -28,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(%d, 1) tensor_peak(float* out)
 """
 
 
-def tensor_peak(device: str, precision: str) -> float:
+def tensor_peak(device: Device, precision: str) -> float:
     """FLOP a second of the instructions that our kernels use; the best of a few tries."""
     runtime = CudaRuntime(device)
     arithmetic = ARITHMETICS[precision]

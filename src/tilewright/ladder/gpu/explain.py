@@ -17,7 +17,8 @@ from tilewright.ladder.gpu.prepare import layer_design, most_images
 from tilewright.ladder.rung import Rung
 from tilewright.limits import limit, rates_of
 from tilewright.model.network import Network, Stage
-from tilewright.runtime import cuda, device_number, nvrtc
+from tilewright.runtime import cuda, nvrtc
+from tilewright.runtime.device import CUDA, Device
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
@@ -77,19 +78,18 @@ class LayerFacts:
     problem: str | None = None
 
 
-def target(device: str | None, rung: Rung) -> Target:
+def target(device: Device | None, rung: Rung) -> Target:
     """The device named, or the CUDA GPU that is here, or the usual limits and a reference GPU."""
     if device is None:
-        if cuda.missing("cuda") is None:
-            return target("cuda", rung)
+        if cuda.missing(CUDA) is None:
+            return target(CUDA, rung)
         return Target(USUAL, REFERENCE, f"no CUDA GPU here: an {REFERENCE.name} is assumed")
     choose(device, rung.name, rung.precision.name)  # refuses a device that is not here
-    if device.startswith("cuda"):
-        index = device_number(device)
-        return Target(cuda.limits(index), cuda.gpu(index))
+    if device.kind == "cuda":
+        return Target(cuda.limits(device.index), cuda.gpu(device.index))
     from tilewright.runtime import opencl
 
-    found = opencl.devices()[device_number(device)]
+    found = opencl.devices()[device.index]
     return Target(
         opencl.limits(found),
         REFERENCE,

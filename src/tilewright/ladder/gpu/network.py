@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from tilewright.ladder.gpu.prepare import MEMORY_PLANS, missing, open_runtime
+from tilewright.ladder.gpu.prepare import missing, open_runtime
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
+from tilewright.memory import DEVICE_PLANS
 from tilewright.model.network import Parameters
 from tilewright.precision import FLOAT32, FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
@@ -44,5 +45,5 @@ RUNG = Rung(
     missing=missing,
     precisions=(FP16, TF32, FLOAT32),
     ways=(prepare, partial(prepare, share_sums=False)),
-    memories=MEMORY_PLANS,
+    memories=DEVICE_PLANS,
 )

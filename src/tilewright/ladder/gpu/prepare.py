@@ -19,13 +19,14 @@ from tilewright.ladder.gpu.design import (
 )
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.memory import DEVICE_PLANS
 from tilewright.model.network import Parameters, Stage
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
+from tilewright.runtime.device import GPU_KINDS, Device
 from tilewright.runtime.dialect import LARGEST_GRID_Z, DoesNotFit, Limits
+from tilewright.runtime.registry import gpu_backend
 from tilewright.trace import Cost
 
-DEVICES = ("opencl", "cuda")
-MEMORY_PLANS = ("resident", "streamed", "per-layer", "managed")
 # Buffers between a layer's kernels take at most this share of a device's memory, and this many
 # bytes; larger batches go through in pieces.
 SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
@@ -46,8 +47,8 @@ def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | Non
             raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
 
     return Rung(
-        name=name, idea=idea, against=against, devices=DEVICES, prepare=prepare,
-        open_runtime=open_runtime, missing=missing, memories=MEMORY_PLANS, convolution=design,
+        name=name, idea=idea, against=against, devices=GPU_KINDS, prepare=prepare,
+        open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS, convolution=design,
     )  # fmt: skip
 
 
@@ -58,25 +59,12 @@ def layer_design(stage: Stage, convolution: ConvolutionDesign, limits: Limits) -
     return other_layer(stage)
 
 
-def open_runtime(device: str, memory: str) -> GpuRuntime:
-    managed = memory == "managed"
-    if device.startswith("cuda"):
-        from tilewright.runtime.cuda import CudaRuntime
-
-        return CudaRuntime(device, managed)
-    from tilewright.runtime.opencl import OpenClRuntime
-
-    return OpenClRuntime(device, managed)
+def open_runtime(device: Device, memory: str) -> GpuRuntime:
+    return gpu_backend(device.kind).open_runtime(device, memory == "managed")
 
 
-def missing(device: str) -> str | None:
-    if device.startswith("cuda"):
-        from tilewright.runtime import cuda
-
-        return cuda.missing(device)
-    from tilewright.runtime import opencl
-
-    return opencl.missing(device)
+def missing(device: Device) -> str | None:
+    return gpu_backend(device.kind).missing(device)
 
 
 def constant_argument(work: int) -> str:

@@ -10,8 +10,9 @@ layer still reads its input from device memory and writes its output there.
 from __future__ import annotations
 
 from tilewright.ladder.gpu.layers import other_layer
-from tilewright.ladder.gpu.prepare import MEMORY_PLANS, GpuLaunch, missing, open_runtime
+from tilewright.ladder.gpu.prepare import GpuLaunch, missing, open_runtime
 from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.memory import DEVICE_PLANS
 from tilewright.model.network import Parameters
 from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
@@ -38,5 +39,5 @@ RUNG = Rung(
     missing=missing,
     precision=FP16,
     precisions=(FP16, TF32),
-    memories=MEMORY_PLANS,
+    memories=DEVICE_PLANS,
 )

@@ -21,6 +21,7 @@ from tilewright.model.pixels import normalise
 from tilewright.precision import FLOAT32
 from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
+from tilewright.runtime.device import Device
 
 # ONNX's own versions, old enough for every ONNX Runtime of the last years.
 OPSET, IR_VERSION = 17, 9
@@ -29,7 +30,7 @@ OPSET, IR_VERSION = 17, 9
 PRECISION = replace(FLOAT32, tanh_ulp=6)
 
 
-def missing(device: str) -> str | None:
+def missing(device: Device) -> str | None:
     lacking = [name for name in ("onnxruntime", "onnx") if find_spec(name) is None]
     if not lacking:
         return None

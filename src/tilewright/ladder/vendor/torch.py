@@ -14,23 +14,23 @@ from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
 from tilewright.runtime import Buffer, FunctionRuntime, Runtime
+from tilewright.runtime.device import Device
 
 
-def missing(device: str) -> str | None:
+def missing(device: Device) -> str | None:
     if find_spec("torch") is None:
         return "torch not installed: pip install 'tilewright[torch]'"
-    if device.partition(":")[0] == "cuda":
+    if device.kind == "cuda":
         import torch
 
         if not torch.cuda.is_available():
             return f"PyTorch {torch.__version__} finds no CUDA GPU on this machine"
-        index = device.partition(":")[2] or "0"
-        if not index.isdigit() or int(index) >= torch.cuda.device_count():
+        if device.index >= torch.cuda.device_count():
             return f"there are {torch.cuda.device_count()} CUDA GPUs, numbered from 0"
     return None
 
 
-def open_runtime(device: str, memory: str) -> Runtime:
+def open_runtime(device: Device, memory: str) -> Runtime:
     from tilewright.runtime.torch import TorchRuntime
 
     return TorchRuntime(device)
