@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
@@ -125,7 +125,7 @@ def changed(row: Row, rows: Sequence[Row]) -> Row | None:
 
 def climb(
     network: Network,
-    images: NDArray[Any],
+    images: HostArray,
     device: Device,
     batch: int,
     repeats: int | Rounds,
@@ -198,9 +198,7 @@ class _Contest:
     recording slows a run down, the whole network once more, (rung, RECORDED).
     """
 
-    def __init__(
-        self, images: NDArray[Any], device: Device, batch: int, memory: str | None
-    ) -> None:
+    def __init__(self, images: HostArray, device: Device, batch: int, memory: str | None) -> None:
         self.images, self.device, self.batch, self.memory = images, device, batch, memory
         self.description = ""
         self.subjects: dict[tuple[str, str], Callable[[], Trace]] = {}

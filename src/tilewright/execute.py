@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from tilewright.model import zoo
 from tilewright.model.layers import Shape
 from tilewright.model.network import Network
 from tilewright.plan import Plan
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, GpuRuntime, HostArray, Runtime, are_pixels
 from tilewright.trace import Trace, reaching
 
 
@@ -63,8 +63,14 @@ class Program:
             self.steps.append(ReadyStep(step.layers, launch, stages[-1].output_shape, only_input))
         # Whether anything is computed of values that are float32 already.
         self.computes = any(step.launch and not step.only_input for step in self.steps)
-        self.outputs: list[Buffer] = []
+        self.outputs: list[Buffer | None] = []
         self.capacity = 0
+
+    @cached_property
+    def gpu(self) -> GpuRuntime:
+        """The runtime of a plan that needs a device with memory of its own."""
+        assert isinstance(self.runtime, GpuRuntime), self.plan
+        return self.runtime
 
     def create_outputs(self, images: int) -> None:
         """Allocate the output of every step for the largest batch of a run over `images`."""
@@ -76,7 +82,7 @@ class Program:
 
     def __call__(
         self,
-        images: NDArray[Any],
+        images: HostArray,
         trace: Trace | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> NDArray[np.float32]:
@@ -92,31 +98,28 @@ class Program:
     def into(self, x: Buffer, out: Buffer) -> None:
         """Compute a batch that is on the device into a buffer that is there, too."""
         *_, last = self.activations(x, out)
-        if not self.computes and not _are_pixels(x):
+        if not self.computes and not are_pixels(x):
             out[:] = last  # nothing but flattening
 
-    def activations(self, x: Buffer, out: Buffer = None) -> Iterator[Buffer]:
+    def activations(self, x: Buffer, out: Buffer | None = None) -> Iterator[Buffer]:
         """The output buffer of every step for a batch, in turn; valid until the next call.
 
         Values that are float32 already enter the network as they are. The last step computes
         into `out`, if that is given.
         """
         images = len(x)
-        pixels = _are_pixels(x)
+        pixels = are_pixels(x)
         last = max((i for i, step in enumerate(self.steps) if step.launch), default=-1)
         for index, (step, output) in enumerate(zip(self.steps, self.outputs, strict=True)):
             if step.launch is None:
                 x = x.reshape(images, *step.shape)
             elif pixels or not step.only_input:
-                given = out is not None and index == last
-                own = output if images == self.capacity else output[:images]
-                target = out.reshape(images, *step.shape) if given else own
+                if out is not None and index == last:
+                    target = out.reshape(images, *step.shape)
+                else:
+                    assert output is not None  # of every step that computes
+                    target = output if images == self.capacity else output[:images]
                 with reaching(self.runtime.trace, step.layers):
                     step.launch(x, target)
                 x = target
             yield x
-
-
-def _are_pixels(x: Buffer) -> bool:
-    """Bytes that the input step normalises; NumPy, CuPy and PyTorch agree on their name only."""
-    return "uint8" in str(x.dtype)

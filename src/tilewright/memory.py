@@ -15,18 +15,21 @@ and `per-layer` the host does that first, as in a program ported loop by loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from tilewright.ladder.rung import ParametersAgain
+from tilewright.model.layers import Shape
 from tilewright.model.pixels import normalise
+from tilewright.runtime import GpuRuntime, HostArray, Mark
 from tilewright.trace import Event, reaching
 
 if TYPE_CHECKING:
     from tilewright.execute import Program
 
-Images = NDArray[Any]
+Images = HostArray
 Results = NDArray[np.float32]
 Progress = Callable[[int], None]
 # Images of a data set that a device works on while the next are on their way.
@@ -53,7 +56,7 @@ def resident(program: Program, images: Images, results: Results, progress: Progr
 
 def managed(program: Program, images: Images, results: Results, progress: Progress) -> None:
     """The host writes pixels where the device reads them, and reads what the device wrote."""
-    runtime: Any = program.runtime
+    runtime = program.gpu
     most = min(program.plan.batch, len(images))
     given = runtime.allocate((most, *images.shape[1:]))
     kept = runtime.allocate((most, *results.shape[1:]))
@@ -75,7 +78,8 @@ def per_layer(program: Program, images: Images, results: Results, progress: Prog
                 values = values.reshape(len(values), *step.shape)
             elif not step.only_input:
                 with reaching(runtime.trace, step.layers):
-                    step.launch.send_parameters()  # type: ignore[attr-defined]  # GPU rungs' have it
+                    assert output is not None and isinstance(step.launch, ParametersAgain)
+                    step.launch.send_parameters()
                     out = output[: len(values)]
                     step.launch(runtime.upload(np.ascontiguousarray(values)), out)
                     values = runtime.download(out)
@@ -85,7 +89,7 @@ def per_layer(program: Program, images: Images, results: Results, progress: Prog
 
 def streamed(program: Program, images: Images, results: Results, progress: Progress) -> None:
     """A few batches in flight: one is computed while the next goes in and the last comes out."""
-    runtime: Any = program.runtime
+    runtime = program.gpu
     most = min(program.plan.batch, len(images))
     # Images in pinned memory go straight from there; others are copied into some first.
     straight = _can_go_straight(runtime, images)
@@ -95,9 +99,10 @@ def streamed(program: Program, images: Images, results: Results, progress: Progr
         slot = slots[index % SLOTS]
         slot.collect(runtime, results)
         size = batch.stop - batch.start
-        if not straight:
-            slot.pinned_in[:size] = images[batch]
-        source = images[batch] if straight else slot.pinned_in[:size]
+        source = images[batch]
+        if slot.pinned_in is not None:
+            slot.pinned_in[:size] = source
+            source = slot.pinned_in[:size]
         slot.sent = runtime.send(slot.given[:size], source, slot.computed)
         runtime.hold(slot.sent)
         program.into(slot.given[:size], slot.kept[:size])
@@ -114,32 +119,33 @@ def pin(program: Program, images: Images) -> Images:
 
     Done before the clock starts, wherever a plan is timed. Other plans have them as they are.
     """
-    runtime: Any = program.runtime
-    if program.plan.memory != "streamed" or _can_go_straight(runtime, images):
+    if program.plan.memory != "streamed" or _can_go_straight(program.gpu, images):
         return images
-    pinned: Images = runtime.pinned(images.shape, images.dtype)
+    pinned = program.gpu.pinned(images.shape, images.dtype)
     pinned[:] = images
     return pinned
 
 
-def _can_go_straight(runtime: Any, images: Images) -> bool:
+def _can_go_straight(runtime: GpuRuntime, images: Images) -> bool:
     return bool(images.flags.c_contiguous and runtime.is_pinned(images))
 
 
 class _Slot:
     """The buffers of one batch in flight, on both sides, and how far it has come."""
 
-    def __init__(self, runtime: Any, given: Any, dtype: Any, kept: Any, straight: bool) -> None:
-        self.pinned_in: Any = None if straight else runtime.pinned(given, dtype)
+    def __init__(
+        self, runtime: GpuRuntime, given: Shape, dtype: DTypeLike, kept: Shape, straight: bool
+    ) -> None:
+        self.pinned_in = None if straight else runtime.pinned(given, dtype)
         self.pinned_out = runtime.pinned(kept, "f4")
         self.given, self.kept = runtime.allocate(given, dtype), runtime.allocate(kept)
         # Kept until the slot is free again: OpenCL's mark of a copy, let go, waits for its end.
-        self.sent: Any = None
-        self.computed: Any = None
-        self.fetched: Any = None
+        self.sent: Mark | None = None
+        self.computed: Mark | None = None
+        self.fetched: Mark | None = None
         self.batch = slice(0, 0)
 
-    def collect(self, runtime: Any, results: Results) -> None:
+    def collect(self, runtime: GpuRuntime, results: Results) -> None:
         """Wait until the batch is back, and take its results."""
         if self.fetched is not None:
             runtime.wait(self.fetched)

@@ -31,10 +31,9 @@ import math
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tilewright import reference
 from tilewright.execute import Program
@@ -172,13 +171,15 @@ class _Attempt:
         # own.
         pixels = images.dtype == np.uint8
         self.outputs = [
-            _Guarded(runtime, (trial.capacity, *step.shape), np.dtype(np.float32), OUTPUT_POISON)
+            _Guarded(runtime, (trial.capacity, *step.shape), np.float32, OUTPUT_POISON)
             if step.launch and (pixels or not step.only_input)
             else None
             for step in self.program.steps
         ]
         self.used = [output for output in self.outputs if output is not None]
-        self.program.outputs = [output and output.inside(trial.capacity) for output in self.outputs]
+        self.program.outputs = [
+            None if output is None else output.inside(trial.capacity) for output in self.outputs
+        ]
         self.program.capacity = trial.capacity
         self.compared, self.worst = 0, 0.0
 
@@ -196,7 +197,7 @@ class _Attempt:
         self.given.fill(batch)
         for guarded in self.used:
             guarded.fill(None)
-        before: Any = batch
+        before: Inputs = batch
         buffers = self.program.activations(self.given.inside(len(call)))
         for index, (stages, buffer) in enumerate(zip(self.truths.steps, buffers, strict=True)):
             runtime.synchronise()
@@ -275,7 +276,7 @@ def _listed(call: tuple[int, ...]) -> str:
 class _Guarded:
     """A buffer on a device between two margins of poison, and what it should hold."""
 
-    def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], poison: int) -> None:
+    def __init__(self, runtime: Runtime, shape: Shape, dtype: DTypeLike, poison: int) -> None:
         self.runtime, self.shape = runtime, shape
         bits = np.full(math.prod(shape) + 2 * MARGIN, poison, np.uint32)
         self.poison = bits.view(np.float32) if dtype == np.float32 else bits.astype(np.uint8)

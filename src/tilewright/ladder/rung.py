@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from tilewright.errors import TilewrightError
 from tilewright.model.network import Network, Parameters, Stage
@@ -22,10 +22,19 @@ Stages = tuple[Stage, ...]
 Launch = Callable[[Buffer, Buffer], None]
 
 
+@runtime_checkable
+class ParametersAgain(Protocol):
+    """A launch that can copy its parameters to the device once more, as `per-layer` does."""
+
+    def __call__(self, x: Buffer, out: Buffer) -> None: ...
+
+    def send_parameters(self) -> None: ...
+
+
 class Prepare(Protocol):
     """Get ready to compute consecutive stages: whatever is slow happens here, once.
 
-    `runtime` is what the rung's own `open_runtime` gave.
+    `runtime` is what the rung's own `open_runtime` gave: each rung names the type that it needs.
     """
 
     def __call__(self, runtime: Any, stages: Stages, parameters: Parameters) -> Launch: ...

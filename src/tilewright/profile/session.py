@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from tilewright.profile.tally import Tally
 from tilewright.profile.wall import WallClock
 from tilewright.runtime import DeviceFault
 from tilewright.trace import Event, Trace
+
+if TYPE_CHECKING:
+    from tilewright.runtime.cupti import CuptiCollector
 
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]
@@ -157,15 +160,17 @@ class _Session:
         total = len(self.subject.ready.dataset)
         self.progress(f"recording {self.subject.ready.rung.label}", done, total)
 
-    def _source(self) -> tuple[Any, str]:
+    def _source(self) -> tuple[CuptiCollector | None, str]:
         """CUPTI on a CUDA GPU, if it lets us; otherwise the runtime's own times."""
         ready = self.subject.ready
         if ready.plan.device.kind == "cuda":
             from tilewright.runtime import cupti
 
             try:
-                runtime: Any = ready.program.runtime
-                pages = runtime.shared_pages if ready.plan.memory == "managed" else None
+                pages = None
+                if ready.plan.memory == "managed":
+                    assert isinstance(ready.program.runtime, cupti.HasPages)
+                    pages = ready.program.runtime.shared_pages
                 return cupti.CuptiCollector(self.trace, ready.plan.device.index, pages), cupti.CLOCK
             except cupti.Refused as refused:
                 self.notices.append(f"no CUPTI, CUDA events instead: {refused}")

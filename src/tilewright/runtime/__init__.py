@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
+import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
@@ -13,10 +14,49 @@ from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import Block, Grid, Limits, Source
 from tilewright.trace import Cost, Trace
 
-# A device's own array type: a NumPy array on the CPU, a framework's tensor elsewhere.
-Buffer = Any
-# A point in a device's work that can be waited for.
-Mark = Any
+# In the host's memory: pixels, values or packed parameters.
+HostArray = NDArray[Any]
+Result = TypeVar("Result")
+
+
+class Element(Protocol):
+    @property
+    def itemsize(self) -> int:
+        """Bytes."""
+
+
+class Buffer(Protocol):
+    """Memory of a device with a shape: a NumPy array on the CPU, a library's own type elsewhere.
+
+    It can be sliced along its first axis, reshaped, and assigned to another as a whole
+    (`a[:] = b`).
+    """
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> Element: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, piece: slice, /) -> Self: ...
+
+    def __setitem__(self, piece: slice, other: Self, /) -> None: ...
+
+    def reshape(self, images: int, /, *shape: int) -> Self: ...
+
+
+class Mark(Protocol):
+    """A point in a device's work that can be waited for: what it is, its runtime knows alone."""
+
+
+def are_pixels(buffer: Buffer) -> bool:
+    """Bytes, of which the input layer makes values; everything behind it is float32."""
+    return buffer.dtype.itemsize == 1
 
 
 class DeviceFault(TilewrightError):
@@ -24,7 +64,7 @@ class DeviceFault(TilewrightError):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Generic[Result]):
     """Something built that can be launched. Its name is what traces and profiles show.
 
     A kernel of several `parts`, each with its layers, returns how long each took, in any unit;
@@ -32,7 +72,7 @@ class Kernel:
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., Result]
     parts: tuple[tuple[str, ...], ...] = ()
 
 
@@ -45,7 +85,7 @@ class GpuKernel:
 
     name: str
     block: Block
-    handle: Any
+    handle: object  # what it is, its runtime knows alone
     constant: Buffer | None = None
     shared_bytes: int = 0
 
@@ -64,10 +104,10 @@ class Runtime(Protocol):
     def allocate(self, shape: Shape) -> Buffer:
         """An uninitialised float32 buffer."""
 
-    def upload(self, array: NDArray[Any]) -> Buffer:
+    def upload(self, array: HostArray) -> Buffer:
         """Host to device; recorded as a copy where anything is copied."""
 
-    def download(self, buffer: Buffer) -> NDArray[Any]:
+    def download(self, buffer: Buffer) -> HostArray:
         """Device to host; waits for the work that fills the buffer."""
 
     def synchronise(self) -> None:
@@ -78,25 +118,28 @@ class FunctionRuntime(Runtime, Protocol):
     """A device whose kernels are functions that Python can call."""
 
     def build(
-        self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
-    ) -> Kernel:
+        self, name: str, function: Callable[..., Result], parts: tuple[tuple[str, ...], ...] = ()
+    ) -> Kernel[Result]:
         """Make a kernel of what a rung describes."""
 
-    def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
+    def launch(self, kernel: Kernel[Result], *arguments: object, layers: tuple[str, ...]) -> Result:
         """Run a kernel and record it with the layers it computes."""
 
 
+@runtime_checkable
 class GpuRuntime(Runtime, Protocol):
     """A device with memory of its own that compiles kernels: CUDA, or OpenCL of any maker.
 
     Opened as `managed`, all its buffers lie in one address space shared with the host: nothing is
-    copied, and pages move when they are touched. Buffers can be sliced along their first axis,
-    reshaped, and assigned to each other as a whole (`a[:] = b`).
+    copied, and pages move when they are touched.
     """
 
     limits: Limits
 
-    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+    def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Buffer:
+        """An uninitialised buffer."""
+
+    def write(self, buffer: Buffer, array: HostArray) -> None:
         """Host to device, into memory that is there; the array may be changed afterwards."""
 
     def compile(self, source: Source) -> GpuKernel:
@@ -106,7 +149,7 @@ class GpuRuntime(Runtime, Protocol):
         self,
         kernel: GpuKernel,
         grid: Grid,
-        arguments: Sequence[Any],
+        arguments: Sequence[Buffer | int],
         layers: tuple[str, ...],
         cost: Cost | None = None,
     ) -> None:
@@ -114,16 +157,16 @@ class GpuRuntime(Runtime, Protocol):
 
     # What overlapping copies need: two more lanes of work, and marks between lanes.
 
-    def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
         """Host memory that the device can copy from and to by itself."""
 
-    def is_pinned(self, array: NDArray[Any]) -> bool:
+    def is_pinned(self, array: HostArray) -> bool:
         """Whether the device can copy from this array by itself."""
 
-    def send(self, buffer: Buffer, array: NDArray[Any], after: Mark | None) -> Mark:
+    def send(self, buffer: Buffer, array: HostArray, after: Mark | None) -> Mark:
         """Copy pinned memory in, on a lane of its own, once the mark is reached."""
 
-    def fetch(self, array: NDArray[Any], buffer: Buffer, after: Mark | None) -> Mark:
+    def fetch(self, array: HostArray, buffer: Buffer, after: Mark | None) -> Mark:
         """Copy out to pinned memory, on a lane of its own, once the mark is reached."""
 
     def mark(self) -> Mark:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.environment import cpu_cores, cpu_model, memory_bytes
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
-from tilewright.runtime import Kernel
+from tilewright.runtime import Buffer, HostArray, Kernel, Result
 from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.inventory import Found
 from tilewright.trace import Event, Trace
@@ -49,21 +47,21 @@ class CpuRuntime:
     def describe(self) -> str:
         return f"{cpu_model()}, {cpu_cores()} cores"
 
-    def allocate(self, shape: Shape) -> NDArray[np.float32]:
+    def allocate(self, shape: Shape) -> Buffer:
         return np.empty(shape, np.float32)
 
-    def upload(self, array: NDArray[Any]) -> NDArray[Any]:
+    def upload(self, array: HostArray) -> Buffer:
         return array
 
-    def download(self, buffer: NDArray[np.float32]) -> NDArray[np.float32]:
-        return buffer
+    def download(self, buffer: Buffer) -> HostArray:
+        return np.asarray(buffer)
 
     def build(
-        self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
-    ) -> Kernel:
+        self, name: str, function: Callable[..., Result], parts: tuple[tuple[str, ...], ...] = ()
+    ) -> Kernel[Result]:
         return Kernel(name, function, parts)
 
-    def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
+    def launch(self, kernel: Kernel[Result], *arguments: object, layers: tuple[str, ...]) -> Result:
         trace = self.trace
         if trace is None:
             return kernel.function(*arguments)
@@ -71,7 +69,8 @@ class CpuRuntime:
         result = kernel.function(*arguments)
         end = trace.now()
         if kernel.parts:
-            shares = np.asarray(result, np.float64) / max(1, np.sum(result))
+            shares = np.asarray(result, np.float64)
+            shares /= max(1.0, shares.sum())
             for part, length in zip(kernel.parts, shares * (end - start), strict=True):
                 name = f"{kernel.name}_{'_'.join(part)}"
                 trace.add(Event("kernel", name, start, start + float(length), part))

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
-from tilewright.runtime import GpuKernel, Mark, nvrtc
+from tilewright.runtime import Buffer, GpuKernel, HostArray, Mark, Result, nvrtc
 from tilewright.runtime.device import CUDA, Device
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
@@ -191,12 +191,12 @@ class CudaRuntime:
                 f"{self.name} is out of memory: use a smaller --batch, or --memory streamed"
             ) from error
 
-    def upload(self, array: NDArray[Any]) -> Any:
+    def upload(self, array: HostArray) -> Any:
         buffer = self.allocate(array.shape, array.dtype)
         self.write(buffer, array)
         return buffer
 
-    def write(self, buffer: Any, array: NDArray[Any]) -> None:
+    def write(self, buffer: Any, array: HostArray) -> None:
         # Constant memory is the device's alone, also where all other memory is shared.
         constant = isinstance(buffer.data.mem, self.cupy.cuda.UnownedMemory)
         if self.managed and not constant:
@@ -207,7 +207,7 @@ class CudaRuntime:
             self._timed(self.kernels, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
             self._finish(self.kernels)  # the array is the caller's to change
 
-    def download(self, buffer: Any) -> NDArray[Any]:
+    def download(self, buffer: Any) -> HostArray:
         if self.managed:
             self._finish(self.kernels)
             return _host_view(buffer).copy()
@@ -240,13 +240,14 @@ class CudaRuntime:
         self,
         kernel: GpuKernel,
         grid: Grid,
-        arguments: Sequence[Any],
+        arguments: Sequence[Buffer | int],
         layers: tuple[str, ...],
         cost: Cost | None = None,
     ) -> None:
         given = tuple(np.int32(a) if isinstance(a, int) else a for a in arguments)
+        function: Any = kernel.handle
         launch = partial(
-            kernel.handle, grid, kernel.block, given, kernel.shared_bytes, stream=self.kernels
+            function, grid, kernel.block, given, kernel.shared_bytes, stream=self.kernels
         )
         self._timed(
             self.kernels, "kernel", kernel.name, layers, 0, launch,
@@ -276,12 +277,12 @@ class CudaRuntime:
     def shared_pages(self) -> ManagedPages:
         return ManagedPages(self.cupy.cuda.malloc_managed(TOUCHED_BYTES), TOUCHED_BYTES)
 
-    def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
         import cupyx
 
         return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
 
-    def is_pinned(self, array: NDArray[Any]) -> bool:
+    def is_pinned(self, array: HostArray) -> bool:
         from cuda.bindings import driver
 
         kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
@@ -289,7 +290,7 @@ class CudaRuntime:
         # The driver calls any other memory of the host an invalid value.
         return error == 0 and int(found) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
 
-    def send(self, buffer: Any, array: NDArray[Any], after: Mark | None) -> Mark:
+    def send(self, buffer: Any, array: HostArray, after: Mark | None) -> Mark:
         if after is not None:
             self.sends.wait_event(after)
         place = array.ctypes.data
@@ -297,7 +298,7 @@ class CudaRuntime:
         self._timed(self.sends, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
         return self._mark(self.sends)
 
-    def fetch(self, array: NDArray[Any], buffer: Any, after: Mark | None) -> Mark:
+    def fetch(self, array: HostArray, buffer: Any, after: Mark | None) -> Mark:
         if after is not None:
             self.fetches.wait_event(after)
         place = array.ctypes.data
@@ -311,7 +312,7 @@ class CudaRuntime:
     def hold(self, mark: Mark) -> None:
         self.kernels.wait_event(mark)
 
-    def wait(self, mark: Mark) -> None:
+    def wait(self, mark: Any) -> None:
         with calling(self.trace, "cudaEventSynchronize"):
             mark.synchronize()
 
@@ -319,10 +320,11 @@ class CudaRuntime:
         with calling(self.trace, "cudaStreamSynchronize"):
             stream.synchronize()
 
-    def _mark(self, stream: Any) -> Any:
+    def _mark(self, stream: Any) -> Mark:
         event = self.cupy.cuda.Event()
         event.record(stream)
-        return event
+        mark: Mark = event
+        return mark
 
     def _timed(
         self,
@@ -331,9 +333,9 @@ class CudaRuntime:
         name: str,
         layers: tuple[str, ...],
         size: int,
-        work: Any,
+        work: Callable[[], Result],
         **facts: Any,
-    ) -> Any:
+    ) -> Result:
         """Do some work, between two events if it is to be recorded here; facts are the event's."""
         if self.trace is None:
             return work()
@@ -370,7 +372,7 @@ class ManagedPages:
         ctypes.memset(self.addresses.start, 0, len(self.addresses))
 
 
-def _host_view(buffer: Any) -> NDArray[Any]:
+def _host_view(buffer: Any) -> HostArray:
     """Managed memory as the host sees it."""
     memory = (ctypes.c_byte * buffer.nbytes).from_address(buffer.data.ptr)
     return np.frombuffer(memory, buffer.dtype).reshape(buffer.shape)

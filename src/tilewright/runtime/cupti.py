@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -52,6 +52,13 @@ class SharedPages(Protocol):
     addresses: range
 
     def touch(self) -> None: ...
+
+
+@runtime_checkable
+class HasPages(Protocol):
+    """A runtime whose memory can be shared by host and device."""
+
+    def shared_pages(self) -> SharedPages: ...
 
 
 class CuptiCollector:

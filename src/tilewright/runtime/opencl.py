@@ -22,12 +22,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.model.layers import Shape
-from tilewright.runtime import DeviceFault, GpuKernel, Mark
+from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark
 from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import (
     USUAL_BLOCK,
@@ -215,7 +215,7 @@ def _program(index: int, text: str) -> Any:
 
 
 @cache
-def _handed_out(index: int) -> WeakValueDictionary[int, NDArray[Any]]:
+def _handed_out(index: int) -> WeakValueDictionary[int, HostArray]:
     """The pinned arrays of a device that are in use, by their identity: OpenCL cannot be asked."""
     return WeakValueDictionary()
 
@@ -298,7 +298,7 @@ class OpenClRuntime:
     def describe(self) -> str:
         return f"{self.device.name.strip()}, {self.limits.processors} compute units"
 
-    def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any:
+    def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Buffer:
         kind = np.dtype(dtype)
         size = max(1, math.prod(shape) * kind.itemsize)
         if size > self.device.max_mem_alloc_size:
@@ -309,32 +309,34 @@ class OpenClRuntime:
         try:
             if self.managed:
                 with calling(self.trace, "clSVMAlloc"):
-                    return self.cl.fsvm_empty(self.context, shape, kind)
+                    shared: HostArray = self.cl.fsvm_empty(self.context, shape, kind)
+                    return shared
             with calling(self.trace, "clCreateBuffer"):
                 memory = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
         except self.cl.Error as error:
             raise self._out_of_memory(size) from error
         return Array(self, memory, shape, kind)
 
-    def upload(self, array: NDArray[Any]) -> Any:
+    def upload(self, array: HostArray) -> Buffer:
         buffer = self.allocate(array.shape, array.dtype)
         self.write(buffer, array)
         return buffer
 
-    def write(self, buffer: Any, array: NDArray[Any]) -> None:
+    def write(self, buffer: Buffer, array: HostArray) -> None:
         if self.managed:
             self._finish(self.kernels)  # whoever reads the old content must be done
-            buffer[:] = array
+            _shared(buffer)[:] = array
         elif array.size:
-            self._copy_in(self.kernels, buffer, np.ascontiguousarray(array), None, True)
+            self._copy_in(self.kernels, _own(buffer), np.ascontiguousarray(array), None, True)
 
-    def download(self, buffer: Any) -> NDArray[Any]:
+    def download(self, buffer: Buffer) -> HostArray:
         if self.managed:
             self._finish(self.kernels)
-            return np.array(buffer)
-        array = np.empty(buffer.shape, buffer.dtype)
+            return np.array(_shared(buffer))
+        held = _own(buffer)
+        array = np.empty(held.shape, held.dtype)
         if array.size:
-            self._copy_out(self.kernels, array, buffer, None, True)
+            self._copy_out(self.kernels, array, held, None, True)
         return array
 
     def copy(self, target: Array, source: Array) -> None:
@@ -392,13 +394,14 @@ class OpenClRuntime:
         self,
         kernel: GpuKernel,
         grid: Grid,
-        arguments: Sequence[Any],
+        arguments: Sequence[Buffer | int],
         layers: tuple[str, ...],
         cost: Cost | None = None,
     ) -> None:
         constant = [] if kernel.constant is None else [kernel.constant]
         given = [self._aligned(a) if isinstance(a, Array) else a for a in (*arguments, *constant)]
-        built: Built = kernel.handle
+        built = kernel.handle
+        assert isinstance(built, Built)
         about = f"kernel {kernel.name}"
         with self._in_words(about):
             # A kernel does not keep its arguments alive, a queued launch does: until then, we do.
@@ -417,7 +420,7 @@ class OpenClRuntime:
             self._finish(self.kernels)
         for argument, aligned, written in zip(arguments, given, built.writes, strict=False):
             if aligned is not argument and written:
-                self.copy(argument, aligned)
+                self.copy(_own(argument), _own(aligned))
 
     def synchronise(self) -> None:
         """Wait for the device, then place its events on the host's clock."""
@@ -446,7 +449,7 @@ class OpenClRuntime:
                 self.trace.add(event._replace(start=start, end=end))
             self.pending.clear()
 
-    def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.ALLOC_HOST_PTR
         access: Any = self.cl.map_flags.READ | self.cl.map_flags.WRITE
         size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -464,21 +467,21 @@ class OpenClRuntime:
         self.handed_out[id(array)] = array
         return np.asarray(array[:size].view(dtype).reshape(shape))
 
-    def is_pinned(self, array: NDArray[Any]) -> bool:
+    def is_pinned(self, array: HostArray) -> bool:
         while isinstance(array.base, np.ndarray):
             array = array.base
         return self.handed_out.get(id(array)) is array
 
-    def send(self, buffer: Array, array: NDArray[Any], after: Mark | None) -> Mark:
+    def send(self, buffer: Buffer, array: HostArray, after: Mark | None) -> Mark:
         assert array.flags.c_contiguous  # a copy of it might not live until it is sent
-        return self._copy_in(self.sends, buffer, array, after, False)
+        return self._copy_in(self.sends, _own(buffer), array, after, False)
 
-    def fetch(self, array: NDArray[Any], buffer: Array, after: Mark | None) -> Mark:
-        return self._copy_out(self.fetches, array, buffer, after, False)
+    def fetch(self, array: HostArray, buffer: Buffer, after: Mark | None) -> Mark:
+        return self._copy_out(self.fetches, array, _own(buffer), after, False)
 
     def mark(self) -> Mark:
         with self._call("clEnqueueMarkerWithWaitList"):
-            event = self.cl.enqueue_marker(self.kernels)
+            event: Mark = self.cl.enqueue_marker(self.kernels)
             self.kernels.flush()
         return event
 
@@ -486,7 +489,7 @@ class OpenClRuntime:
         with self._call("clEnqueueBarrierWithWaitList"):
             self.cl.enqueue_barrier(self.kernels, wait_for=[mark])
 
-    def wait(self, mark: Mark) -> None:
+    def wait(self, mark: Any) -> None:
         with self._call("clWaitForEvents"):
             mark.wait()
 
@@ -503,10 +506,10 @@ class OpenClRuntime:
             queue.finish()
 
     def _copy_in(
-        self, queue: Any, buffer: Array, array: NDArray[Any], after: Mark | None, wait: bool
-    ) -> Any:
+        self, queue: Any, buffer: Array, array: HostArray, after: Mark | None, wait: bool
+    ) -> Mark:
         with self._call("clEnqueueWriteBuffer") as number:
-            event = self.cl.enqueue_copy(
+            event: Mark = self.cl.enqueue_copy(
                 queue, buffer.memory, array, dst_offset=buffer.offset,
                 is_blocking=wait, wait_for=None if after is None else [after],
             )  # fmt: skip
@@ -515,10 +518,10 @@ class OpenClRuntime:
         return event
 
     def _copy_out(
-        self, queue: Any, array: NDArray[Any], buffer: Array, after: Mark | None, wait: bool
-    ) -> Any:
+        self, queue: Any, array: HostArray, buffer: Array, after: Mark | None, wait: bool
+    ) -> Mark:
         with self._call("clEnqueueReadBuffer") as number:
-            event = self.cl.enqueue_copy(
+            event: Mark = self.cl.enqueue_copy(
                 queue, array, buffer.memory, src_offset=buffer.offset,
                 is_blocking=wait, wait_for=None if after is None else [after],
             )  # fmt: skip
@@ -540,15 +543,16 @@ class OpenClRuntime:
         """
         if array.offset % self.alignment == 0:
             return array
-        aligned: Array = self.allocate(array.shape, array.dtype)
+        aligned = _own(self.allocate(array.shape, array.dtype))
         self.copy(aligned, array)
         return aligned
 
-    def _argument(self, argument: Any) -> Any:
-        if isinstance(argument, int):
-            return np.int32(argument)
-        if isinstance(argument, np.ndarray):
-            return self.cl.SVM(argument)
+    def _argument(self, given: Buffer | int) -> Any:
+        if isinstance(given, int):
+            return np.int32(given)
+        if isinstance(given, np.ndarray):
+            return self.cl.SVM(given)
+        argument = _own(given)
         if not argument.offset or not argument.nbytes:
             return argument.memory
         return argument.memory.get_sub_region(argument.offset, argument.nbytes)
@@ -607,6 +611,18 @@ class _Driver:
             ) from error
         about = f", {self.about}" if self.about else ""
         raise DeviceFault(f"{said}{about}: {_line(error)}") from error
+
+
+def _own(buffer: Buffer | int) -> Array:
+    """A buffer of the device's own memory."""
+    assert isinstance(buffer, Array), type(buffer)
+    return buffer
+
+
+def _shared(buffer: Buffer) -> HostArray:
+    """A buffer in memory shared with the host."""
+    assert isinstance(buffer, np.ndarray), type(buffer)
+    return buffer
 
 
 def _line(error: Exception) -> str:

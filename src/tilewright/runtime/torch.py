@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from tilewright.environment import cpu_cores, cpu_model
 from tilewright.model.layers import Shape
-from tilewright.runtime import Kernel
+from tilewright.runtime import Buffer, HostArray, Kernel, Result
 from tilewright.runtime.device import Device
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Event, Kind, Trace
 
@@ -42,24 +42,25 @@ class TorchRuntime:
     def allocate(self, shape: Shape) -> torch.Tensor:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
 
-    def upload(self, array: NDArray[Any]) -> Any:
+    def upload(self, array: HostArray) -> torch.Tensor:
         host = torch.from_numpy(array)
         if self.device.type == "cpu":
             return host
         return self._timed("copy", HOST_TO_DEVICE, (), array.nbytes, lambda: host.to(self.device))
 
-    def download(self, buffer: torch.Tensor) -> Any:
+    def download(self, buffer: Buffer) -> HostArray:
+        assert isinstance(buffer, torch.Tensor)
         if self.device.type == "cpu":
-            return buffer.numpy()
+            return np.asarray(buffer.numpy())
         size = buffer.numel() * buffer.element_size()
-        return self._timed("copy", DEVICE_TO_HOST, (), size, buffer.cpu).numpy()
+        return np.asarray(self._timed("copy", DEVICE_TO_HOST, (), size, buffer.cpu).numpy())
 
     def build(
-        self, name: str, function: Callable[..., Any], parts: tuple[tuple[str, ...], ...] = ()
-    ) -> Kernel:
+        self, name: str, function: Callable[..., Result], parts: tuple[tuple[str, ...], ...] = ()
+    ) -> Kernel[Result]:
         return Kernel(name, function, parts)
 
-    def launch(self, kernel: Kernel, *arguments: Any, layers: tuple[str, ...]) -> Any:
+    def launch(self, kernel: Kernel[Result], *arguments: object, layers: tuple[str, ...]) -> Result:
         with torch.inference_mode():
             work = partial(kernel.function, *arguments)
             return self._timed("kernel", kernel.name, layers, 0, work)
@@ -82,8 +83,8 @@ class TorchRuntime:
             self.pending.clear()
 
     def _timed(
-        self, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Callable[[], Any]
-    ) -> Any:
+        self, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Callable[[], Result]
+    ) -> Result:
         if self.trace is None:
             return work()
         if self.device.type == "cpu":

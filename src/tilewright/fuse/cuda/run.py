@@ -17,7 +17,7 @@ from tilewright.fuse.cuda.stack import Stack
 from tilewright.ladder.rung import Stages
 from tilewright.model.layers import Layer, Pixels
 from tilewright.model.network import Parameters
-from tilewright.runtime import Buffer, GpuKernel
+from tilewright.runtime import Buffer, GpuKernel, are_pixels
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.trace import Cost
 
@@ -102,10 +102,11 @@ class FusedNetwork:
             # Zeros: the words after an image's last feature meet weights of zero, not NaN.
             self.scratch = []
             for plan in self.plans[:-1]:
-                self.scratch.append(self.runtime.allocate((images, plan.result_words), np.uint32))
-                self.scratch[-1].fill(0)
+                words = self.runtime.allocate((images, plan.result_words), np.uint32)
+                words.fill(0)
+                self.scratch.append(words)
             self.capacity = images
-        first = "uint8" if "uint8" in str(x.dtype) else "float32"
+        first = "uint8" if are_pixels(x) else "float32"
         read = sources(self.plans, first)
         for index, plan in enumerate(self.plans):
             kernel = self._kernel(index, read[index])
@@ -140,7 +141,7 @@ class FusedNetwork:
         moved = images * (x.nbytes // len(x) + out.nbytes // len(out))
         return Cost(images * flops, moved + weights)
 
-    def _weights(self, index: int) -> Buffer:
+    def _weights(self, index: int) -> Buffer | None:
         held = self.weights[index]
         return self.tables[0] if held is None else held
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -130,7 +129,7 @@ class GpuLaunch:
             for name, size in self.design.scratch.items():
                 self.buffers[name] = self.runtime.allocate((images, size))
             self.capacity = images
-        given: dict[str, Any] = {**self.buffers, "x": x, "out": out, "images": images}
+        given: dict[str, Buffer | int] = {**self.buffers, "x": x, "out": out, "images": images}
         for (work, kernel), least in zip(self.kernels, self._costs(images), strict=True):
             arguments = [given[name] for name in work.arguments]
             self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,), least)

@@ -40,10 +40,10 @@ def missing(device: Device) -> str | None:
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     layers = tuple(stage.name for stage in stages)
     if isinstance(stages[0].layer, Pixels):
-        kernel = runtime.build("normalise", normalise(stages[0].layer))
+        by_table = runtime.build("normalise", normalise(stages[0].layer))
 
         def launch_input(x: Buffer, out: Buffer) -> None:
-            runtime.launch(kernel, x, out, layers=layers)
+            runtime.launch(by_table, x, out, layers=layers)
 
         return launch_input
 
@@ -52,6 +52,7 @@ def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) ->
 
     def launch(x: Buffer, out: Buffer) -> None:
         (result,) = runtime.launch(kernel, None, {"x": x}, layers=layers)
+        assert isinstance(out, np.ndarray)
         np.copyto(out, result)
 
     return launch

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
-from tilewright.runtime import Buffer, FunctionRuntime, Runtime
+from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.device import Device
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tilewright.runtime.torch import TorchRuntime
 
 
 def missing(device: Device) -> str | None:
@@ -36,7 +41,9 @@ def open_runtime(device: Device, memory: str) -> Runtime:
     return TorchRuntime(device)
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(runtime: TorchRuntime, stages: Stages, parameters: Parameters) -> Launch:
+    import torch
+
     kernels = []
     for stage in stages:
         tensors = [runtime.upload(parameters[name].copy()) for name in stage.parameter_shapes]
@@ -44,6 +51,7 @@ def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) ->
         kernels.append((runtime.build(f"torch_{stage.kind}", function), (stage.name,)))
 
     def launch(x: Buffer, out: Buffer) -> None:
+        assert isinstance(x, torch.Tensor) and isinstance(out, torch.Tensor)
         for kernel, layers in kernels:
             x = runtime.launch(kernel, x, layers=layers)
         out.copy_(x)
@@ -51,7 +59,7 @@ def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) ->
     return launch
 
 
-def layer_function(stage: Stage, weight: Any = None, bias: Any = None) -> Callable[[Any], Any]:
+def layer_function(stage: Stage, *parameters: Tensor) -> Callable[[Tensor], Tensor]:
     """A layer as PyTorch computes it, on tensors of any device."""
     import torch
     from torch.nn import functional
@@ -60,6 +68,7 @@ def layer_function(stage: Stage, weight: Any = None, bias: Any = None) -> Callab
     if isinstance(layer, Pixels):
         return lambda x: x if x.is_floating_point() else x.float() * layer.scale + layer.shift
     if isinstance(layer, Convolution):
+        weight, bias = parameters[0], parameters[1] if len(parameters) > 1 else None
         return lambda x: functional.conv2d(x, weight, bias, layer.stride, layer.padding)
     if isinstance(layer, AveragePool):
         return lambda x: functional.avg_pool2d(x, layer.size, layer.stride)
@@ -69,7 +78,7 @@ def layer_function(stage: Stage, weight: Any = None, bias: Any = None) -> Callab
         "relu": torch.relu,
         "tanh": torch.tanh,
         "flatten": lambda x: x.flatten(1),
-        "fc": lambda x: functional.linear(x.flatten(1), weight, bias),
+        "fc": lambda x: functional.linear(x.flatten(1), *parameters),
         "softmax": lambda x: torch.softmax(x, 1),
     }[stage.kind]
 
