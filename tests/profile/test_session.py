@@ -18,7 +18,7 @@ from tilewright.model.formats.description import read
 from tilewright.profile import session
 from tilewright.profile.session import prepare, record
 from tilewright.profile.wall import PARTS
-from tilewright.runtime import cupti, opencl
+from tilewright.runtime import cupti, opencl, recorder
 from tilewright.runtime.device import CUDA, OPENCL
 from tilewright.trials import random_parameters
 
@@ -129,7 +129,7 @@ def test_what_the_profiler_itself_calls_is_not_in_the_table(network, memory, mon
     found = []
     for settled in (1, 10**9):
         monkeypatch.setattr(session, "SETTLE_BATCHES", settled)
-        monkeypatch.setattr(opencl, "PENDING", 7 if settled == 1 else 10**9)
+        monkeypatch.setattr(recorder, "PENDING", 7 if settled == 1 else 10**9)
         found.append(profiled(network, device=OPENCL, rung="direct", memory=memory, batch=1))
     often, never = found
     assert calls(often, "api") == calls(never, "api")

@@ -10,7 +10,8 @@ import pytest
 
 from tests.test_trace import ticking
 from tilewright.runtime import GpuKernel
-from tilewright.runtime.cuda import PENDING, TOUCHED_BYTES, CudaRuntime
+from tilewright.runtime.cuda import TOUCHED_BYTES, CudaRuntime
+from tilewright.runtime.recorder import PENDING
 from tilewright.trace import Cost, Trace
 
 COST = Cost(10, 4)

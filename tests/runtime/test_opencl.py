@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
-from tilewright.runtime import DeviceFault, opencl
+from tilewright.runtime import DeviceFault, opencl, recorder
 from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit, Source
 from tilewright.trace import Trace
@@ -143,7 +143,7 @@ def test_a_trace_has_copies_and_kernels_in_order(plain):
 
 
 def test_pending_events_are_read_before_they_pile_up(plain, monkeypatch):
-    monkeypatch.setattr(opencl, "PENDING", 3)
+    monkeypatch.setattr(recorder, "PENDING", 3)
     plain.trace = trace = Trace()
     try:
         for _ in range(7):

@@ -12,7 +12,8 @@ from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, HostArray, Kernel, Result
 from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.inventory import Found
-from tilewright.trace import Event, Trace
+from tilewright.runtime.recorder import Recorder
+from tilewright.trace import Event
 
 
 def missing(device: Device) -> str | None:
@@ -36,13 +37,10 @@ def inventory() -> Iterator[Found]:
     )
 
 
-class CpuRuntime:
+class CpuRuntime(Recorder[None]):
     name = str(CPU)
     recording_disturbs = False
     clock = "the host's clock around each layer's computation"
-
-    def __init__(self) -> None:
-        self.trace: Trace | None = None
 
     def describe(self) -> str:
         return f"{cpu_model()}, {cpu_cores()} cores"
@@ -63,20 +61,17 @@ class CpuRuntime:
 
     def launch(self, kernel: Kernel[Result], *arguments: object, layers: tuple[str, ...]) -> Result:
         trace = self.trace
-        if trace is None:
-            return kernel.function(*arguments)
+        if trace is None or not kernel.parts:
+            return self.by_host("kernel", kernel.name, layers, 0, kernel.function, *arguments)
         start = trace.now()
         result = kernel.function(*arguments)
         end = trace.now()
-        if kernel.parts:
-            shares = np.asarray(result, np.float64)
-            shares /= max(1.0, shares.sum())
-            for part, length in zip(kernel.parts, shares * (end - start), strict=True):
-                name = f"{kernel.name}_{'_'.join(part)}"
-                trace.add(Event("kernel", name, start, start + float(length), part))
-                start += float(length)
-        else:
-            trace.add(Event("kernel", kernel.name, start, end, layers))
+        shares = np.asarray(result, np.float64)
+        shares /= max(1.0, shares.sum())
+        for part, length in zip(kernel.parts, shares * (end - start), strict=True):
+            name = f"{kernel.name}_{'_'.join(part)}"
+            trace.add(Event("kernel", name, start, start + float(length), part))
+            start += float(length)
         return result
 
     def synchronise(self) -> None:

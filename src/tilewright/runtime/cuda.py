@@ -25,24 +25,22 @@ from tilewright.runtime.device import CUDA, Device
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
+    Block,
     Grid,
     Limits,
     Source,
 )
 from tilewright.runtime.inventory import Found
 from tilewright.runtime.multiprocessor import Gpu
+from tilewright.runtime.recorder import EventRecorder, TimingEvent
 from tilewright.trace import (
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
     Cost,
-    Event,
     Kind,
-    Trace,
     calling,
 )
 
-# Launches recorded before their times are read, so that a long run's events do not pile up.
-PENDING = 2000
 # What a call is named that was timed around CuPy's.
 CALLS = {"kernel": "kernel launch (CuPy)", "copy": "copy (CuPy)"}
 # cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
@@ -152,13 +150,14 @@ def _module(name: str, text: str, architecture: str) -> Any:
     return module
 
 
-class CudaRuntime:
+class CudaRuntime(EventRecorder):
     recording_disturbs = True
     clock = "CUDA events around each launch and copy, and the host's clock around each call"
 
     def __init__(self, device: Device, managed: bool = False) -> None:
         if reason := missing(device):
             raise TilewrightError(f"device '{device}': {reason}")
+        super().__init__()
         import cupy
 
         self.cupy = cupy
@@ -172,9 +171,6 @@ class CudaRuntime:
         self.architecture = f"sm_{self.capability}"
         self.kernels = cupy.cuda.Stream.null
         self.sends, self.fetches = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-        self.trace: Trace | None = None
-        self.pending: list[tuple[Any, Any, Event]] = []
-        self.spare: list[Any] = []
 
     def describe(self) -> str:
         return f"{gpu(self.index).name}, {self.limits.processors} multiprocessors"
@@ -258,21 +254,14 @@ class CudaRuntime:
         """Wait for the GPU, then place its events on the host's clock."""
         for stream in (self.sends, self.fetches, self.kernels):
             self._finish(stream)
-        if self.trace is not None and self.trace.collector is not None:
-            self.trace.collector.collect()
-        if self.trace is None or not self.pending:
-            return
-        last = self.cupy.cuda.Event()
-        last.record(self.kernels)
-        last.synchronize()
-        now = self.trace.now()
-        elapsed = self.cupy.cuda.get_elapsed_time
-        with self.trace.reading():
-            for before, after, event in self.pending:
-                start, end = now - 1e-3 * elapsed(before, last), now - 1e-3 * elapsed(after, last)
-                self.trace.add(event._replace(start=start, end=end))
-                self.spare += (before, after)
-            self.pending.clear()
+        self.read_events(self.kernels)
+
+    def new_event(self) -> TimingEvent:
+        event: TimingEvent = self.cupy.cuda.Event()
+        return event
+
+    def elapsed(self, first: TimingEvent, last: TimingEvent) -> float:
+        return float(self.cupy.cuda.get_elapsed_time(first, last))
 
     def shared_pages(self) -> ManagedPages:
         return ManagedPages(self.cupy.cuda.malloc_managed(TOUCHED_BYTES), TOUCHED_BYTES)
@@ -327,38 +316,16 @@ class CudaRuntime:
         return mark
 
     def _timed(
-        self,
-        stream: Any,
-        kind: Kind,
-        name: str,
-        layers: tuple[str, ...],
-        size: int,
+        self, stream: Any, kind: Kind, name: str, layers: tuple[str, ...], size: int,
         work: Callable[[], Result],
-        **facts: Any,
-    ) -> Result:
-        """Do some work, between two events if it is to be recorded here; facts are the event's."""
+        grid: Grid | None = None, block: Block | None = None, cost: Cost | None = None,
+    ) -> Result:  # fmt: skip
         if self.trace is None:
             return work()
-        layers = layers or self.trace.inside
-        if self.trace.collector is not None:
-            with self.trace.collector.about(layers, facts.get("cost")):
-                return work()
-        before, after = self._event(), self._event()
-        before.record(stream)
-        with calling(self.trace, CALLS[kind]) as number:
-            result = work()
-        after.record(stream)
         lane = f"stream {stream.ptr:#x}"
-        event = Event(kind, name, 0, 0, layers, size, lane=lane, correlation=number, **facts)
-        self.pending.append((before, after, event))
-        if len(self.pending) >= PENDING:
-            with self.trace.reading():
-                self.synchronise()
-        return result
-
-    def _event(self) -> Any:
-        """Events are used again: making one takes longer than recording it."""
-        return self.spare.pop() if self.spare else self.cupy.cuda.Event()
+        return self.timed(
+            stream, kind, name, layers, size, work, CALLS[kind], lane, grid, block, cost
+        )
 
 
 class ManagedPages:

@@ -43,6 +43,7 @@ from tilewright.runtime.dialect import (
 from tilewright.runtime.inventory import Found
 from tilewright.runtime.pocl import check_pocl, is_installed, is_pocl
 from tilewright.runtime.pocl_kernels import KERNELS, keep_kernels
+from tilewright.runtime.recorder import Recorder
 from tilewright.trace import (
     DEVICE_TO_DEVICE,
     DEVICE_TO_HOST,
@@ -50,15 +51,12 @@ from tilewright.trace import (
     Cost,
     Event,
     Kind,
-    Trace,
     calling,
 )
 
 INSTALL = "pip install 'tilewright[opencl]'"
 # Checks kernels, a thousand times slower than a device: used only when named.
 SIMULATORS = ("Oclgrind",)
-# Launches recorded before their times are read, so that a long run's events do not pile up.
-PENDING = 2000
 # Launches that may wait in the queue: the host is not far ahead when it shows how far the work has
 # come, or when it is interrupted.
 QUEUED = 50
@@ -262,13 +260,14 @@ class Built:
     writes: tuple[bool, ...]
 
 
-class OpenClRuntime:
+class OpenClRuntime(Recorder[Any]):
     recording_disturbs = True
     clock = "OpenCL's profiling events, and the host's clock around each call"
 
     def __init__(self, device: Device, managed: bool = False) -> None:
         if reason := missing(device):
             raise TilewrightError(f"device '{device}': {reason}")
+        super().__init__()
         cl = self.cl = load()
         self.name = str(device)
         self.index = device.index
@@ -284,7 +283,6 @@ class OpenClRuntime:
         self.limits = limits(self.device)
         # Bytes that a pointer into a buffer must be a multiple of: 128 on PoCL, 512 on NVIDIA's.
         self.alignment = max(1, self.device.mem_base_addr_align // 8)
-        self.trace: Trace | None = None
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         with self._in_words():
             self.context = _context(self.index)
@@ -293,7 +291,6 @@ class OpenClRuntime:
             )
         self.handed_out = _handed_out(self.index)
         self.queued = 0
-        self.pending: list[tuple[Any, Event]] = []
 
     def describe(self) -> str:
         return f"{self.device.name.strip()}, {self.limits.processors} compute units"
@@ -426,28 +423,29 @@ class OpenClRuntime:
         """Wait for the device, then place its events on the host's clock."""
         for queue in (self.kernels, self.sends, self.fetches):
             self._finish(queue)
-        if self.trace is None or not self.pending:
+        trace = self.unsettled()
+        if trace is None:
             return
         # The device's clock was read somewhere between these two moments of the host's, the marker
         # was over before the host knew, and nothing began before it was asked for.
-        before = self.trace.now()
+        before = trace.now()
         with self._in_words():
             mark = self.cl.enqueue_marker(self.kernels)
-            after = self.trace.now()
+            after = trace.now()
             mark.wait()
             offset = min(
                 0.5 * (before + after) - 1e-9 * mark.profile.queued,
-                self.trace.now() - 1e-9 * mark.profile.end,
+                trace.now() - 1e-9 * mark.profile.end,
             )
-        with self.trace.reading(), self._in_words():
-            times = [(event.profile.start, event.profile.end) for event, _ in self.pending]
-            for (start_stamp, _), (_, event) in zip(times, self.pending, strict=True):
-                if event.correlation:
-                    offset = max(offset, event.start - 1e-9 * start_stamp)
-            for (start_stamp, end_stamp), (_, event) in zip(times, self.pending, strict=True):
-                start, end = 1e-9 * start_stamp + offset, 1e-9 * end_stamp + offset
-                self.trace.add(event._replace(start=start, end=end))
-            self.pending.clear()
+            self.settle(partial(self._times, offset))
+
+    def _times(self, offset: float) -> list[tuple[float, float]]:
+        """When all that is remembered was, with the device's clock so much behind the trace's."""
+        stamps = [(event.profile.start, event.profile.end) for event, _ in self.pending]
+        for (start, _), (_, asked) in zip(stamps, self.pending, strict=True):
+            if asked.correlation:
+                offset = max(offset, asked.start - 1e-9 * start)
+        return [(1e-9 * start + offset, 1e-9 * end + offset) for start, end in stamps]
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.ALLOC_HOST_PTR
@@ -561,26 +559,17 @@ class OpenClRuntime:
         return "queue" if queue is self.kernels else "queue of copies"
 
     def _record(
-        self,
-        event: Any,
-        name: str,
-        size: int,
-        kind: Kind = "copy",
-        layers: tuple[str, ...] = (),
-        number: int = 0,
-        lane: str = "queue",
-        **facts: Any,
-    ) -> None:
-        """Remember what was queued, until its times are known; facts are the trace event's."""
+        self, event: Mark, name: str, size: int, kind: Kind = "copy", layers: tuple[str, ...] = (),
+        number: int = 0, lane: str = "queue",
+        grid: Grid | None = None, block: Block | None = None, cost: Cost | None = None,
+    ) -> None:  # fmt: skip
+        """Remember what was queued, as begun when it was asked for until its times are known."""
         if self.trace is None:
             return
-        layers = layers or self.trace.inside
         asked = self.trace.called
-        kept = Event(kind, name, asked, asked, layers, size, correlation=number, lane=lane, **facts)
-        self.pending.append((event, kept))
-        if len(self.pending) >= PENDING:
-            with self.trace.reading():
-                self.synchronise()
+        self.remember(
+            event, Event(kind, name, asked, asked, layers, size, grid, block, cost, lane, number)
+        )
 
 
 class _Driver:

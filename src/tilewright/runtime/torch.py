@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,22 +12,21 @@ from tilewright.environment import cpu_cores, cpu_model
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, HostArray, Kernel, Result
 from tilewright.runtime.device import Device
-from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Event, Kind, Trace
+from tilewright.runtime.recorder import EventRecorder, TimingEvent
+from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Kind
 
-# Launches recorded before their times are read, so that a long run's events do not pile up.
-PENDING = 2000
+# Made by a call that PyTorch gives no types.
+TIMING_EVENT: Callable[..., TimingEvent] = partial(torch.cuda.Event, enable_timing=True)
 
 
-class TorchRuntime:
+class TorchRuntime(EventRecorder):
     def __init__(self, device: Device) -> None:
+        super().__init__()
         self.device = torch.device(str(device))
         self.name = str(device)
         self.recording_disturbs = self.device.type == "cuda"
         by = "CUDA events" if self.device.type == "cuda" else "the host's clock"
         self.clock = f"{by} around each of PyTorch's calls"
-        self.trace: Trace | None = None
-        # What was launched on a GPU and not yet recorded: its two CUDA events and what it was.
-        self.pending: list[tuple[Any, Any, Kind, str, tuple[str, ...], int]] = []
         # The rung claims float32, but PyTorch would round a convolution's operands to TF32. The
         # switch is the process's; setting it around every launch would cost the rung time.
         torch.backends.cudnn.allow_tf32 = False
@@ -69,18 +67,15 @@ class TorchRuntime:
         """Wait for the GPU, then place its events on the host's clock."""
         if self.trace is not None and self.trace.collector is not None:
             torch.cuda.synchronize(self.device)
-            self.trace.collector.collect()
-        if self.trace is None or not self.pending:
-            return
-        mark = self._mark()
-        mark.synchronize()
-        now = self.trace.now()
-        with self.trace.reading():
-            for first, last, kind, name, layers, size in self.pending:
-                start = now - first.elapsed_time(mark) / 1e3
-                end = now - last.elapsed_time(mark) / 1e3
-                self.trace.add(Event(kind, name, start, end, layers, size))
-            self.pending.clear()
+        if self.device.type == "cuda":
+            self.read_events(torch.cuda.current_stream(self.device))
+
+    def new_event(self) -> TimingEvent:
+        return TIMING_EVENT()
+
+    def elapsed(self, first: TimingEvent, last: TimingEvent) -> float:
+        assert isinstance(first, torch.cuda.Event) and isinstance(last, torch.cuda.Event)
+        return float(first.elapsed_time(last))
 
     def _timed(
         self, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Callable[[], Result]
@@ -88,22 +83,6 @@ class TorchRuntime:
         if self.trace is None:
             return work()
         if self.device.type == "cpu":
-            start = self.trace.now()
-            result = work()
-            self.trace.add(Event(kind, name, start, self.trace.now(), layers, size))
-            return result
-        if self.trace.collector is not None:
-            with self.trace.collector.about(layers or self.trace.inside):
-                return work()
-        before = self._mark()
-        result = work()
-        self.pending.append((before, self._mark(), kind, name, layers, size))
-        if len(self.pending) >= PENDING:
-            with self.trace.reading():
-                self.synchronise()
-        return result
-
-    def _mark(self) -> Any:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self.device))
-        return event
+            return self.by_host(kind, name, layers, size, work)
+        stream = torch.cuda.current_stream(self.device)
+        return self.timed(stream, kind, name, layers, size, work)
