@@ -14,9 +14,14 @@ from tilewright.interrupts import held_back
 Kind = Literal["phase", "layer", "kernel", "host", "copy", "memset", "unified", "api", "profiler"]
 Size = tuple[int, int, int]
 
-# Names of copies. Sources agree on them, so that views need not know the source.
+# Names of copies, and of what shared memory does. Sources agree on them, so that views need not
+# know the source.
 HOST_TO_DEVICE, DEVICE_TO_HOST = "host to device", "device to host"
 DEVICE_TO_DEVICE = "device to device"
+PAGES_TO_DEVICE, PAGES_TO_HOST = f"pages {HOST_TO_DEVICE}", f"pages {DEVICE_TO_HOST}"
+PAGES_BETWEEN_DEVICES = f"pages {DEVICE_TO_DEVICE}"
+MOVING = (PAGES_TO_DEVICE, PAGES_TO_HOST, PAGES_BETWEEN_DEVICES)
+GPU_FAULTS, CPU_FAULT = "GPU page-fault group", "CPU page fault"
 
 
 @dataclass(frozen=True, slots=True)

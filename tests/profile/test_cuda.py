@@ -13,9 +13,8 @@ from tilewright.job import Request
 from tilewright.profile import session
 from tilewright.profile.session import prepare, record
 from tilewright.runtime import cuda, cupti
-from tilewright.runtime.cupti_records import GPU_FAULTS
 from tilewright.runtime.device import CUDA
-from tilewright.trace import Trace
+from tilewright.trace import GPU_FAULTS, Trace
 
 REASON = cuda.missing(CUDA)
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(REASON is not None, reason=str(REASON))]

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.profile.pages import Pages
-from tilewright.runtime.cupti_records import CPU_FAULT, GPU_FAULTS, TO_DEVICE, TO_HOST
-from tilewright.trace import Event
+from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HOST, Event
 
 
 def unified(name, start, end):
@@ -28,19 +27,19 @@ LAYER = Event("layer", "input", 4.0, 6.0, ("input",))
 
 def test_what_the_device_wants_is_the_kernels_and_what_the_host_wants_its_layers():
     found, faulted = placed(
-        KERNEL, LAYER, unified(GPU_FAULTS, 2.0, 3.0), unified(TO_DEVICE, 2.5, 2.7),
-        unified(CPU_FAULT, 4.5, 4.5), unified(TO_HOST, 4.6, 4.7),
+        KERNEL, LAYER, unified(GPU_FAULTS, 2.0, 3.0), unified(PAGES_TO_DEVICE, 2.5, 2.7),
+        unified(CPU_FAULT, 4.5, 4.5), unified(PAGES_TO_HOST, 4.6, 4.7),
     )  # fmt: skip
     assert found == [
-        (GPU_FAULTS, ("conv1",)), (TO_DEVICE, ("conv1",)), (CPU_FAULT, ("input",)),
-        (TO_HOST, ("input",)),
+        (GPU_FAULTS, ("conv1",)), (PAGES_TO_DEVICE, ("conv1",)), (CPU_FAULT, ("input",)),
+        (PAGES_TO_HOST, ("input",)),
     ]  # fmt: skip
     assert faulted == {("direct_conv", ("conv1",)): pytest.approx(1.0)}
 
 
 def test_what_is_in_no_kernel_and_no_layer_is_nobodys():
     found, faulted = placed(
-        unified(GPU_FAULTS, 0.5, 0.6), KERNEL, LAYER, unified(TO_DEVICE, 5.5, 5.6),
+        unified(GPU_FAULTS, 0.5, 0.6), KERNEL, LAYER, unified(PAGES_TO_DEVICE, 5.5, 5.6),
         unified(CPU_FAULT, 7.0, 7.0),
     )  # fmt: skip
     assert [layers for _, layers in found] == [(), (), ()]

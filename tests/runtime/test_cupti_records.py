@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.fake_cupti import ActivityKind, ActivityMemcpyKind, FakeCupti
-from tilewright.runtime.cupti_records import GPU_FAULTS, Records
-from tilewright.trace import HOST_TO_DEVICE
+from tilewright.runtime.cupti_records import Records
+from tilewright.trace import GPU_FAULTS, HOST_TO_DEVICE
 
 
 def records_of(layers):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.runtime.cupti_records import CPU_FAULT, TO_HOST
-from tilewright.trace import Event
+from tilewright.trace import CPU_FAULT, PAGES_TO_HOST, Event
 
-OF_THE_HOST = (CPU_FAULT, TO_HOST)
+OF_THE_HOST = (CPU_FAULT, PAGES_TO_HOST)
 
 
 class Pages:

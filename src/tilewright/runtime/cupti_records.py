@@ -13,28 +13,31 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tilewright.trace import (
+    CPU_FAULT,
     DEVICE_TO_DEVICE,
     DEVICE_TO_HOST,
+    GPU_FAULTS,
     HOST_TO_DEVICE,
+    MOVING,
+    PAGES_BETWEEN_DEVICES,
+    PAGES_TO_DEVICE,
+    PAGES_TO_HOST,
     Cost,
     Event,
     Kind,
 )
 
 COPIES = {"HTOD": HOST_TO_DEVICE, "DTOH": DEVICE_TO_HOST, "DTOD": DEVICE_TO_DEVICE}
-TO_DEVICE, TO_HOST = "pages host to device", "pages device to host"
-GPU_FAULTS, CPU_FAULT = "GPU page-fault group", "CPU page fault"
 COUNTERS = {
-    "BYTES_TRANSFER_HTOD": TO_DEVICE,
-    "BYTES_TRANSFER_DTOH": TO_HOST,
+    "BYTES_TRANSFER_HTOD": PAGES_TO_DEVICE,
+    "BYTES_TRANSFER_DTOH": PAGES_TO_HOST,
     "CPU_PAGE_FAULT_COUNT": CPU_FAULT,
     "GPU_PAGE_FAULT": GPU_FAULTS,
     "THRASHING": "thrash",
     "THROTTLING": "throttle",
     "REMOTE_MAP": "remote map",
-    "BYTES_TRANSFER_DTOD": "pages device to device",
+    "BYTES_TRANSFER_DTOD": PAGES_BETWEEN_DEVICES,
 }
-MOVING = (TO_DEVICE, TO_HOST, "pages device to device")
 
 
 class Records:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from tilewright.runtime.inventory import Found
 from tilewright.views import units
 from tilewright.views.console import table
+
+if TYPE_CHECKING:
+    from tilewright.runtime.inventory import Found
 
 SIMULATES = "simulator: checks kernels, a thousand times slower, used only when named"
 

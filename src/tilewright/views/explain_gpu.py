@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
@@ -13,10 +14,11 @@ from tilewright.ladder.rung import Rung
 from tilewright.limits import FEW_BLOCKS, INDICES, MEMORY
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network, Stage
-from tilewright.runtime import nvrtc
-from tilewright.runtime.multiprocessor import Gpu
 from tilewright.views import units
 from tilewright.views.console import table
+
+if TYPE_CHECKING:
+    from tilewright.runtime.multiprocessor import Gpu
 
 
 def report(
@@ -79,7 +81,7 @@ def assumptions(at: Target) -> str:
         f"{gpu.name} ({gpu.architecture}): {gpu.processors} multiprocessors, "
         f"{gpu.hertz / 1e9:.2f} GHz, {gpu.bytes_per_second / 1e12:.1f} TB/s"
     )
-    lines = [rates, at.note, f"Registers are unknown: {why}" if (why := nvrtc.missing()) else ""]
+    lines = [rates, at.note, f"Registers are unknown: {why}" if (why := at.uncompiled) else ""]
     return "\n".join(line for line in lines if line)
 
 

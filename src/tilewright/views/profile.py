@@ -14,7 +14,7 @@ from tilewright.profile.result import DEVICE_KINDS, Profile
 from tilewright.profile.roofline import Facts, roofline
 from tilewright.profile.tally import Row
 from tilewright.profile.wall import PARTS, PROFILER, WORDS
-from tilewright.runtime.cupti_records import MOVING
+from tilewright.trace import MOVING
 from tilewright.views import regions, units
 from tilewright.views.console import table
 from tilewright.views.regions import layer_names

@@ -8,8 +8,7 @@ from rich.console import RenderableType
 
 from tilewright.profile.result import Profile, Region, in_and_out, regions
 from tilewright.profile.tally import Row, by_name
-from tilewright.runtime.cupti_records import CPU_FAULT, GPU_FAULTS, TO_DEVICE, TO_HOST
-from tilewright.trace import Size
+from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HOST, Size
 from tilewright.views import units
 from tilewright.views.console import table
 
@@ -72,8 +71,8 @@ def _pages(found: list[Region], of_none: list[Row]) -> RenderableType:
             name,
             units.count(calls[GPU_FAULTS]) if GPU_FAULTS in calls else "-",
             units.seconds(waited) if waited else "-",
-            *_copied([row for row in rows if row.name == TO_DEVICE]),
-            *_copied([row for row in rows if row.name == TO_HOST]),
+            *_copied([row for row in rows if row.name == PAGES_TO_DEVICE]),
+            *_copied([row for row in rows if row.name == PAGES_TO_HOST]),
             units.count(calls[CPU_FAULT]) if CPU_FAULT in calls else "-",
         )
     return made

@@ -45,6 +45,11 @@ class Target:
     gpu: Gpu
     note: str = ""
 
+    @property
+    def uncompiled(self) -> str | None:
+        """Why nothing is compiled, and registers are unknown; None if it is."""
+        return nvrtc.missing()
+
 
 @dataclass(frozen=True)
 class KernelFacts:

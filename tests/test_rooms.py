@@ -1,0 +1,192 @@
+"""The plan of the house, read from the source: who imports whom, and who may open files.
+
+Data goes one way: network, plan, runtime, trace, views. What differs from that today is listed
+here by its name; whatever is new has to fit.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import tilewright
+
+SOURCE = Path(tilewright.__file__).parent
+OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "atomic_write"}
+
+# Rungs' helpers that read: the kernels' own text, and the source that Numba's code was made of.
+READERS = {"tilewright.ladder.gpu.design", "tilewright.ladder.cpu.kept"}
+# The kinds of vectors of a CPU are known to its code generator.
+RUNTIMES_BEYOND = {("tilewright.runtime.cpu", "tilewright.fuse.cpu.build")}
+# Consecutive stages, and the rung that is explained.
+FUSE_BEYOND = {
+    ("tilewright.fuse.cuda.run", "tilewright.ladder.rung"),
+    ("tilewright.fuse.cuda.explain", "tilewright.ladder.rung"),
+}
+# Types in their own way: what a rung's `prepare` takes is what its own `open_runtime` gave.
+UNTYPED = {("tilewright.ladder.rung", "runtime"), ("tilewright.ladder.rung", "prepare")}
+
+
+@dataclass(frozen=True)
+class Import:
+    """`late`: when a function is called, not when the module is imported."""
+
+    module: str
+    late: bool
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = ["tilewright", *path.relative_to(SOURCE).with_suffix("").parts]
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+@cache
+def imports(name: str) -> frozenset[Import]:
+    """Of our own modules; not those that are there for annotations alone."""
+    return frozenset(_imports(modules()[name], False)) - {Import(name, False), Import(name, True)}
+
+
+def _imports(node: ast.AST, late: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            names = [alias.name for alias in child.names]
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0 and child.module
+            names = [f"{child.module}.{alias.name}" for alias in child.names]
+            # A name that is no module is something that the module has.
+            names = [name if name in modules() else child.module for name in names]
+        elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        else:
+            yield from _imports(child, late or isinstance(child, ast.FunctionDef | ast.Lambda))
+            continue
+        yield from (Import(name, late) for name in names if name in modules())
+
+
+def _named(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [str(node.module)] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+
+
+def inside(name: str, *rooms: str) -> bool:
+    return any(f"{name}.".startswith(f"tilewright.{room}.") for room in rooms)
+
+
+def crossings(of: str, into: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Imports, late ones too, from one room into others."""
+    return {
+        (name, found.module)
+        for name in modules()
+        if inside(name, of)
+        for found in imports(name)
+        if inside(found.module, *into)
+    }
+
+
+def test_nothing_is_imported_in_a_circle():
+    graph = {
+        name: {found.module for found in imports(name) if not found.late} for name in modules()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_a_network_knows_nothing_of_how_and_where_it_runs():
+    known = {found.module for name in modules() if inside(name, "model") for found in imports(name)}
+    assert {name for name in known if not inside(name, "model")} == {
+        "tilewright.errors",
+        "tilewright.files",
+    }
+
+
+def test_no_view_reaches_into_a_runtime():
+    assert crossings("views", ("runtime", "execute", "memory", "store", "cli")) == set()
+
+
+def test_only_the_command_line_prints():
+    users = {
+        name
+        for name in modules()
+        for found in imports(name)
+        if inside(found.module, "views", "cli") and not inside(name, "views", "cli")
+    }
+    assert users == {"tilewright.__main__"}
+
+
+def test_no_runtime_knows_a_network():
+    rooms = ("model", "ladder", "fuse", "plan", "execute", "memory", "job", "profile")
+    found = crossings("runtime", rooms)
+    # Of a layer it knows the shape of arrays, and no more.
+    named = {
+        alias.name
+        for name, tree in modules().items()
+        if inside(name, "runtime")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "tilewright.model.layers"
+        for alias in node.names
+    }
+    assert named == {"Shape"}
+    assert {pair for pair in found if pair[1] != "tilewright.model.layers"} == RUNTIMES_BEYOND
+
+
+def test_rungs_know_neither_plans_nor_programs():
+    rooms = ("plan", "execute", "job", "climb", "verify", "profile", "data", "files")
+    assert crossings("ladder", rooms) == set()
+    assert crossings("fuse", ("ladder", "plan", "execute", "job", "data")) == FUSE_BEYOND
+
+
+def test_no_rung_opens_a_file():
+    openers = {
+        name
+        for name, tree in modules().items()
+        if inside(name, "ladder")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", getattr(node.func, "attr", None)) in OPENING
+    }
+    assert openers == READERS
+
+
+def test_a_trace_knows_nobody():
+    assert {found.module for found in imports("tilewright.trace")} == {"tilewright.interrupts"}
+
+
+def test_libraries_of_devices_are_imported_when_they_are_asked_for():
+    """But for the module whose only purpose it is."""
+    heavy = {"cupy", "pyopencl", "torch", "onnxruntime", "onnx", "cuda", "cupti"}
+    early = {
+        (name, top)
+        for name, tree in modules().items()
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for top in _named(node)
+        if top.partition(".")[0] in heavy
+    }
+    assert {name for name, _ in early} == {"tilewright.runtime.torch", "tilewright.train"}
+
+
+def test_devices_runtimes_and_buffers_have_types():
+    """Wherever one is handed on, but inside the runtimes, whose libraries have none."""
+    untyped = {
+        (name, node.arg if isinstance(node, ast.arg) else node.target.id)
+        for name, tree in modules().items()
+        if not inside(name, "runtime")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arg)
+        or (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name))
+        if isinstance(node.annotation, ast.Name) and node.annotation.id == "Any"
+    }
+    names = {"runtime", "device", "buffer", "kernel", "program", "mark", "prepare"}
+    assert {pair for pair in untyped if pair[1] in names} == UNTYPED
