@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from rich.console import Console
@@ -104,3 +106,8 @@ def test_no_labels_no_correctness():
     some = result(KERNELS, None)
     assert view.to_json(some)["accuracy"] is None
     assert "no labels" in printed(some)
+
+
+def test_devices_are_written_as_users_name_them():
+    document = json.loads(json.dumps(view.to_json(result(KERNELS))))
+    assert document["device"] == document["plan"]["device"] == "cpu"

@@ -96,7 +96,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "device": str(result.plan.device),
         "device_name": result.device,
         "rung": result.rung.name,
-        "plan": asdict(result.plan),
+        "plan": {**asdict(result.plan), "device": str(result.plan.device)},
         "accuracy": result.accuracy,
         "correct": result.correct,
         "phases": phases,
