@@ -49,7 +49,7 @@ def test_a_long_name_is_not_shown_whole():
 def test_every_kind_has_a_runtime_that_is_here_or_says_why_not(device):
     reason = backend(device.kind).missing(device)
     if reason is None:
-        assert backend(device.kind).open_runtime(device).name == str(device)
+        assert backend(device.kind).open_runtime(device, "resident").name == str(device)
     else:
         assert reason in {found.problem for found in inventory() if found.name == str(device)}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from tilewright.errors import TilewrightError
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.precision import FLOAT32, Precision
-from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime import Buffer, FunctionRuntime, Runtime
 from tilewright.runtime.device import Device, Kind
 
 if TYPE_CHECKING:
@@ -38,6 +38,23 @@ class Prepare(Protocol):
     """
 
     def __call__(self, runtime: Any, stages: Stages, parameters: Parameters) -> Launch: ...
+
+
+def launch_of(
+    runtime: FunctionRuntime,
+    name: str,
+    stages: Stages,
+    function: Callable[..., object],
+    parts: tuple[tuple[str, ...], ...] = (),
+) -> Launch:
+    """The launch of a function that reads a batch and fills another."""
+    kernel = runtime.build(name, function, parts)
+    layers = tuple(stage.name for stage in stages)
+
+    def launch(x: Buffer, out: Buffer) -> None:
+        runtime.launch(kernel, x, out, layers=layers)
+
+    return launch
 
 
 def layer_by_layer(network: Network) -> list[Stages]:

@@ -21,7 +21,7 @@ def missing(device: Device) -> str | None:
     return None
 
 
-def open_runtime(device: Device, managed: bool = False) -> CpuRuntime:
+def open_runtime(device: Device, memory: str) -> CpuRuntime:
     return CpuRuntime()
 
 

@@ -62,8 +62,8 @@ def missing(device: Device) -> str | None:
     return nvrtc.missing()
 
 
-def open_runtime(device: Device, managed: bool = False) -> CudaRuntime:
-    return CudaRuntime(device, managed)
+def open_runtime(device: Device, memory: str) -> CudaRuntime:
+    return CudaRuntime(device, memory == "managed")
 
 
 def inventory() -> Iterator[Found]:

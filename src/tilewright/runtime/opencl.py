@@ -82,8 +82,8 @@ def missing(device: Device) -> str | None:
     return None
 
 
-def open_runtime(device: Device, managed: bool = False) -> OpenClRuntime:
-    return OpenClRuntime(device, managed)
+def open_runtime(device: Device, memory: str) -> OpenClRuntime:
+    return OpenClRuntime(device, memory == "managed")
 
 
 def inventory() -> Iterator[Found]:

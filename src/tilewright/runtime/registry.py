@@ -21,15 +21,15 @@ class Backend(Protocol):
     def missing(self, device: Device) -> str | None:
         """Why this device cannot be used, and how to get it; None if it can."""
 
-    def open_runtime(self, device: Device, managed: bool = False) -> Runtime:
-        """The device, ready; `managed`: with all its memory shared with the host."""
+    def open_runtime(self, device: Device, memory: str) -> Runtime:
+        """The device, ready to run under a memory plan."""
 
     def inventory(self) -> Iterator[Found]:
         """What is here of its kind, or one entry that says why nothing is."""
 
 
 class GpuBackend(Backend, Protocol):
-    def open_runtime(self, device: Device, managed: bool = False) -> GpuRuntime: ...
+    def open_runtime(self, device: Device, memory: str) -> GpuRuntime: ...
 
 
 def backend(kind: Kind) -> Backend:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
+from tilewright.ladder.rung import Launch, Rung, Stages, launch_of, whole_network
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Parameters
-from tilewright.runtime import Buffer, FunctionRuntime
-from tilewright.runtime.cpu import CpuRuntime
+from tilewright.runtime import FunctionRuntime
+from tilewright.runtime.cpu import open_runtime
 
 
 def prepare(
@@ -30,13 +30,7 @@ def prepare(
     assert isinstance(pixels, Pixels)  # the rung takes networks whole
     network = Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
     fused = FusedNetwork(network.with_parameters(parameters), single=single)
-    kernel = runtime.build("fused", fused.run, parts=fused.parts)
-    layers = tuple(stage.name for stage in stages)
-
-    def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, layers=layers)
-
-    return launch
+    return launch_of(runtime, "fused", stages, fused.run, fused.parts)
 
 
 RUNG = Rung(
@@ -45,7 +39,7 @@ RUNG = Rung(
     against="im2col",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device, memory: CpuRuntime(),
+    open_runtime=open_runtime,
     skips_taps=True,
     cut=whole_network,
     ways=(partial(prepare, single=0.0), partial(prepare, single=math.inf)),

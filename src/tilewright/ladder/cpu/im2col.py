@@ -16,25 +16,19 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
-from tilewright.runtime import Buffer, FunctionRuntime
-from tilewright.runtime.cpu import CpuRuntime
+from tilewright.runtime import FunctionRuntime
+from tilewright.runtime.cpu import open_runtime
 
 Array = NDArray[np.float32]
 
 
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     (stage,) = stages
-    kernel = runtime.build(f"im2col_{stage.kind}", _function(stage, parameters))
-    layers = (stage.name,)
-
-    def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, layers=layers)
-
-    return launch
+    return launch_of(runtime, f"im2col_{stage.kind}", stages, _function(stage, parameters))
 
 
 def _function(stage: Stage, parameters: Parameters) -> Callable[..., None]:
@@ -132,5 +126,5 @@ RUNG = Rung(
     against="threads",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device, memory: CpuRuntime(),
+    open_runtime=open_runtime,
 )

@@ -8,24 +8,17 @@ the one before it: four sums at a time were 3.5 times as fast, without vectors (
 
 from __future__ import annotations
 
-from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
 from tilewright.model.network import Parameters
-from tilewright.runtime import Buffer, FunctionRuntime
-from tilewright.runtime.cpu import CpuRuntime
+from tilewright.runtime import FunctionRuntime
+from tilewright.runtime.cpu import open_runtime
 
 
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.ladder.cpu import loops
 
-    kernel = runtime.build(
-        f"serial_{stages[0].kind}", loops.loops_for(stages, parameters).on(cores=1)
-    )
-    layers = (stages[0].name,)
-
-    def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, layers=layers)
-
-    return launch
+    run = loops.loops_for(stages, parameters).on(cores=1)
+    return launch_of(runtime, f"serial_{stages[0].kind}", stages, run)
 
 
 RUNG = Rung(
@@ -33,6 +26,6 @@ RUNG = Rung(
     idea="nested loops on one core: the definition of the layers, and the yardstick",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device, memory: CpuRuntime(),
+    open_runtime=open_runtime,
     skips_taps=True,
 )

@@ -9,24 +9,17 @@ has fewer jobs than cores or so little work that waking a thread costs more.
 from __future__ import annotations
 
 from tilewright.environment import cpu_cores
-from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
 from tilewright.model.network import Parameters
-from tilewright.runtime import Buffer, FunctionRuntime
-from tilewright.runtime.cpu import CpuRuntime
+from tilewright.runtime import FunctionRuntime
+from tilewright.runtime.cpu import open_runtime
 
 
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.ladder.cpu import loops
 
-    kernel = runtime.build(
-        f"threads_{stages[0].kind}", loops.loops_for(stages, parameters).on(cpu_cores())
-    )
-    layers = (stages[0].name,)
-
-    def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, layers=layers)
-
-    return launch
+    run = loops.loops_for(stages, parameters).on(cpu_cores())
+    return launch_of(runtime, f"threads_{stages[0].kind}", stages, run)
 
 
 RUNG = Rung(
@@ -35,6 +28,6 @@ RUNG = Rung(
     against="serial",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device, memory: CpuRuntime(),
+    open_runtime=open_runtime,
     skips_taps=True,
 )

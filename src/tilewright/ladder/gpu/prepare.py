@@ -59,7 +59,7 @@ def layer_design(stage: Stage, convolution: ConvolutionDesign, limits: Limits) -
 
 
 def open_runtime(device: Device, memory: str) -> GpuRuntime:
-    return gpu_backend(device.kind).open_runtime(device, memory == "managed")
+    return gpu_backend(device.kind).open_runtime(device, memory)
 
 
 def missing(device: Device) -> str | None:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.environment import cpu_cores
-from tilewright.ladder.rung import Launch, Rung, Stages, input_then_network
+from tilewright.ladder.rung import Launch, Rung, Stages, input_then_network, launch_of
 from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
 from tilewright.precision import FLOAT32
 from tilewright.runtime import Buffer, FunctionRuntime
-from tilewright.runtime.cpu import CpuRuntime
+from tilewright.runtime.cpu import open_runtime
 from tilewright.runtime.device import Device
 
 # ONNX's own versions, old enough for every ONNX Runtime of the last years.
@@ -38,15 +38,10 @@ def missing(device: Device) -> str | None:
 
 
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
-    layers = tuple(stage.name for stage in stages)
     if isinstance(stages[0].layer, Pixels):
-        by_table = runtime.build("normalise", normalise(stages[0].layer))
+        return launch_of(runtime, "normalise", stages, normalise(stages[0].layer))
 
-        def launch_input(x: Buffer, out: Buffer) -> None:
-            runtime.launch(by_table, x, out, layers=layers)
-
-        return launch_input
-
+    layers = tuple(stage.name for stage in stages)
     session = _session(onnx_model(stages, parameters))
     kernel = runtime.build("onnxruntime_network", session.run)
 
@@ -117,7 +112,7 @@ RUNG = Rung(
     idea="ONNX Runtime's own kernels (MLAS), the whole network at once",
     devices=("cpu",),
     prepare=prepare,
-    open_runtime=lambda device, memory: CpuRuntime(),
+    open_runtime=open_runtime,
     cut=input_then_network,
     missing=missing,
     vendor=True,
