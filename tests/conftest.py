@@ -1,4 +1,4 @@
-"""What all tests share: the thesis's data where it is at hand, and strategies for layers."""
+"""What all tests share: where compiled code is kept, the thesis's data where it is at hand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.kept import KEPT
+
+# Before anything imports pyopencl: PoCL looks once, when it starts. What it compiles is kept from
+# run to run and shared by the workers, which takes a tenth of the time; the user's own folders are
+# neither read nor written. A test of caching itself names a fresh folder to a process of its own.
+os.environ["POCL_CACHE_DIR"] = str(KEPT / "pocl")
+os.environ["XDG_CACHE_HOME"] = str(KEPT / "home")
 
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -45,7 +53,14 @@ def press_ctrl_c() -> Iterator[Callable[[], None]]:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees, or leaves anything in, the user's fetched data."""
+    """No test sees, or leaves anything in, what another or the user has fetched or compiled."""
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     return home
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("cuda"):
+            item.add_marker(pytest.mark.xdist_group("gpu"))  # one worker has it for itself

@@ -7,6 +7,7 @@ from benchmarks.cpu import networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kept import compile_cubin
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
@@ -25,7 +26,7 @@ def compiled(network: Network, precision: str, capability: int) -> list[nvrtc.Co
     for index, plan in enumerate(cut(network.stages, ARITHMETICS[precision], capability)):
         assert plan.shared_bytes <= shared_bytes(capability)
         text = kernel_text(plan, "network", network.input, "words" if index else "uint8")
-        made = nvrtc.compile_cubin("network", text, f"sm_{capability}")
+        made = compile_cubin("network", text, f"sm_{capability}")
         assert made.registers <= lane_registers(plan.threads // 32)
         found.append(made)
     return found
