@@ -21,6 +21,24 @@ os.environ["XDG_CACHE_HOME"] = str(KEPT / "home")
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+# What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
+SLOW = (
+    "tests/cli/test_explain.py",
+    "tests/cli/test_ladder.py",
+    "tests/cli/test_train.py",
+    "tests/fuse/cpu/test_run.py",
+    "tests/fuse/cpu/test_team.py",
+    "tests/fuse/cuda/test_cubins.py",
+    "tests/fuse/cuda/test_schedule.py",
+    "tests/ladder/test_rungs.py",
+    "tests/runtime/test_dialect.py::test_kernels_of",
+    "tests/runtime/test_races.py",
+    "tests/test_climb.py",
+    "tests/test_train.py",
+    "tests/test_verify.py",
+    "tests/test_wheel.py",
+)
+
 # Timings on a shared machine say nothing about correctness.
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
@@ -62,5 +80,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("cuda"):
             item.add_marker(pytest.mark.xdist_group("gpu"))  # one worker has it for itself
