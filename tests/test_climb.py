@@ -8,7 +8,8 @@ import pytest
 from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
-from tilewright.measure import interleave
+from tilewright.measure import Sample, interleave
+from tilewright.reference import FLOAT32, FP16, TF32
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.verify import Verdict
 from tilewright.views import ladder as view
@@ -120,3 +121,28 @@ def test_a_memory_plan_that_is_refused_is_known_before_anything_is_verified(quic
     subject = climb.prepare("cifar10", None, None, images=1)
     with pytest.raises(TilewrightError, match="serial: it shares no memory with the host"):
         climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
+
+
+def row(name, precision, choice=(), against=None, seconds=(1.0,)):
+    rung = replace(
+        rungs("cpu")[0], name=name, precision=precision, precisions=choice, against=against
+    )
+    return climb.Row(rung, network=Sample(seconds) if seconds else None)
+
+
+def test_a_rung_is_compared_with_the_one_it_changes_not_with_its_neighbour():
+    direct, reduce = row("direct", FLOAT32), row("direct-reduce", FLOAT32, against="direct")
+    padded = row("padded", FLOAT32, against="direct")
+    rows = [direct, reduce, padded]
+    assert [climb.changed(each, rows) for each in rows] == [None, direct, direct]
+    untimed = row("direct", FLOAT32, seconds=())
+    assert climb.changed(padded, [untimed, padded]) is None
+
+
+def test_precisions_are_compared_with_their_own():
+    gemm = row("fused-gemm", FLOAT32)
+    tensors = [row("tensor", p, (FP16, TF32), "fused-gemm") for p in (FP16, TF32)]
+    networks = [row("network", p, (FP16, TF32, FLOAT32), "tensor") for p in (FP16, TF32, FLOAT32)]
+    rows = [gemm, *tensors, *networks]
+    found = [climb.changed(each, rows) for each in rows]
+    assert found == [None, gemm, gemm, tensors[0], tensors[1], None]

@@ -72,7 +72,8 @@ def test_convolution_is_exact_to_float64(shape, layer, seed):
         place = tuple(int(generator.integers(size)) for size in truth.value.shape)
         exact = exact_convolution(x, weight, bias, layer, place)
         assert abs(truth.value[place] - exact) < 1e-12
-        assert truth.bound[place] > 0
+        # What reads nothing but padding, and has no bias, is zero for certain.
+        assert truth.bound[place] > 0 or truth.value[place] == 0
 
 
 @given(pictures, poolings, seeds)
@@ -135,6 +136,54 @@ def test_whole_numbers_have_no_error_at_all(seed, terms):
     products = network.parameters["fc.weight"][0] * x.ravel()
     for total in float32_orders(np.append(products, np.float32(3)), generator):
         assert total == truth.value[0, 0]
+
+
+@given(seeds, st.integers(-20, 20), st.integers(-20, 20))
+def test_multiples_of_a_power_of_two_have_no_error_either(seed, low, high):
+    generator = np.random.default_rng(seed)
+    network = Network("n", Pixels((50, 1, 1)), (FullyConnected(1),))
+    weight = generator.integers(-999, 1000, (1, 50)) * 2.0**low
+    network = network.with_parameters({"fc.weight": weight, "fc.bias": [2.0 ** (low + high)]})
+    x = (generator.integers(-99, 100, (1, 50, 1, 1)) * 2.0**high).astype(np.float32)
+    truth = reference.layer(network.stages[1], network.parameters, x)
+    assert truth.bound[0, 0] == 0
+    products = np.append(network.parameters["fc.weight"][0] * x.ravel(), 2.0 ** (low + high))
+    for total in float32_orders(products.astype(np.float32), generator):
+        assert total == truth.value[0, 0]
+
+
+@given(seeds, st.integers(1, 5))
+def test_products_with_zero_do_not_count(seed, there):
+    """A sum of thousands of which few are not zero is bound by those few, in any order."""
+    generator = np.random.default_rng(seed)
+    network = Network("n", Pixels((3000, 1, 1)), (FullyConnected(1, bias=False),))
+    weight = np.zeros((1, 3000))
+    weight[0, generator.choice(3000, there, replace=False)] = generator.normal(size=there)
+    network = network.with_parameters({"fc.weight": weight})
+    x = generator.normal(size=(1, 3000, 1, 1)).astype(np.float32)
+    truth = reference.layer(network.stages[1], network.parameters, x)
+    products = network.parameters["fc.weight"][0] * x.ravel()
+    assert truth.bound[0, 0] <= 1.01 * there * 2.0**-24 * np.abs(products).sum()
+    for total in float32_orders(products, generator):
+        assert abs(float(total) - truth.value[0, 0]) <= truth.bound[0, 0]
+
+
+@given(seeds)
+def test_operands_that_a_precision_holds_are_not_rounded(seed):
+    generator = np.random.default_rng(seed)
+    network = Network("n", Pixels((20, 1, 1)), (FullyConnected(3, bias=False),))
+    eleven_bits = generator.integers(-(2**11), 2**11 + 1, (3, 20)) / 2.0**7
+    network = network.with_parameters({"fc.weight": eleven_bits})
+    x = (generator.integers(-(2**11), 2**11 + 1, (1, 20, 1, 1)) / 2.0**9).astype(np.float32)
+    for precision in (reference.FP16, reference.TF32):
+        assert precision.holds(x.astype(float)).all()
+        held = reference.layer(network.stages[1], network.parameters, x, None, precision)
+        other = reference.layer(
+            network.stages[1], network.parameters, x * np.float32(1.001), None, precision
+        )
+        assert (held.bound < other.bound / 20).all()
+    assert not reference.FP16.holds(np.array([2.0**11 + 0.5, 2.0**-25, 7e4])).any()
+    assert reference.TF32.holds(np.array([2.0**-40, 7e4])).tolist() == [True, False]
 
 
 def test_whole_numbers_beyond_the_mantissa_have_a_bound():

@@ -99,6 +99,17 @@ class Row:
     predicted: NDArray[np.int64] | None = None
 
 
+def changed(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The row that a rung is to be compared with: of the rung it changes, in the same precision
+    where that one has a choice; None where there is none or it was not timed.
+    """
+    named = [other for other in rows if other.rung.name == row.rung.against and other.network]
+    for other in named:
+        if not other.rung.precisions or other.rung.precision == row.rung.precision:
+            return other
+    return None
+
+
 def climb(
     network: Network,
     images: NDArray[Any],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -51,11 +52,12 @@ def check_writable(path: Path) -> None:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
     """Open a temporary file beside `path` that takes its name only when all went well.
 
     A link is followed. What is not a plain file (a device, a pipe) is written straight into, and so
-    is what the program prints to, by its name in `/dev`.
+    is what the program prints to, by its name in `/dev`. A file that was there keeps its
+    permissions, a new one gets the usual ones; `mode` decides otherwise.
     """
     try:
         if (stream := _standard(path)) is not None:
@@ -71,14 +73,20 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-            # A temporary file is private to its owner; the result gets the usual permissions.
-            umask = os.umask(0)
-            os.umask(umask)
             temporary = Path(handle.name)
-            temporary.chmod(0o666 & ~umask)
+            temporary.chmod(_usual_mode(target) if mode is None else mode)
             temporary.replace(target)
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
+
+
+def _usual_mode(target: Path) -> int:
+    """The permissions of what is replaced, or those that any new file gets."""
+    with suppress(FileNotFoundError):
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 @contextmanager

@@ -5,13 +5,15 @@ whatever order it adds in, is further from the value than the bound. The bound i
 chosen:
 
 - A sum of n products accumulated with unit roundoff u has an error of at most γ·Σ|w||x| with
-  γ = n·u / (1 − n·u) (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1);
-  operands that were rounded first (fp16, TF32) add their own roundoff twice.
-- Where all operands are whole numbers that the precision holds exactly, and Σ|w||x| fits the
+  γ = n·u / (1 − n·u) (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1).
+  Products with a zero are exact and so is their addition: n counts the others, output by output.
+  Operands that the precision does not hold (fp16, TF32) are rounded first: its roundoff twice.
+- Where all operands are multiples of some power of two, and Σ|w||x| in these units fits the
   accumulator's mantissa, every partial sum is exact in any order: the bound is zero.
-- Maxima and ReLU are exact. tanh, exp and division may be off by what the OpenCL specification
-  allows its full profile (5, 3 and 2.5 ulp); CUDA and the CPU libraries promise no more. Softmax
-  is exp(x − max) over its sum; other formulas have other errors.
+- Maxima and ReLU are exact. tanh, exp, log and division may be off by what the OpenCL
+  specification allows its full profile (5, 3, 3 and 2.5 ulp); CUDA and the CPU libraries promise no
+  more. A softmax may be computed by any of the usual formulas: exp(x − max) over its sum, powers of
+  two instead, or exp(x − log Σ exp).
 - Numbers below the smallest normal one, operands and results, may be taken for zero.
 
 A correct kernel here is one that adds up products. Algorithms that trade products for sums of
@@ -38,7 +40,7 @@ Array = NDArray[np.float64]
 
 UNIT = 2.0**-24  # unit roundoff of float32, in which every output is stored
 SMALLEST_NORMAL = 2.0**-126  # below it a device may flush to zero
-EXP_ULP, DIVIDE_ULP = 3, 2.5
+EXP_ULP, LOG_ULP, DIVIDE_ULP = 3, 3, 2.5
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,22 @@ class Precision:
     largest: float = float(np.finfo(np.float32).max)
     stored: bool = False
 
-    def sum_factor(self, roundings: float) -> float:
+    def sum_factor(self, roundings: Array | float, rounded_operands: bool = True) -> Array:
         """The relative error of a sum in which a product meets that many roundings."""
-        n = roundings * self.accumulator_unit
-        if n >= 1:
-            return float("inf")
-        return (1 + self.operand_unit) ** 2 * (1 + n / (1 - n)) - 1
+        n = np.asarray(roundings) * self.accumulator_unit
+        operands = (1 + self.operand_unit) ** 2 if rounded_operands else 1.0
+        return np.where(n < 1, operands * (1 + n / np.maximum(1 - n, UNIT)) - 1, np.inf)
+
+    def holds(self, values: Array) -> NDArray[np.bool_]:
+        """Which numbers an operand holds as they are."""
+        if self.operand_unit == 0:
+            return np.ones(values.shape, bool)
+        mantissa = np.frexp(values)[0] / self.operand_unit
+        held: NDArray[np.bool_] = (mantissa == np.rint(mantissa)) & (np.abs(values) <= self.largest)
+        if self.operand_smallest:
+            steps = values / (2 * self.operand_smallest)
+            held &= steps == np.rint(steps)
+        return held
 
 
 FLOAT32 = Precision("fp32", 0.0, UNIT)
@@ -139,11 +151,7 @@ def chain(
 def _stored(truth: Truth, precision: Precision) -> Array:
     """What rounding to an operand costs; nothing, if the value is certain and such a number."""
     size = np.abs(truth.value) + truth.bound
-    kept = (
-        (truth.bound == 0)
-        & (truth.value == np.rint(truth.value))
-        & (size * precision.operand_unit <= 1)
-    )
+    kept = (truth.bound == 0) & precision.holds(truth.value)
     return np.where(kept, 0.0, precision.operand_unit * size + precision.operand_smallest)
 
 
@@ -165,7 +173,7 @@ def _weighted_sum(
     def products(values: Array, weights: Array) -> Array:
         if isinstance(operation, Convolution):
             return convolve(values, weights, operation)
-        return values.reshape(len(values), -1) @ weights.T
+        return _dense(values.reshape(len(values), -1), weights)
 
     value = products(x, weight)
     magnitude = products(np.abs(x) + error, np.abs(weight))
@@ -175,13 +183,17 @@ def _weighted_sum(
         magnitude = magnitude + np.abs(column)
     # One rounding for the product, one for each addition; the bias is one more addition.
     terms = weight[0].size
-    roundings = terms + (bias is not None)
-    factor = precision.sum_factor(roundings)
+    roundings: Array | float = terms
+    there = (x != 0) | (error > 0)
+    if 2 * np.count_nonzero(there) < there.size or 2 * np.count_nonzero(weight) < weight.size:
+        roundings = products(there.astype(np.float64), (weight != 0).astype(np.float64))
+    held = not error.any() and bool(precision.holds(x).all() and precision.holds(weight).all())
+    factor = precision.sum_factor(roundings + (bias is not None), not held)
     bound = np.where(magnitude > 0, factor * np.maximum(magnitude, SMALLEST_NORMAL), 0.0)
     # Results flushed, one for each term, and operands flushed, each with all its partners.
     largest = float(np.abs(x).max(initial=0)), float(np.abs(weight).max(initial=0))
     bound += terms * SMALLEST_NORMAL * (1 + sum(largest))
-    if precision.operand_smallest and not (_exact(x, precision) and _exact(weight, precision)):
+    if precision.operand_smallest and not held:
         ones = np.ones_like(weight)
         bound += precision.operand_smallest * (
             products(np.abs(x) + error, ones) + products(np.ones_like(x), np.abs(weight) + 1)
@@ -190,9 +202,24 @@ def _weighted_sum(
         bound += UNIT * (np.abs(value) + bound)  # the sum is rounded once more when it is stored
     if error.any():
         bound += products(error, np.abs(weight))
-    elif _exact(x, precision) and _exact(weight, precision) and (bias is None or _whole(bias)):
-        bound = np.where(magnitude * precision.accumulator_unit <= 1, 0.0, bound)
+    elif held:
+        step = min(_step(x) * _step(weight), np.inf if bias is None else _step(bias))
+        if step >= SMALLEST_NORMAL:
+            bound = np.where(magnitude * precision.accumulator_unit <= step, 0.0, bound)
     return Truth(value, bound)
+
+
+def _dense(x: Array, weight: Array) -> Array:
+    """Every output's sum; where weights are few, of these alone."""
+    if 8 * np.count_nonzero(weight) > weight.size:
+        return x @ weight.T
+    outputs, inputs = np.nonzero(weight)
+    total = np.zeros((len(x), len(weight)))
+    if len(outputs):
+        present, starts = np.unique(outputs, return_index=True)
+        products = x[:, inputs] * weight[outputs, inputs]
+        total[:, present] = np.add.reduceat(products, starts, axis=1)
+    return total
 
 
 def convolve(x: Array, weight: Array, operation: Convolution) -> Array:
@@ -206,6 +233,8 @@ def convolve(x: Array, weight: Array, operation: Convolution) -> Array:
     total = np.zeros((images, filters, out_y * out_x))
     for ky in range(kernel_y):
         for kx in range(kernel_x):
+            if not weight[:, :, ky, kx].any():
+                continue
             rows = slice(ky, ky + (out_y - 1) * stride_y + 1, stride_y)
             columns = slice(kx, kx + (out_x - 1) * stride_x + 1, stride_x)
             tap = padded[:, :, rows, columns].reshape(images, channels, -1)
@@ -237,14 +266,22 @@ def _average(operation: AveragePool, x: Array, error: Array) -> Truth:
 def _softmax(x: Array, error: Array) -> Truth:
     """exp(x − max) over its sum: relative errors of each step, added up.
 
-    The subtraction is off by u·|x − max|, which exp turns into a relative error; exp adds its
+    What is off in an exponent is a relative error of the result. With d = x − max, m = max and n
+    classes the exponent is off by u·|d| as exp(d); by 2u·|d| more where powers of two are taken of
+    d·log2(e); by u·(|d| + |m|) where x and m are multiplied before they are subtracted; by
+    u·(|d| + |m|) and the errors of a logarithm of up to n as exp(x − (m + log Σ)). exp adds its
     own, the sum of n terms γ, the division its own. An uncertain score is a factor exp(error).
     """
-    distance = x - x.max(1, keepdims=True)
+    largest = x.max(1, keepdims=True)
+    distance = x - largest
     weight = np.exp(distance)
     value = weight / weight.sum(1, keepdims=True)
-    both = np.minimum(error + error.max(1, keepdims=True), 100.0)  # beyond that, all is possible
-    relative = UNIT * (np.abs(distance) + both) + 2 * UNIT * EXP_ULP
+    uncertain = np.minimum(error, 100.0)  # beyond that, all is possible
+    # An uncertain score moves its own weight, and the sum of all by as much as it is a part of it.
+    both = uncertain + np.log((value * np.exp(uncertain)).sum(1, keepdims=True))
+    logarithm = (2 * LOG_ULP + 2) * np.log(x.shape[1])
+    exponent = 3 * (np.abs(distance) + both) + 2 * np.abs(largest) + logarithm
+    relative = UNIT * exponent + 2 * UNIT * EXP_ULP
     # Terms too small to matter in the sum bring no more error than their own weight.
     shared = (value * relative).sum(1, keepdims=True) + FLOAT32.sum_factor(x.shape[1])
     spread = np.expm1(both)
@@ -264,10 +301,8 @@ def _ulp(value: Array) -> Array:
     return np.spacing(np.abs(value).astype(np.float32)).astype(np.float64)
 
 
-def _whole(values: NDArray[np.floating]) -> bool:
-    return bool((values == np.rint(values)).all())
-
-
-def _exact(values: Array, precision: Precision) -> bool:
-    """Whether these are whole numbers that survive the rounding of operands."""
-    return _whole(values) and float(np.abs(values).max()) * precision.operand_unit <= 1
+def _step(values: NDArray[np.floating]) -> float:
+    """The largest power of two that all these numbers are multiples of; infinite for zeros."""
+    mantissa, exponent = np.frexp(values[values != 0].astype(np.float64))
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    return float(np.ldexp((whole & -whole).astype(np.float64), exponent - 53).min(initial=np.inf))

@@ -1,18 +1,19 @@
-"""What the verifier tries: which layers and networks, on which inputs.
+"""What the verifier tries: which layers and networks, on which inputs, in which calls.
 
-Each trial is a network with weights and a batch of images. `verify` says why each kind of inputs
-is there.
+`verify` says why each kind of inputs is there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright import isolation
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -31,24 +32,59 @@ from tilewright.reference import Precision
 
 Inputs = NDArray[Any]
 Generator = np.random.Generator
-BATCH = 3
+Calls = tuple[tuple[int, ...], ...]
 LARGE = 4095  # needs 12 bits, one more than fp16 and TF32 hold
 FAN = 6  # weights of ±1 that each output of a whole-number network has
 EXACT = 2**24  # whole numbers up to here are exact in float32
+IMAGES = 4
+# A full batch, a tail that is not, and a full batch of other images in the same memory. No image
+# follows itself, not even as the last of one call and the first of the next.
+CALLS: Calls = ((0, 1, 2, 3), (2,), (3, 0, 1, 2))
+MANY_CALLS = 40
+# Different images in a large batch, and the bytes that its activations may take.
+POOL, LARGEST_BATCH_BYTES = 12, 2**28
 
-Trial = tuple[str, Network, Inputs]
-NETWORK_AT_HAND = "the network"
+
+@dataclass(frozen=True)
+class Trial:
+    """A network with weights, and images that go through it in some calls, by their numbers.
+
+    `arrival`: some images hold NaN or infinity, which must not come out as a number.
+    """
+
+    inputs: str
+    network: Network
+    images: Inputs
+    calls: Calls = CALLS
+    arrival: bool = False
+
+    @property
+    def capacity(self) -> int:
+        """Images in the largest call."""
+        return max(map(len, self.calls))
 
 
-def trials(network: Network | None, precision: Precision, generator: Generator) -> Iterator[Trial]:
-    """Everything to try, from single layers to the whole network."""
+def trials(
+    network: Network | None,
+    precision: Precision,
+    fuses: Callable[[Network], bool],
+    batch: int,
+    generator: Generator,
+) -> Iterator[Trial]:
+    """Everything to try, from single layers to the whole network in batches of a size.
+
+    `fuses` says whether a network's layers are computed several at once; layers that are not are
+    looked at one by one wherever they are.
+    """
     pixels = Pixels((3, 5, 7), *generator.uniform(0.01, 2, 2))
-    every_value = generator.permutation(np.arange(BATCH * 105) % 256).astype(np.uint8)
-    yield "all pixel values", Network("pixels", pixels, (ReLU(),)), every_value.reshape(3, 3, 5, 7)
+    every_value = generator.permutation(np.arange(IMAGES * 105) % 256).astype(np.uint8)
+    nothing = Network("pixels", pixels, (ReLU(),))
+    yield Trial("all pixel values", nothing, every_value.reshape(IMAGES, 3, 5, 7))
     for shape, layer in _odd_layers(generator):
         yield from _layer_trials(shape, layer, precision, generator)
     for shape, layers in ODD_SEQUENCES:
-        yield from _network_trials(Network("layers", Pixels(shape), layers), precision, generator)
+        sequence = Network("layers", Pixels(shape), layers)
+        yield from _network_trials(sequence, precision, fuses(sequence), generator)
     if network is None:
         return
     for stage in network.stages:
@@ -56,12 +92,16 @@ def trials(network: Network | None, precision: Precision, generator: Generator) 
             yield from _layer_trials(stage.input_shape, stage.layer, precision, generator)
     # Without its softmax, whole numbers stay whole numbers to the end.
     scores = network.layers[:-1] if network.stages[-1].kind == "softmax" else network.layers
+    fused = fuses(network)
     if scores:
-        yield from _network_trials(Network("scores", network.input, scores), precision, generator)
+        without = Network("scores", network.input, scores)
+        yield from _network_trials(without, precision, False, generator)
+    whole = Network("the network", network.input, network.layers)
     given = network.parameters or random_parameters(network, generator)
-    whole = Network(NETWORK_AT_HAND, network.input, network.layers).with_parameters(given)
-    images = generator.integers(0, 256, (BATCH, *network.input.shape), np.uint8)
-    yield "random pixels", whole, images
+    real = whole.with_parameters(given)
+    yield Trial("random pixels", real, _pixels(whole, IMAGES, generator))
+    yield from _network_trials(whole, precision, fused, generator)
+    yield from _call_trials(whole, real, precision, fused, batch, generator)
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
@@ -146,32 +186,31 @@ def _layer_trials(
     picture = (*shape, 1, 1)[:3]
     layers: tuple[Layer, ...] = (layer,) if len(shape) == 3 else (Flatten(), layer)
     network = Network("layer", Pixels(picture), layers)
-    size = (BATCH, *picture)
+    size = (IMAGES, *picture)
     if network.parameter_shapes:
         yield from _sum_trials(network, precision, generator)
         return
     scale = 10.0 ** generator.uniform(-4, 2, size)
-    yield "real numbers", network, _float32(generator.normal(size=size) * scale)
-    yield "negative numbers", network, _float32(-generator.uniform(0.1, 90, size))
-    yield "large numbers", network, _float32(generator.uniform(200, 5000, size))
-    yield "equal numbers", network, np.full(size, generator.normal(), np.float32)
+    real = _float32(generator.normal(size=size) * scale)
+    yield Trial("real numbers", network, real)
+    yield Trial("negative numbers", network, _float32(-generator.uniform(0.1, 90, size)))
+    yield Trial("large numbers", network, _float32(generator.uniform(200, 5000, size)))
+    yield Trial("equal numbers", network, np.full(size, generator.normal(), np.float32))
     largest = precision.largest
     special = [0.0, -0.0, 1.0, -1.0, 2.0**-126, -(2.0**-126), 1e-20, -1e-20, 1e4, -1e4]
     if not isinstance(layer, (AveragePool, Softmax)):  # whose sums would leave float32
         special += [value for value in (3e38, -3e38, 7e4, -7e4) if abs(value) <= largest]
-    yield "special values", network, _float32(generator.choice(special, size))
+    yield Trial("special values", network, _float32(generator.choice(special, size)))
     if isinstance(layer, MaxPool):
-        yield (
-            "very negative numbers",
-            network,
-            _float32(-(10.0 ** generator.uniform(-30, math.log10(largest) - 0.5, size))),
-        )
+        very = -(10.0 ** generator.uniform(-30, math.log10(largest) - 0.5, size))
+        yield Trial("very negative numbers", network, _float32(very))
+    yield _arrival(network, real, generator)
 
 
 def _sum_trials(network: Network, precision: Precision, generator: Generator) -> Iterator[Trial]:
-    """A layer of weighted sums. All but the last two kinds of inputs have a bound of zero."""
+    """A layer of weighted sums. Whole numbers have a bound of zero, few products a small one."""
     shapes = network.parameter_shapes
-    size = (BATCH, *network.input.shape)
+    size = (IMAGES, *network.input.shape)
     terms = max(math.prod(shape[1:]) for shape in shapes.values())
     # The largest whole numbers that operands, and sums of them, hold exactly.
     operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
@@ -199,31 +238,42 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
         rows[np.arange(len(rows)), generator.integers(rows.shape[1], size=len(rows))] = value
         return rows.reshape(shape)
 
-    yield "whole numbers, large inputs", with_weights(signs), _float32(numbers(size))
-    yield "whole numbers, large weights", with_weights(numbers), _float32(signs(size))
+    yield Trial("whole numbers, large inputs", with_weights(signs), _float32(numbers(size)))
+    yield Trial("whole numbers, large weights", with_weights(numbers), _float32(signs(size)))
     most = min(operand, exact) - 1
-    yield "impulse weights", with_weights(single, bias=False), _float32(numbers(size, most))
+    yield Trial("impulse weights", with_weights(single, bias=False), _float32(numbers(size, most)))
     impulses = with_weights(lambda shape: numbers(shape, most), bias=False)
-    yield "impulse inputs", impulses, _float32(single(size))
+    yield Trial("impulse inputs", impulses, _float32(single(size)))
     if (side := math.isqrt(exact // (terms + 1))) > 1:
         filling = with_weights(lambda shape: generator.integers(1, min(side, operand), shape))
         values = generator.integers(1, min(side, operand), size)
-        yield "positive whole numbers", filling, _float32(values)
+        yield Trial("positive whole numbers", filling, _float32(values))
+    weighted = network.stages[-1]
+    for kind in ("sparse", "covering"):
+        drawn = isolation.alone(network, weighted, kind, precision, generator)
+        images = isolation.images(network, kind, IMAGES, precision, generator)
+        # Numbers of every size, image by image, as far as sums and products of them are numbers.
+        reach = 3 if precision.largest < EXACT else 40
+        scale = 2.0 ** generator.integers(-reach, reach + 1, (IMAGES, 1, 1, 1))
+        yield Trial(f"{kind} weights", _with(network, drawn), _float32(images * scale))
     real = network.with_parameters(random_parameters(network, generator))
-    yield "real numbers", real, _float32(generator.normal(size=size))
+    normal = _float32(generator.normal(size=size))
+    yield Trial("real numbers", real, normal)
     even = generator.normal(size=size)
     even[0], even[1] = generator.normal(), 0
-    yield "equal numbers, and zeros", real, _float32(even)
+    yield Trial("equal numbers, and zeros", real, _float32(even))
+    yield _arrival(real, normal, generator)
 
 
 def _network_trials(
-    network: Network, precision: Precision, generator: Generator
+    network: Network, precision: Precision, fused: bool, generator: Generator
 ) -> Iterator[Trial]:
-    """Several layers: whole numbers that stay exact through sums, ReLU and maxima; real numbers."""
-    weighted = sum(1 for stage in network.stages if stage.parameter_shapes)
+    """Several layers: whole numbers that stay exact through sums, ReLU and maxima; real numbers;
+    and, if only the end of them can be seen, each layer alone among others that pass values on."""
+    weighted = [stage for stage in network.stages if stage.parameter_shapes]
     exact = min(EXACT, int(1 / precision.accumulator_unit))
     operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
-    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** weighted)))
+    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** len(weighted))))
 
     def few(shape: Shape) -> NDArray[Any]:
         """A handful of ±1 for each output, so that numbers do not grow out of bounds."""
@@ -235,12 +285,92 @@ def _network_trials(
             row[places] = generator.choice([-1, 1], len(places))
         return rows.reshape(shape)
 
-    size = (BATCH, *network.input.shape)
-    whole = {name: _float32(few(shape)) for name, shape in network.parameter_shapes.items()}
-    images = _float32(generator.integers(-limit, limit + 1, size))
-    yield "whole numbers", network.with_parameters(whole), images
+    size = (IMAGES, *network.input.shape)
+    whole = {name: few(shape) for name, shape in network.parameter_shapes.items()}
+    numbers = _float32(generator.integers(-limit, limit + 1, size))
+    yield Trial("whole numbers", _with(network, whole), numbers)
     real = network.with_parameters(random_parameters(network, generator))
-    yield "real numbers", real, _float32(generator.normal(size=size))
+    values = _float32(generator.normal(size=size))
+    yield Trial("real numbers", real, values)
+    yield _arrival(real, values, generator)
+    if not fused:
+        return
+    for sums in (True, False):
+        given = isolation.passing(network, generator, sums)
+        words = "passed on in sums" if sums else "passed on"
+        yield from _both_entries(words, network, given, "sparse", precision, generator)
+    for stage in weighted:
+        for kind in isolation.KINDS:
+            given = isolation.alone(network, stage, kind, precision, generator)
+            words = (
+                f"{kind} in {stage.name}" if "large" in kind else f"{kind} weights in {stage.name}"
+            )
+            yield from _both_entries(words, network, given, kind, precision, generator)
+
+
+def _both_entries(
+    words: str,
+    network: Network,
+    given: dict[str, NDArray[Any]],
+    kind: str,
+    precision: Precision,
+    generator: Generator,
+    count: int = IMAGES,
+    calls: Calls = CALLS,
+) -> Iterator[Trial]:
+    """The same weights for values and, where they need not be whole numbers, for pixels."""
+    images = isolation.images(network, kind, count, precision, generator)
+    yield Trial(words, _with(network, given), images, calls)
+    if kind.startswith("large"):
+        return
+    ends = (network.input.shift, network.input.shift + 255 * network.input.scale)
+    made = isolation.within_one(network, given, max(map(abs, ends)))
+    pixels = _pixels(network, count, generator)
+    yield Trial(f"{words}, pixels", _with(network, made), pixels, calls)
+
+
+def _call_trials(
+    network: Network,
+    real: Network,
+    precision: Precision,
+    fused: bool,
+    batch: int,
+    generator: Generator,
+) -> Iterator[Trial]:
+    """Large batches, the one asked for among them, and many calls, with other images each."""
+    values = sum(math.prod(stage.output_shape) for stage in network.stages)
+    batch = max(1, min(batch, LARGEST_BATCH_BYTES // (4 * values)))
+    sizes = (batch, batch // 2 + 1, min(17, batch), batch)
+    large = _calls(sizes, generator)
+    many = _calls(tuple(generator.integers(1, IMAGES + 1, MANY_CALLS)), generator)
+    for words, calls in (("large batches", large), ("many calls", many)):
+        if not fused:
+            yield Trial(words, real, _pixels(network, POOL, generator), calls)
+            continue
+        given = isolation.passing(network, generator, sums=True)
+        yield from _both_entries(words, network, given, "sparse", precision, generator, POOL, calls)
+
+
+def _calls(sizes: tuple[int, ...], generator: Generator) -> Calls:
+    """Calls of so many images of a pool, of which none follows itself at the same place, nor as the
+    first after the last."""
+    calls: list[tuple[int, ...]] = []
+    before, last = np.zeros(max(sizes), np.int64), 0
+    for size in sizes:
+        chosen = (before[:size] + generator.integers(1, POOL, size)) % POOL
+        chosen[0] = generator.choice([n for n in range(POOL) if n not in (before[0], last)])
+        before[:size], last = chosen, chosen[-1]
+        calls.append(tuple(map(int, chosen)))
+    return tuple(calls)
+
+
+def _arrival(network: Network, images: Inputs, generator: Generator) -> Trial:
+    """Two images with a NaN and an infinity in them, between others."""
+    spoiled = images.copy()
+    flat = spoiled.reshape(len(spoiled), -1)
+    for image, value in ((1, np.nan), (3, np.inf)):
+        flat[image, generator.integers(flat.shape[1])] = value
+    return Trial("NaN and infinity", network, spoiled, arrival=True)
 
 
 def random_parameters(network: Network, generator: Generator) -> dict[str, NDArray[np.float32]]:
@@ -249,6 +379,14 @@ def random_parameters(network: Network, generator: Generator) -> dict[str, NDArr
         name: _float32(generator.normal(size=shape) / math.sqrt(max(1, math.prod(shape[1:]))))
         for name, shape in network.parameter_shapes.items()
     }
+
+
+def _pixels(network: Network, count: int, generator: Generator) -> NDArray[np.uint8]:
+    return generator.integers(0, 256, (count, *network.input.shape), np.uint8)
+
+
+def _with(network: Network, given: dict[str, NDArray[Any]]) -> Network:
+    return network.with_parameters({name: _float32(value) for name, value in given.items()})
 
 
 def _float32(values: NDArray[Any]) -> NDArray[np.float32]:

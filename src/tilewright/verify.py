@@ -8,21 +8,28 @@ reference, element by element, against the computed rounding bound (`tilewright.
 Several kinds of inputs leave a wrong kernel little room. *Whole numbers* make every partial sum
 exact, so that the bound is zero: one tap too many, a wrong index or a rounded operand shows,
 however long the sum. They come with large inputs or large weights, as single *impulses* of up to
-24 bits, and *positive*, so that sums fill an accumulator. *Real numbers* show everything else;
-*special values* are zeros, tiny, huge and equal numbers.
+24 bits, and *positive*, so that sums fill an accumulator. *Sparse* and *covering* weights make sums
+of few products of all bits, for all inputs, whose bound is a few ulp. *Real numbers* show
+everything else; *special values* are zeros, tiny, huge and equal numbers. *NaN and infinity* must
+arrive wherever they belong.
 
-Three images, then one, then three again in another order go through the same buffers: a kernel that
-remembers, or takes the tail for a full batch, gives itself away. Inputs and outputs lie between
-margins of NaN, each with its own bits, and outputs start as NaN: what is not written, is read or
-written outside, or comes out as NaN does not pass, nor does a kernel that changes its input. A rung
-that computes large batches otherwise than such small ones is tried in each of its ways.
+Where several layers are one step, only its end can be seen. Each of them is then looked at alone
+in its place: all the others are given weights with which they pass values on
+(`tilewright.isolation`), for values and for pixels.
+
+Full batches, tails and batches of the size asked for go through the same buffers, and many calls,
+each with other images: a kernel that remembers, or takes the tail for a full batch, gives itself
+away. Inputs and outputs lie between margins of NaN, each with its own bits, and outputs start as
+NaN: what is not written, is read or written outside, or comes out as NaN does not pass, nor does a
+kernel that changes its input. A rung that computes large batches otherwise than small ones is tried
+in each of its ways.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,12 +44,10 @@ from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.trials import BATCH, NETWORK_AT_HAND, Inputs, trials
+from tilewright.trials import Inputs, Trial, trials
 
-# A full batch, a tail that is not, and a full batch of other images in the same memory.
-CALLS = ((0, 1, 2), (2,), (1, 2, 0))
-# How often the whole network is run, to meet an error that comes only now and then.
-ROUNDS = 5
+# Images at a time, if none are asked for: more than any vector has lanes.
+BATCH = 100
 MARGIN = 1024
 INPUT_POISON, OUTPUT_POISON = 0x7FC0A5A5, 0x7FC05A5A  # NaN both, but not the same one
 
@@ -79,92 +84,148 @@ def verify(
     device: str,
     network: Network | None = None,
     seed: int | None = None,
+    batch: int = BATCH,
     progress: Callable[[], None] = lambda: None,
 ) -> Verdict:
     """Try a rung on the odd cases and, if given, on every layer and the whole of a network.
 
-    Without a seed the inputs are new each time; the verdict's seed repeats them. What is larger
-    than the device allows the rung's kernels is not tried; DoesNotFit if that is the network.
+    Without a seed the inputs are new each time; the verdict's seed repeats them. The network is
+    tried in batches of the given size, among others. What is larger than the device allows the
+    rung's kernels is not tried; DoesNotFit if that is the network.
     """
     if network is not None and network.parameters:
-        Program(network, uniform(network, rung, device, BATCH), {rung.name: rung})
+        Program(network, uniform(network, rung, device, batch), {rung.name: rung})
     seed = secrets.randbits(32) if seed is None else seed
     generator = np.random.default_rng(seed)
     tried = outputs = 0
     worst = 0.0
-    for inputs, net, images in trials(network, rung.precision, generator):
+
+    def fuses(net: Network) -> bool:
+        parts = rung.cut(net)
+        return any(sum(stage.kind != "flatten" for stage in part) > 1 for part in parts)
+
+    for trial in trials(network, rung.precision, fuses, batch, generator):
+        if trial.arrival and rung.vendor:
+            continue  # ONNX Runtime's max pooling swallows NaN (1.31.1); ours must not
         progress()
         tried += 1
-        # Only the network itself, which comes last, is worth waiting for a rare error.
-        rounds = ROUNDS if net.name == NETWORK_AT_HAND else 1
+        truths = _Truths(trial, rung)
         for way in rung.ways or (rung.prepare,):
-            one = replace(rung, prepare=way)
             try:
-                compared, share, fault = _run(one, device, inputs, net, images, rounds)
+                attempt = _Attempt(replace(rung, prepare=way), device, trial, truths)
             except DoesNotFit:
                 tried -= 1
                 break
-            outputs += compared
-            worst = max(worst, share)
+            fault = attempt.fault()
+            outputs += attempt.compared
+            worst = max(worst, attempt.worst)
             if fault is not None:
                 return Verdict(seed, tried, outputs, worst, fault)
     return Verdict(seed, tried, outputs, worst, None)
 
 
-def _run(
-    rung: Rung, device: str, inputs: str, network: Network, images: Inputs, rounds: int
-) -> tuple[int, float, Fault | None]:
-    """Run a network call by call and check every step against the reference.
+class _Truths:
+    """What each step of a network should make of an image, computed once for the same image."""
+
+    def __init__(self, trial: Trial, rung: Rung) -> None:
+        self.steps = [list(part) for part in rung.cut(trial.network)]
+        self.parameters, self.precision = trial.network.parameters, rung.precision
+        self.known: list[dict[bytes, reference.Truth]] = [{} for _ in self.steps]
+
+    def of(self, index: int, images: Inputs) -> list[reference.Truth]:
+        """A step's outputs for some images, one by one."""
+        known = self.known[index]
+        keys = [image.tobytes() for image in images]
+        finite = [bool(np.isfinite(image).all()) for image in images]
+        fresh = {key: place for place, key in enumerate(keys) if key not in known}
+        for alike in (True, False):  # NaN would leave the bound of no other image as it is
+            places = {key: place for key, place in fresh.items() if finite[place] == alike}
+            if places:
+                known.update(
+                    zip(places, self._chain(index, images[list(places.values())]), strict=True)
+                )
+        return [known[key] for key in keys]
+
+    def _chain(self, index: int, images: Inputs) -> Iterator[reference.Truth]:
+        with np.errstate(invalid="ignore", over="ignore"):
+            chain = reference.chain(self.steps[index], self.parameters, images, self.precision)
+        for value, bound in zip(chain[-1].value, chain[-1].bound, strict=True):
+            yield reference.Truth(value, bound)
+
+
+class _Attempt:
+    """A trial of a rung: every step of every call checked against the reference.
 
     A step is checked on what the step before it really gave, so that the first wrong layer is
     the one that is named.
     """
-    plan = uniform(network, rung, device, BATCH)
-    program = Program(network, plan, {rung.name: rung})
-    runtime = program.runtime
-    by_name = {stage.name: stage for stage in network.stages}
-    given = _Guarded(runtime, images.shape, images.dtype, INPUT_POISON)
-    # Values that are float32 already skip the input step, and a Flatten has no output of its own.
-    pixels = images.dtype == np.uint8
-    outputs = [
-        _Guarded(runtime, (BATCH, *step.shape), np.dtype(np.float32), OUTPUT_POISON)
-        if step.launch and (pixels or not step.only_input)
-        else None
-        for step in program.steps
-    ]
-    used = [output for output in outputs if output is not None]
-    program.outputs = [output and output.inside(BATCH) for output in outputs]
-    compared, worst = 0, 0.0
-    right: dict[tuple[tuple[int, ...], int], bytes] = {}
-    for call in CALLS * rounds:
-        batch = np.ascontiguousarray(images[list(call)])
-        given.fill(batch)
-        for guarded in used:
+
+    def __init__(self, rung: Rung, device: str, trial: Trial, truths: _Truths) -> None:
+        self.trial, self.truths = trial, truths
+        plan = uniform(trial.network, rung, device, trial.capacity)
+        self.program = Program(trial.network, plan, {rung.name: rung})
+        runtime, images = self.program.runtime, trial.images
+        room = (trial.capacity, *images.shape[1:])
+        self.given = _Guarded(runtime, room, images.dtype, INPUT_POISON)
+        # Values that are float32 already skip the input step, and a Flatten has no output of its
+        # own.
+        pixels = images.dtype == np.uint8
+        self.outputs = [
+            _Guarded(runtime, (trial.capacity, *step.shape), np.dtype(np.float32), OUTPUT_POISON)
+            if step.launch and (pixels or not step.only_input)
+            else None
+            for step in self.program.steps
+        ]
+        self.used = [output for output in self.outputs if output is not None]
+        self.program.outputs = [output and output.inside(trial.capacity) for output in self.outputs]
+        self.program.capacity = trial.capacity
+        self.compared, self.worst = 0, 0.0
+
+    def fault(self) -> Fault | None:
+        """The first thing wrong in any of the calls."""
+        for number, call in enumerate(self.trial.calls):
+            fault = self._call(number, call)
+            if fault is not None:
+                return fault
+        return None
+
+    def _call(self, number: int, call: tuple[int, ...]) -> Fault | None:
+        runtime = self.program.runtime
+        batch = np.ascontiguousarray(self.trial.images[list(call)])
+        self.given.fill(batch)
+        for guarded in self.used:
             guarded.fill(None)
         before: Any = batch
-        buffers = program.activations(given.inside(len(call)))
-        for index, (step, buffer) in enumerate(zip(plan.steps, buffers, strict=True)):
-            stages = [by_name[name] for name in step.layers]
+        buffers = self.program.activations(self.given.inside(len(call)))
+        for index, (stages, buffer) in enumerate(zip(self.truths.steps, buffers, strict=True)):
             runtime.synchronise()
             actual = np.array(runtime.download(buffer))
-            problem = None
-            output = outputs[index]
+            output = self.outputs[index]
             if output is not None:
                 output.expect(actual)
-            # What repeats, bit for bit, what was right on the same inputs is right.
-            if right.get((call, index)) != actual.tobytes():
-                truth = reference.chain(stages, network.parameters, before, rung.precision)[-1]
-                share, problem = compare(actual, truth)
-                compared += actual.size
-                worst = max(worst, share)
-                right[call, index] = actual.tobytes()
-            for guarded in (given, *used):
+            problem = self._problem(index, before, actual)
+            # Next to the step first; the rest when all is done, as there may be much of it.
+            last = index == len(self.outputs) - 1
+            near = [each for each in self.outputs[max(0, index - 1) : index + 1] if each]
+            for guarded in (self.given, *(self.used if last else near)):
                 problem = problem or guarded.damage()
             if problem is not None:
-                where = _describe(stages, network)
-                return compared, worst, Fault(where, f"{inputs}, images {call}", problem)
+                which = f"{self.trial.inputs}, call {number + 1} with {_listed(call)}"
+                return Fault(_describe(stages, self.trial.network), which, problem)
             before = actual
-    return compared, worst, None
+        return None
+
+    def _problem(self, index: int, before: Inputs, actual: NDArray[np.float32]) -> str | None:
+        """What is wrong with a step's output, given its input."""
+        self.compared += actual.size
+        truths = self.truths.of(index, before)
+        for image, (given, truth) in enumerate(zip(before, truths, strict=True)):
+            spoiled = self.trial.arrival and not np.isfinite(given).all()
+            share, problem = (swallowed if spoiled else compare)(actual[image], truth)
+            self.worst = max(self.worst, share)
+            if problem is not None:
+                return f"image {image} of {len(before)}: {problem}"
+        return None
 
 
 def compare(actual: NDArray[np.float32], truth: reference.Truth) -> tuple[float, str | None]:
@@ -179,14 +240,35 @@ def compare(actual: NDArray[np.float32], truth: reference.Truth) -> tuple[float,
     if right.all():
         used = error[truth.bound > 0] / truth.bound[truth.bound > 0]
         return float(used.max(initial=0.0)), None
-    wrong = np.argwhere(~right)
-    place = tuple(int(i) for i in wrong[0])
+    place, count = _first(~right)
     text = (
         f"output[{', '.join(map(str, place))}] is {actual[place]:.9g}, must be "
         f"{truth.value[place]:.9g} within {truth.bound[place]:.2g} "
-        f"({len(wrong)} of {actual.size} outputs wrong)"
+        f"({count} of {actual.size} outputs wrong)"
     )
     return math.inf, text
+
+
+def swallowed(actual: NDArray[np.float32], truth: reference.Truth) -> tuple[float, str | None]:
+    """Whether a number came out where NaN or infinity went in."""
+    wrong = np.isfinite(actual) & ~np.isfinite(truth.value)
+    if not wrong.any():
+        return 0.0, None
+    place, count = _first(wrong)
+    text = (
+        f"output[{', '.join(map(str, place))}] is {actual[place]:.9g}, must be "
+        f"{truth.value[place]} ({count} of {actual.size} outputs swallow NaN or infinity)"
+    )
+    return math.inf, text
+
+
+def _first(wrong: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:
+    places = np.argwhere(wrong)
+    return tuple(int(i) for i in places[0]), len(places)
+
+
+def _listed(call: tuple[int, ...]) -> str:
+    return f"images {call}" if len(call) <= 5 else f"{len(call)} images"
 
 
 class _Guarded:

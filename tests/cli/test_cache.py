@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import tilewright
 from tilewright.cli import main
-from tilewright.fuse.cpu import build
 from tilewright.fuse.cpu.build import compiled_folder
-from tilewright.model.layers import FullyConnected, Pixels
-from tilewright.model.network import Network
 from tilewright.profile.ceilings import kept_folder
 
 
@@ -30,12 +27,3 @@ def test_measured_ceilings_are_shown_and_cleared(capsys):
     assert "measured ceilings: 1 files, 2 B" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0
     assert not list(kept_folder().iterdir())
-
-
-def test_only_so_many_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "MOST_KEPT", 2)
-    for outputs in (1, 2, 3):
-        network = Network("n", Pixels((1, 1, 1)), (FullyConnected(outputs),))
-        build.compile_network(network, build.host(), tmp_path)
-    assert len(build.kept_objects(tmp_path)) == 2
-    assert build.compile_network(network, build.host(), tmp_path).from_cache

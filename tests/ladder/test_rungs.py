@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.strategies import fixed_networks, networks
 from tilewright import reference
@@ -146,6 +147,23 @@ def test_float_images_enter_as_they_are(rung, device):
     np.testing.assert_allclose(program(values), program(pixels), atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["serial", "threads", "im2col"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("layer", [ReLU(), MaxPool(2), MaxPool((3, 2), stride=1)])
+def test_nan_and_infinity_come_through(name, value, layer):
+    """In every output whose window covers them, wherever in the window, and in no other."""
+    network = Network("n", Pixels((1, 6, 6)), (layer,))
+    images = np.random.default_rng(0).normal(size=(36, 1, 6, 6)).astype(np.float32)
+    images.reshape(36, 36)[np.arange(36), np.arange(36)] = value
+    program = Program(network, uniform(network, choose("cpu", name), "cpu", 36))
+    if isinstance(layer, ReLU):
+        expected = np.maximum(images, 0)
+    else:
+        windows = sliding_window_view(images, layer.size, axis=(2, 3))
+        expected = windows[:, :, :: layer.stride[0], :: layer.stride[1]].max((4, 5))
+    np.testing.assert_array_equal(program(images), expected)
+
+
 def choose_network():
     import tilewright
 
@@ -161,6 +179,21 @@ def test_the_ladder_is_in_order_and_explains_itself():
         for rung in rungs(device):
             assert 20 < len(rung.idea) < 100
     assert {rung.name for device in ("cpu", *GPUS) for rung in rungs(device)} == set(files)
+
+
+def test_every_rung_names_the_one_it_changes():
+    """A first rung starts anew; all others of our own change one that is below them."""
+    for device in ("cpu", *GPUS):
+        below: list[str] = []
+        for rung in rungs(device):
+            if rung.vendor or not below:
+                assert rung.against is None
+            else:
+                assert rung.against in below
+            below.append(rung.name)
+    changes = {rung.name: rung.against for rung in rungs("opencl")}
+    assert changes["padded"] == "direct"
+    assert changes["padded-reduce"] == "padded"
 
 
 def test_the_default_is_our_own_highest_rung():

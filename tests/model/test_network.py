@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -80,3 +83,38 @@ class TestParameters:
         with pytest.raises(TilewrightError) as error:
             self.network.with_parameters(parameters)
         assert words in str(error.value)
+
+
+class TestAsAValue:
+    bare = TestParameters.network
+    full = bare.with_parameters(TestParameters().good(), {"seed": "1"})
+
+    def test_it_prints_as_one_line(self):
+        # 2x2x2 sums of 9 products, then 3 of 8, two FLOP a product; with biases.
+        after = "1x4x4 to 3, 3 layers, 47 parameters"
+        assert repr(self.full) == f"<Network 'n': {after}, 192 FLOP an image>"
+        assert repr(self.bare) == f"<Network 'n': {after} (no weights yet), 192 FLOP an image>"
+
+    def test_its_name_cannot_write_to_the_terminal(self):
+        assert "\x1b" not in repr(Network("\x1b[2J", Pixels((1, 4, 4)), (Flatten(),)))
+
+    @pytest.mark.parametrize(
+        "again",
+        [lambda n: pickle.loads(pickle.dumps(n)), copy.deepcopy, copy.copy],
+        ids=["pickle", "deepcopy", "copy"],
+    )
+    def test_a_copy_is_the_same_and_as_read_only(self, again):
+        made = again(self.full)
+        assert (made.name, made.input, made.layers) == ("n", self.full.input, self.full.layers)
+        assert made.stages == self.full.stages and made.notes == {"seed": "1"}
+        assert list(made.parameters) == list(self.full.parameters)
+        for name, values in made.parameters.items():
+            assert np.array_equal(values, self.full.parameters[name])
+            with pytest.raises(ValueError, match="read-only"):
+                values[0] = 0
+        with pytest.raises(TypeError):
+            made.parameters["fc.bias"] = np.zeros(3)
+
+    def test_without_weights_it_can_be_copied_too(self):
+        made = pickle.loads(pickle.dumps(self.bare))
+        assert made.stages == self.bare.stages and not made.parameters

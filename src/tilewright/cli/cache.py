@@ -19,13 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.data import catalogue
-    from tilewright.fuse.cpu.build import compiled_folder, kept_objects
+    from tilewright.fuse.cpu.build import compiled_folder
     from tilewright.profile.ceilings import kept_folder
+    from tilewright.store import open_store
     from tilewright.views import units
 
     if arguments.action not in ACTIONS:
         raise unknown("action", arguments.action, ACTIONS)
-    objects = kept_objects(compiled_folder())
+    objects = open_store("compiled").entries()
     ceilings = list(kept_folder().glob("*.json"))
     if arguments.action == "clear":
         for path in (*objects, *ceilings):

@@ -1,4 +1,4 @@
-"""The ladder: every rung, in order, each a step faster than the one before (or meant to be)."""
+"""The ladder: every rung, in the order of the story; what each one bought is in docs/ladder.md."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ def never_missing(device: str) -> str | None:
 
 @dataclass(frozen=True)
 class Rung:
-    """`idea` says what it changes against the rung below, and why that should help.
+    """`idea` says what it changes against another rung, named in `against`, and why that should
+    help; tables compare the two. A rung that starts anew, or is other people's, has none.
 
     `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
     `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is what
@@ -76,6 +77,7 @@ class Rung:
     ways: tuple[Prepare, ...] = ()
     memories: tuple[str, ...] = ("host",)
     convolution: ConvolutionDesign | None = None
+    against: str | None = None
 
     @property
     def label(self) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,13 +64,14 @@ class Stage:
         return 4 * (values + math.prod(self.input_shape))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """What is computed; knows nothing of devices.
 
     `stages[0]` is the input, `stages[i]` is `layers[i - 1]`. `parameters` is empty until weights
     are known, else complete: `with_parameters` is the way to set them and checks every name,
     shape and value. `notes` says where the weights came from (recipe, accuracy), as text.
+    A network can be pickled and copied; what comes back is as read-only as what went in.
     """
 
     name: str
@@ -85,20 +87,39 @@ class Network:
             raise TilewrightError(f"network {self.name!r} has no layers")
         object.__setattr__(self, "stages", _stages(self.name, self.input, self.layers))
 
+    def __repr__(self) -> str:
+        """In one line: a network at a prompt must not print its weights."""
+        layers = f"{len(self.layers)} layer{'s' if len(self.layers) > 1 else ''}"
+        weights = "" if self.parameters or not self.parameter_shapes else " (no weights yet)"
+        return (
+            f"<Network {self.name!r}: {dimensions(self.input.shape)} to "
+            f"{dimensions(self.output_shape)}, {layers}, {self.parameter_count:,} parameters"
+            f"{weights}, {self.flops:,} FLOP an image>"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled, and arrays forget there that they are read-only.
+        parameters, notes = dict(self.parameters), dict(self.notes)
+        return _restored, (self.name, self.input, self.layers, parameters, notes)
+
     @property
     def output_shape(self) -> Shape:
+        """What an image becomes."""
         return self.stages[-1].output_shape
 
     @property
     def parameter_shapes(self) -> dict[str, Shape]:
+        """Shapes by the names that parameters have in files, in the order of the layers."""
         return {name: shape for s in self.stages for name, shape in s.parameter_shapes.items()}
 
     @property
     def parameter_count(self) -> int:
+        """How many weights and biases there are."""
         return sum(stage.parameter_count for stage in self.stages)
 
     @property
     def flops(self) -> int:
+        """Floating-point operations for one image, 2 for each multiply-add."""
         return sum(stage.flops for stage in self.stages)
 
     def with_parameters(
@@ -169,3 +190,15 @@ def _checked(
         values.setflags(write=False)
         kept[name] = values
     return MappingProxyType(kept)
+
+
+def _restored(
+    name: str,
+    pixels: Pixels,
+    layers: tuple[Layer, ...],
+    parameters: Mapping[str, NDArray[np.generic]],
+    notes: Mapping[str, str],
+) -> Network:
+    """A network out of what was pickled or copied of it, its parameters checked once more."""
+    network = Network(name, pixels, layers, notes=notes)
+    return network.with_parameters(parameters, notes) if parameters else network

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
-from tilewright.climb import ALONE, TOGETHER, Ladder, Row
+from tilewright.climb import ALONE, TOGETHER, Ladder, Row, changed
 from tilewright.measure import Sample
 from tilewright.model.network import Network
 from tilewright.reference import FLOAT32
@@ -71,27 +71,26 @@ def _times(
 
 def _speeds(timed: list[Row], flops: int, images: int, peak: float | None) -> RenderableType:
     rows = table(
-        "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">times the\nrung below",
+        "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">times\nthat of", "\n",
         f">times\n{timed[0].rung.label}", ">% of\nvendor",
     )  # fmt: skip
     first, vendor = timed[0].network, best_vendor(timed)
-    below: Sample | None = None
     for row in timed:
         assert row.network is not None and first is not None
         seconds = row.network.median
         rate = flops / seconds
-        own = not row.rung.vendor
+        before = changed(row, timed)
         full = row.rung.precision == FLOAT32  # the peak is that of float32
         rows.add_row(
             row.rung.label,
             units.count(images / seconds),
             units.digits(rate / 1e9),
             units.digits(100 * rate / peak) if peak and full else "-",
-            units.times(below.median / seconds) if below and own else "-",
+            units.times(before.network.median / seconds) if before and before.network else "-",
+            before.rung.label if before else "",
             units.times(first.median / seconds),
             f"{100 * vendor / seconds:.0f}" if vendor else "-",
         )
-        below = row.network if own else below
     return rows
 
 
@@ -122,6 +121,7 @@ def to_json(rows: list[Row], images: int) -> list[dict[str, Any]]:
             "rung": row.rung.label,
             "idea": row.rung.idea,
             "vendor": row.rung.vendor,
+            "against": _against(row, rows),
             "missing": row.missing,
             "verification": None
             if row.verdict is None
@@ -140,6 +140,13 @@ def to_json(rows: list[Row], images: int) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+def _against(row: Row, rows: list[Row]) -> dict[str, Any] | None:
+    before = changed(row, rows)
+    if before is None or before.network is None or row.network is None:
+        return None
+    return {"rung": before.rung.label, "times": before.network.median / row.network.median}
 
 
 def _sample(sample: Sample | None, images: int) -> dict[str, Any] | None:

@@ -67,7 +67,7 @@ def test_two_processes_may_start_at_once(tmp_path):
     running = [subprocess.Popen([sys.executable, "-c", code, tmp_path]) for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
     assert build.compile_network(zoo.network("ece408-2017"), build.host(), tmp_path).from_cache
-    assert [path.suffix for path in tmp_path.iterdir()] == [".object"]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
 
 
 def test_weights_do_not_matter_to_the_object(tmp_path):

@@ -12,7 +12,7 @@ from tests.strategies import networks
 from tilewright import reference
 from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
-from tilewright.fuse.cpu import build
+from tilewright.fuse.cpu import build, shares
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import DEFAULT, Rules
 from tilewright.model import zoo
@@ -176,6 +176,20 @@ def test_many_threads_may_call_at_once():
         np.testing.assert_array_equal(results[index], value)
 
 
+def test_a_batch_in_many_jobs(monkeypatch):
+    """As more images than tickets can be numbered, or than are computed in a second."""
+    network = filled(Network("n", Pixels((2, 9, 9)), (Convolution(5, 3), MaxPool(2), Tanh())))
+    images = np.random.default_rng(0).integers(0, 256, (217, 2, 9, 9), np.uint8)
+    expected = FusedNetwork(network)(images)
+    monkeypatch.setattr(shares, "MOST_TICKETS", 3)
+    np.testing.assert_array_equal(FusedNetwork(network)(images), expected)
+    monkeypatch.setattr(shares, "JOB_CYCLES", 1.0)
+    fused = FusedNetwork(network)
+    np.testing.assert_array_equal(fused(images), expected)
+    (made,) = fused.jobs.values()
+    assert len(made) > 2
+
+
 def test_what_it_is_given_is_checked():
     fused = tilewright.compile(tilewright.load("cifar10"))
     with pytest.raises(TilewrightError, match="images are 3x31x32, but 'cifar10' takes 3x32x32"):
@@ -183,8 +197,110 @@ def test_what_it_is_given_is_checked():
     with pytest.raises(TilewrightError, match="no weights"):
         tilewright.compile(tilewright.load("ece408-2017"))
     assert fused(np.zeros((0, 3, 32, 32), np.uint8)).shape == (0, 10)
-    double = np.zeros((2, 3, 32, 32), np.float64)
-    np.testing.assert_array_equal(fused(double), fused(double.astype(np.float32)))
+    assert fused(np.zeros((0, 3, 32, 32), np.float32)).shape == (0, 10)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return FusedNetwork(filled(Network("tiny", Pixels((2, 3, 4)), (Tanh(), Flatten()))))
+
+
+GENERATOR = np.random.default_rng(5)
+PIXELS = GENERATOR.integers(0, 256, (5, 2, 3, 4), np.uint8)
+VALUES = GENERATOR.normal(size=(5, 2, 3, 4)).astype(np.float32)
+
+
+class Arraylike:
+    """An array of another library's, by NumPy's protocol."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+class Exchanged:
+    """An array of another library's, by the protocol of all."""
+
+    def __init__(self, array):
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        (PIXELS.astype(np.int64), "images are int64: give uint8 .* x.astype.np.uint8."),
+        (PIXELS.astype(np.float64), "images are float64: .* x.astype.np.float32."),
+        (VALUES.astype(np.float16), "images are float16"),
+        (PIXELS > 9, "images are bool"),
+        (PIXELS.astype(np.int8), "images are int8"),
+        (PIXELS.astype(np.uint16), "images are uint16"),
+        (VALUES.astype(np.complex64), "images are complex64"),
+        (PIXELS.astype(object), "images are object"),
+        (PIXELS.astype("S3"), r"images are .S3"),
+        (np.zeros((5, 2, 3, 4), [("a", np.uint8)]), "images are .*'a'"),
+        (np.ma.MaskedArray(VALUES, VALUES > 0), "images are a masked array"),
+        (PIXELS.tolist(), "images are of type list: give a NumPy array"),
+        ((), "images are of type tuple"),
+        (None, "images are of type NoneType"),
+        (PIXELS.tobytes(), "images are of type bytes"),
+        (PIXELS[0], r"shape \(2, 3, 4\), but 'tiny' takes batches of 2x3x4: \(images, 2, 3, 4\)"),
+        (PIXELS[None], r"shape \(1, 5, 2, 3, 4\), but 'tiny'"),
+        (np.uint8(3), r"shape \(\), but 'tiny'"),
+        (np.zeros((0, 2, 3, 5), np.uint8), "images are 2x3x5, but 'tiny' takes 2x3x4"),
+    ],
+)
+def test_what_could_be_meant_otherwise_is_refused(tiny, images, words):
+    """In one line that says what to do."""
+    with pytest.raises(TilewrightError, match=words) as error:
+        tiny(images)
+    assert "\n" not in str(error.value)
+
+
+def test_arrays_of_any_layout_are_taken(tiny):
+    for values in (PIXELS, VALUES):
+        expected = tiny(values.copy())
+        read_only = values.copy()
+        read_only.flags.writeable = False
+        wide = np.zeros((10, 2, 3, 8), values.dtype)
+        wide[::2, :, :, ::2] = values
+        backwards = np.ascontiguousarray(values[::-1, ::-1])[::-1, ::-1]
+        room = np.zeros(values.nbytes + 1, np.uint8)
+        odd = room[1:].view(values.dtype).reshape(values.shape)  # at an odd address
+        odd[:] = values
+        for same in (
+            read_only, wide[::2, :, :, ::2], backwards, np.asfortranarray(values), odd,
+            values.astype(values.dtype.newbyteorder()),
+        ):  # fmt: skip
+            before = same.copy()
+            np.testing.assert_array_equal(tiny(same), expected)
+            np.testing.assert_array_equal(same, before)
+
+
+def test_arrays_of_other_libraries_are_taken(tiny):
+    for values in (PIXELS, VALUES):
+        for library in (Arraylike, Exchanged):
+            np.testing.assert_array_equal(tiny(library(values)), tiny(values))
+
+
+def test_what_another_library_does_not_hand_out(tiny):
+    class OnGpu:
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("it is on cuda:0\nand more")
+
+    with pytest.raises(TilewrightError, match=r"OnGpu cannot be read .*: it is on cuda:0$"):
+        tiny(OnGpu())
+
+
+def test_tensors(tiny):
+    torch = pytest.importorskip("torch")
+    for values in (PIXELS, VALUES):
+        np.testing.assert_array_equal(tiny(torch.from_numpy(values)), tiny(values))
+    with pytest.raises(TilewrightError, match="images are int64"):
+        tiny(torch.from_numpy(PIXELS).long())
+    with pytest.raises(TilewrightError, match=r"torch\.Tensor cannot be read .* requires grad"):
+        tiny(torch.from_numpy(VALUES.copy()).requires_grad_())
 
 
 def test_nan_comes_out_as_nan():

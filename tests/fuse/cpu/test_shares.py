@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tilewright.fuse.cpu import shares as shares_module
 from tilewright.fuse.cpu.few import Phase
-from tilewright.fuse.cpu.shares import Kernel, Shares, job, piece_of, shares
-from tilewright.fuse.cpu.tickets import END
+from tilewright.fuse.cpu.shares import Kernel, Shares, jobs, longest_of, piece_of, shares
+from tilewright.fuse.cpu.tickets import END, MOST_TICKETS
 
 counts, cores = st.integers(0, 400), st.integers(1, 5)
 
@@ -27,28 +29,80 @@ def test_what_is_left_after_whole_rounds_goes_the_shorter_way():
     assert shares(100, 8, 2, 1 / 6) == Shares(96, 100, 100)
 
 
-@given(counts, st.sampled_from([4, 8]), st.sampled_from([1, 4]), cores)
-def test_a_job_has_a_ticket_for_every_unit(images, lanes, together, cores):
+PHASES = ((Phase(0, 0, 1, 1), 5), (Phase(0, 1, 13, 3), 6))
+
+
+def ranges(made, most):
+    """What a call's jobs do: ranges of images by both schedules, and the images of phases."""
+    seen = []
+    for job in made:
+        records = job.words.tolist()
+        assert job.address == job.words.ctypes.data
+        assert records[-1][0] == END
+        ticket = 0
+        for start, needs, function, weights, own, shift, shift_out, *units in records[:-1]:
+            first, step, last = units
+            assert first < last
+            assert start == ticket
+            ticket += -(-(last - first) // step)
+            assert shift * 2 == shift_out
+            if own:
+                assert needs == shift == 0
+                assert (function, weights) in ((1, 2), (3, 4))
+                seen.append((first, last))
+            else:
+                assert needs == start
+                seen.append((shift // 10, function, first, last))
+        assert 0 < job.tickets == ticket <= most
+    return seen
+
+
+@given(counts, st.sampled_from([4, 8]), st.sampled_from([1, 4]), cores, st.integers(1, 40))
+def test_jobs_have_a_ticket_for_every_unit(images, lanes, together, cores, most):
     divided = shares(images, lanes, cores, 0.2)
-    phases = ((Phase(0, 0, 1, 1), 5), (Phase(0, 1, 13, 3), 6))
     piece = piece_of(divided.many, lanes, together, cores)
     assert piece % lanes == 0
     assert piece <= lanes * together
-    made = job(divided, Kernel(1, 2), Kernel(3, 4, phases), piece, 10, 20, cores)
-    records = made.words.tolist()
-    assert records[-1][0] == END
-    seen, ticket = [], 0
-    for start, needs, function, weights, own, shift, shift_out, first, step, last in records[:-1]:
-        assert start == ticket
-        ticket += -(-(last - first) // step)
-        assert shift * 2 == shift_out
-        if own:
-            assert needs == 0
-            assert (function, weights) in ((1, 2), (3, 4))
-            seen += range(first, last)
+    longest = longest_of(piece, lanes, cores, 1e8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares_module, "MOST_TICKETS", most)
+        made = jobs(divided, Kernel(1, 2), Kernel(3, 4, PHASES), piece, longest, 10, 20, cores)
+    seen, parts = [], {}
+    for found in ranges(made, most):
+        if len(found) == 2:
+            assert found[1] - found[0] <= longest
+            seen += range(*found)
         else:
-            assert needs == start
-            seen += [shift // 10] * (function == 6)
-    assert sorted(seen) == list(range(images))
-    assert made.tickets == ticket
-    assert made.helpers < cores
+            image, function, first, last = found
+            parts.setdefault(image, []).extend((function, unit) for unit in range(first, last))
+    assert all(units == [(5, 0), *((6, u) for u in range(13))] for units in parts.values())
+    assert sorted([*seen, *parts]) == list(range(images))
+    assert all(job.helpers < cores for job in made)
+
+
+@given(
+    st.integers(0, 10**10), st.sampled_from([4, 8, 16]), st.sampled_from([1, 4]),
+    st.sampled_from([1, 2, 96]), st.floats(0, 2), st.floats(1, 1e6),
+)  # fmt: skip
+@example(4_194_298, 4, 1, 2, 0.2, 1.0)
+@example(16_777_186, 16, 1, 2, 0.2, 1.0)
+def test_more_images_than_tickets_can_be_numbered(images, lanes, together, cores, single, cycles):
+    """Every image once, in order, in jobs whose tickets have numbers."""
+    divided = shares(images, lanes, cores, single)
+    piece = piece_of(divided.many, lanes, together, cores)
+    # As many jobs as for batches that fit into memory.
+    longest = max(longest_of(piece, lanes, cores, cycles), divided.many // 1000)
+    longest -= longest % piece
+    made = jobs(divided, Kernel(1, 2), Kernel(3, 4, PHASES[:1]), piece, longest, 10, 20, cores)
+    end = 0
+    for first, *_, last in ranges(made, MOST_TICKETS):
+        assert first == end
+        end = last if first < divided.alone else first + 1
+    assert end == images
+
+
+def test_a_job_of_a_large_batch_ends_soon():
+    """Ctrl-C is answered between two jobs."""
+    seconds_at_1_ghz = longest_of(64, 16, 2, 1e6) / (16 * 2) * 1e6 / 1e9
+    assert 0.1 < seconds_at_1_ghz < 1
+    assert longest_of(64, 16, 2, 1e12) == 128  # no less than a ticket for every core

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tilewright
+from tilewright.fuse.cpu import team as team_module
 from tilewright.fuse.cpu.arrays import address, aligned
 from tilewright.fuse.cpu.run import FusedNetwork
-from tilewright.fuse.cpu.team import team
+from tilewright.fuse.cpu.team import Team, team
+from tilewright.fuse.cpu.tickets import BUSY, Tickets
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 3, 32, 32), np.uint8)
 
 
 @pytest.fixture(scope="module")
-def network():
-    return tilewright.load("cifar10")
+def fused():
+    return FusedNetwork(tilewright.load("cifar10"))
 
 
-def test_helpers_awake_or_asleep_give_the_same_bits(network):
-    fused = FusedNetwork(network)
+def test_helpers_awake_or_asleep_give_the_same_bits(fused):
     for size in (1, 3, 7):
         expected = fused(IMAGES[:size])
         for pause in [0.0] * 300 + [0.002] * 20:
@@ -33,15 +37,19 @@ def test_helpers_awake_or_asleep_give_the_same_bits(network):
             np.testing.assert_array_equal(fused(IMAGES[:size]), expected)
 
 
-def test_calls_that_find_the_team_busy_work_alone(network):
-    fused = FusedNetwork(network)
+def test_calls_that_find_the_team_busy_work_alone(fused):
     expected = fused(IMAGES[:1])
-    with team().busy:
-        np.testing.assert_array_equal(fused(IMAGES[:1]), expected)
+    control = team().control
+    before = control.copy()
+    control[BUSY] = 1
+    np.testing.assert_array_equal(fused(IMAGES[:1]), expected)
+    control[BUSY] = 0
+    np.testing.assert_array_equal(control, before)
+    np.testing.assert_array_equal(fused(IMAGES[:1]), expected)
+    assert team().cores == 1 or (control != before).any()
 
 
-def test_more_threads_than_cores_share_a_team(network):
-    fused = FusedNetwork(network)
+def test_more_threads_than_cores_share_a_team(fused):
     expected = [fused(IMAGES[: n + 1]) for n in range(7)]
     wrong = []
 
@@ -58,8 +66,128 @@ def test_more_threads_than_cores_share_a_team(network):
     assert not wrong
 
 
+class Interrupted(BaseException):
+    """What a signal's handler raises."""
+
+
+def interrupted(at, call, *arguments):
+    """Whether the call was interrupted before its bytecode number `at`, counted through all of the
+    fused rung's functions; signals' handlers run, and raise, nowhere else."""
+    left = at
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if Path(frame.f_code.co_filename).parent.name != "cpu":
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left < 0:
+                raise Interrupted
+        return trace
+
+    usual = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call(*arguments)
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(usual)
+    return False
+
+
+@pytest.fixture
+def three_helpers(monkeypatch):
+    """A team of this thread's own, whatever cores there are."""
+    cores = sorted(os.sched_getaffinity(0)) if team_module.PLACED else [0]
+    made = Team(tuple((cores * 3)[:3]))
+    monkeypatch.setattr(team_module, "_own", threading.local())
+    team_module._own.team = made
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("images", [1, 7])
+def test_an_interrupt_at_any_bytecode_does_no_harm(fused, three_helpers, images):
+    """Wherever a call is interrupted, nothing is written to its arrays any more, the helpers are
+    there for the next call, and that is right."""
+    expected = fused(IMAGES[:images])
+    outputs, next_outputs = np.empty_like(expected), np.empty_like(expected)
+    for at in count():
+        if not interrupted(at, fused.run, IMAGES[:images], outputs):
+            break
+        outputs.fill(7)
+        for helper in three_helpers.helpers:
+            helper.wake()  # it would go on with what was left to do
+        time.sleep(0.0002)
+        before = three_helpers.control[0]
+        fused.run(IMAGES[:images], next_outputs)
+        assert three_helpers.control[0] != before, f"bytecode {at}: helpers lost"
+        np.testing.assert_array_equal(next_outputs, expected)
+        assert (outputs == 7).all(), f"bytecode {at}: written to after the end"
+    assert at > 100
+    np.testing.assert_array_equal(outputs, expected)
+    given_back = fused.free[three_helpers.workers]
+    assert len(set(map(id, given_back))) == len(given_back)
+
+
+def test_an_interrupt_while_a_team_is_made(fused, monkeypatch):
+    expected, tickets = fused(IMAGES[:3]), Tickets()
+    monkeypatch.setattr(team_module, "Tickets", lambda: tickets)
+    for at in count(0, 3):
+        monkeypatch.setattr(team_module, "_own", threading.local())
+        monkeypatch.setattr(team_module, "_teams", {})
+        if not interrupted(at, team):
+            break
+        np.testing.assert_array_equal(fused(IMAGES[:3]), expected)
+        team().end()
+    team().end()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_signals_while_other_threads_call(fused):
+    """A handler that raises, at moments of the clock's choosing."""
+    expected = [fused(IMAGES[:size]) for size in range(8)]
+    wrong, ended = [], threading.Event()
+
+    def call():
+        while not ended.is_set():
+            if not np.array_equal(fused(IMAGES[:5]), expected[5]):
+                wrong.append("beside")
+
+    def handler(*_):
+        raise Interrupted
+
+    others = [threading.Thread(target=call) for _ in range(2)]
+    for other in others:
+        other.start()
+    usual = signal.signal(signal.SIGALRM, handler)
+    try:
+        for turn in range(100):
+            outputs = np.empty_like(expected[7])
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + 7 * turn))
+                while True:
+                    fused.run(IMAGES, outputs)
+            except Interrupted:
+                outputs.fill(7)
+            if not np.array_equal(fused(IMAGES), expected[7]):
+                wrong.append("after")
+            if not (outputs == 7).all():
+                wrong.append("written to")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
+        ended.set()
+        for other in others:
+            other.join()
+    assert not wrong
+    assert team().control[BUSY] == 0
+
+
 PROGRAM = """
-import os, sys
+import os, sys, threading
 import numpy as np
 if "unplaced" in sys.argv:  # as on a system that places threads itself
     del os.sched_setaffinity, os.sched_getaffinity
@@ -69,7 +197,11 @@ if "one" in sys.argv:
 fused = tilewright.compile(tilewright.load("cifar10"))
 images = np.zeros((3, 3, 32, 32), np.uint8)
 first = fused(images)
+def call():
+    while True:
+        fused(images)
 if "fork" in sys.argv:
+    threading.Thread(target=call, daemon=True).start()  # has the helpers, most of the time
     child = os.fork()
     if child:
         assert os.waitpid(child, 0)[1] == 0

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import Shape, dimensions
+
 ALIGNMENT = 64
+PIXELS = (np.dtype(np.uint8), np.dtype(np.float32))
 
 
 def aligned(size: int, dtype: DTypeLike) -> NDArray[Any]:
@@ -24,3 +28,52 @@ def address(array: NDArray[Any]) -> int:
     if array.size and array.flags.writeable:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     return array.ctypes.data
+
+
+def batch_of(images: Any, shape: Shape, name: str) -> NDArray[Any]:
+    """Images for a network that takes `shape`, as machine code wants them, or a word why not.
+
+    A type is never guessed: 0..255 as int64 could be pixels or values.
+    """
+    array = images if isinstance(images, np.ndarray) else _array(images)
+    if isinstance(array, np.ma.MaskedArray):
+        raise TilewrightError(
+            "images are a masked array: fill it first, as x.filled(0) does, with what it hides"
+        )
+    if array.dtype not in PIXELS:
+        if array.dtype.newbyteorder("=") not in PIXELS:
+            raise TilewrightError(
+                f"images are {array.dtype}: give uint8 for pixels of 0 to 255, as "
+                "x.astype(np.uint8) does, or float32 for values that the network takes as they "
+                "are, as x.astype(np.float32) does"
+            )
+        array = array.astype(array.dtype.newbyteorder("="))  # the other byte order
+    if array.shape[1:] != shape:
+        if array.ndim != 1 + len(shape):
+            wanted = ", ".join(map(str, shape))
+            raise TilewrightError(
+                f"images are an array of shape {array.shape}, but {name!r} takes batches of "
+                f"{dimensions(shape)}: (images, {wanted})"
+            )
+        raise TilewrightError(
+            f"images are {dimensions(array.shape[1:])}, but {name!r} takes {dimensions(shape)}"
+        )
+    array = np.ascontiguousarray(array)
+    return array if array.flags.aligned else array.copy()
+
+
+def _array(images: Any) -> NDArray[Any]:
+    """What another library holds as an array in the host's memory, as a PyTorch tensor is."""
+    kind = f"{type(images).__module__}.{type(images).__qualname__}".removeprefix("builtins.")
+    if not hasattr(images, "__array__") and not hasattr(images, "__dlpack__"):
+        raise TilewrightError(
+            f"images are of type {kind}: give a NumPy array, uint8 or float32, of shape "
+            "(images, channels, rows, columns)"
+        )
+    try:
+        return np.asarray(images) if hasattr(images, "__array__") else np.from_dlpack(images)
+    except Exception as error:  # whatever that library raises: on a GPU, with a gradient
+        said = str(error).partition("\n")[0]
+        raise TilewrightError(
+            f"images of type {kind} cannot be read as a NumPy array: {said}"
+        ) from error

@@ -1,9 +1,7 @@
 """From a network to machine code: chosen for this CPU, compiled once, kept on disk.
 
-An object file is kept under a name made of everything it depends on: the network's layers, the
-CPU and its features, the versions of LLVM and Tilewright and the generator's own source. It starts
-with a checksum, so that a damaged file is noticed and built again; it is written under another
-name and renamed, so that two processes may build the same one at once.
+An object file is kept under a key made of everything it depends on: the network's layers, the
+CPU and its features, the versions of LLVM and Tilewright and the generator's own source.
 """
 
 from __future__ import annotations
@@ -18,16 +16,16 @@ import llvmlite.binding as llvm
 
 from tilewright import __version__
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write, cache_home
+from tilewright.files import cache_home
 from tilewright.fuse.cpu.generate import generate
 from tilewright.fuse.cpu.schedule import Schedule, by_images
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
+from tilewright.store import KINDS, Store, key_of
 
 # 3 ran no faster: 28,715 images/s of cifar10 against 28,734 (2 cores, AVX2, 2026-11-15).
 OPTIMISATION = 2
-MOST_KEPT = 500
 LEVELS = {
     "avx512": ("avx512f", Target(lanes=16, registers=32)),
     "avx2": ("avx2", Target(lanes=8, registers=16)),
@@ -130,13 +128,13 @@ def _engine(
     on: Machine, folder: Path | None, key: str, module: Callable[[], llvm.ModuleRef]
 ) -> tuple[llvm.ExecutionEngine, bool]:
     """A module as machine code, and whether it was kept already."""
-    path = None if folder is None else folder / f"{key}.object"
-    content = None if path is None else _read(path)
+    store = None if folder is None else Store(folder, KINDS["compiled"])
+    content = None if store is None else store.read(key)
     found = content is not None
     if content is None:
         content = _target_machine(on).emit_object(module())
-        if path is not None:
-            _keep(path, content)
+        if store is not None:
+            store.keep(key, content)  # if it cannot be kept, the next build takes its time again
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(on))
     engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
@@ -167,7 +165,7 @@ def _target_machine(on: Machine) -> llvm.TargetMachine:
 def _key(on: Machine, *what: str) -> str:
     version = f"{llvm.llvm_version_info} {__version__}"
     parts = (*what, on.cpu, on.features, version, _source())
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    return key_of(*parts)
 
 
 @cache
@@ -175,30 +173,3 @@ def _source() -> str:
     """The generator itself: a change to it is another object."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    checksum, body = content[:32], content[32:]
-    return body if hashlib.sha256(body).digest() == checksum else None
-
-
-def kept_objects(folder: Path) -> list[Path]:
-    """The compiled networks in a folder, the newest first."""
-    found = [(path.stat().st_mtime, path) for path in folder.glob("*.object")]
-    return [path for _, path in sorted(found, reverse=True)]
-
-
-def _keep(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file:
-            file.write(hashlib.sha256(content).digest() + content)
-        # Verifying compiles hundreds of small networks; the folder must not grow for ever.
-        for old in kept_objects(path.parent)[MOST_KEPT:]:
-            old.unlink(missing_ok=True)
-    except (OSError, TilewrightError):
-        pass  # nothing is lost but the time of the next build

@@ -11,19 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.fuse.cpu.arrays import address
+from tilewright.fuse.cpu.arrays import address, batch_of
 from tilewright.fuse.cpu.build import Machine, compile_network, compiled_folder, host
-from tilewright.fuse.cpu.cost import single_cost
+from tilewright.fuse.cpu.cost import cycles, single_cost
 from tilewright.fuse.cpu.few import Phase, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
 from tilewright.fuse.cpu.schedule import DEFAULT, Rules, Schedule, by_channels, by_images
-from tilewright.fuse.cpu.shares import Job, Kernel, Shares, job, piece_of, shares
+from tilewright.fuse.cpu.shares import Job, Kernel, Shares, jobs, longest_of, piece_of, shares
 from tilewright.fuse.cpu.team import Memory, team
-from tilewright.model.layers import dimensions
 from tilewright.model.network import Network
 
 UINT8 = np.dtype(np.uint8)
-PIXELS = (np.dtype(np.float32), UINT8)
 
 
 class Variant:
@@ -54,8 +52,10 @@ class Variant:
 class FusedNetwork:
     """A network as one function for this CPU: call it with images, get the network's output.
 
-    Images are uint8 pixels or float32 values, (image, channel, y, x). Calls may come from several
-    threads at once; the first has the help of all cores. `single` is what an image by channels
+    Images are (image, channel, y, x): uint8 pixels of 0 to 255, or float32 values, which the
+    network takes as they are; other types are refused, and so is what is not an array. Calls may
+    come from several threads at once; the first has the help of all cores. A signal's handler may
+    raise at any time, as Ctrl-C does. `single` is what an image by channels
     costs as a share of a vector of images, if it is not to be computed: it decides which images go
     by which schedule. `rules` are for the one whose lanes are images.
     """
@@ -74,9 +74,10 @@ class FusedNetwork:
                 "no layer of the network computes anything: there is nothing to fuse"
             )
         self.network, self.output_shape = network, network.output_shape
-        self.jobs: dict[tuple[int, str, int], Job] = {}
-        # Memory of calls that are over, for those to come: taken and given back without a lock.
-        self.free: list[Memory] = []
+        self.jobs: dict[tuple[int, str, int], tuple[Job, ...]] = {}
+        # Memory of calls that are over, for those to come with as many workers: taken and given
+        # back without a lock. What an interrupted call had is not given back.
+        self.free: dict[int, list[Memory]] = {}
         machine = on or host()
         plans = (by_images(network, machine.target, rules), by_channels(network, machine.target))
         # Packing megabytes of weights twice takes as long as loading the machine code does.
@@ -88,17 +89,11 @@ class FusedNetwork:
         computed = single_cost(self.few.schedule, self.many.schedule)
         self.single = computed if single is None else single
 
-    def __call__(self, images: NDArray[Any]) -> NDArray[np.float32]:
+    def __call__(self, images: Any) -> NDArray[np.float32]:
         """The outputs for a batch of any size."""
-        if images.dtype not in PIXELS:
-            images = images.astype(np.float32, copy=False)
-        if images.shape[1:] != self.network.input.shape:
-            raise TilewrightError(
-                f"images are {dimensions(images.shape[1:])}, but {self.network.name!r} takes "
-                f"{dimensions(self.network.input.shape)}"
-            )
-        outputs = np.empty((len(images), *self.output_shape), np.float32)
-        self.free.append(self._work(np.ascontiguousarray(images), outputs))
+        batch = batch_of(images, self.network.input.shape, self.network.name)
+        outputs = np.empty((len(batch), *self.output_shape), np.float32)
+        self._work(batch, outputs, None)
         return outputs
 
     @cached_property
@@ -112,38 +107,49 @@ class FusedNetwork:
 
         Returns the clock ticks that each part took, on all cores together.
         """
-        memory = self._work(images, outputs)
-        ticks = memory.ticks.copy()
-        self.free.append(memory)
+        assert images.flags.c_contiguous and outputs.flags.c_contiguous
+        ticks = np.empty(len(self.parts), np.int64)
+        self._work(images, outputs, ticks)
         return ticks
 
-    def _work(self, images: NDArray[Any], outputs: NDArray[np.float32]) -> Memory:
-        """Fill `outputs`; the memory that was worked in comes back, with the ticks in it."""
+    def _work(
+        self,
+        images: NDArray[Any],
+        outputs: NDArray[np.float32],
+        ticks: NDArray[np.int64] | None,
+    ) -> None:
+        """Fill `outputs`, and `ticks` if they are asked for."""
         workers = team()
-        work = self._job(len(images), "u8" if images.dtype == UINT8 else "f32", workers.cores)
+        work = self._jobs(len(images), "u8" if images.dtype == UINT8 else "f32", workers.cores)
+        free = self.free.setdefault(workers.workers, [])
         try:
-            memory = self.free.pop()
+            memory = free.pop()
         except IndexError:
-            memory = Memory(max(self.many.scratch, self.few.scratch), len(self.parts))
+            floats = max(self.many.scratch, self.few.scratch)
+            memory = Memory(floats, len(self.parts), workers.workers)
         memory.ticks.fill(0)
         workers.work(work, memory, address(images), address(outputs))
-        return memory
+        if ticks is not None:
+            ticks[:] = memory.ticks
+        free.append(memory)
 
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""
         return shares(images, self.many.schedule.target.lanes, cores, self.single)
 
-    def _job(self, images: int, suffix: str, cores: int) -> Job:
-        """The job for a number of images, made once."""
+    def _jobs(self, images: int, suffix: str, cores: int) -> tuple[Job, ...]:
+        """The jobs for a number of images, made once."""
         found = self.jobs.get((images, suffix, cores))
         if found is None:
-            lanes, together = self.many.schedule.target.lanes, self.many.schedule.together
+            plan = self.many.schedule
             divided = self.shares(images, cores)
-            found = job(
+            piece = piece_of(divided.many, plan.target.lanes, plan.together, cores)
+            found = jobs(
                 divided,
                 self.many.kernel(suffix) if divided.many else None,
                 self.few.kernel(suffix) if divided.many < images else None,
-                piece_of(divided.many, lanes, together, cores),
+                piece,
+                longest_of(piece, plan.target.lanes, cores, cycles(plan)),
                 math.prod(self.network.input.shape) * (1 if suffix == "u8" else 4),
                 math.prod(self.network.output_shape) * 4,
                 cores,

@@ -1,10 +1,13 @@
-"""Which images go by which schedule: a job for any number of images.
+"""Which images go by which schedule: jobs for any number of images.
 
 Whole rounds, a vector of images for every core, go by the schedule whose lanes are images. What is
 left after them is less than a round. Image by image it takes `left * single / cores` (in units of a
 vector of images), as one more round it takes 1: the shorter one is chosen. `single`, the cost of an
 image by channels as a share of that of a vector of images, is computed from the two schedules
 (`cost`). Images that do not come out even for the cores are worked on by all of them together.
+
+A job has as many tickets as can be numbered, and lasts so long that a user who presses Ctrl-C need
+not wait for it: a batch beyond that is several jobs.
 """
 
 from __future__ import annotations
@@ -16,6 +19,10 @@ from numpy.typing import NDArray
 
 from tilewright.fuse.cpu.few import Phase
 from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
+
+# What a job takes on each core, about a tenth of a second; beside it the microseconds between two
+# jobs are nothing.
+JOB_CYCLES = 3e8
 
 
 @dataclass(frozen=True)
@@ -60,36 +67,64 @@ class Kernel:
     phases: tuple[tuple[Phase, int], ...] = ()
 
 
-def job(
-    divided: Shares, many: Kernel | None, few: Kernel | None, piece: int, image_bytes: int,
-    output_bytes: int, cores: int,
-) -> Job:  # fmt: skip
-    """The phases of a call; `piece` images are the most to go in one ticket by images."""
-    records: list[Record] = []
+class _Records:
+    """Phases one after the other, cut into jobs."""
 
-    def add(function: int, kernel: Kernel, own: int, image: int, first: int, step: int, last: int,
-            free: bool) -> None:  # fmt: skip
-        start = records[-1].start + _tickets(records[-1]) if records else 0
-        shifts = (image * image_bytes, image * output_bytes)
-        needs = 0 if free else start
-        records.append(
-            Record(start, needs, function, kernel.weights, own, *shifts, first, step, last)
-        )
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self.jobs: list[Job] = []
+        self.records: list[Record] = []
+        self.tickets = 0
 
-    if many is not None and divided.many:
-        step = max(piece, -(-divided.many // MOST_TICKETS // piece) * piece)
-        add(many.network, many, 1, 0, 0, step, divided.many, True)
+    def add(
+        self, function: int, kernel: Kernel, units: tuple[int, int, int],
+        together: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        """Units from the first, by steps, to the last; of an image that is worked on `together`
+        where shifts to it are given: then all before must be done."""
+        first, step, last = units
+        shifts, own = (0, 0) if together is None else together, int(together is None)
+        while first < last:
+            if self.tickets == MOST_TICKETS:
+                self.close()
+            until = min(last, first + step * (MOST_TICKETS - self.tickets))
+            needs = 0 if own else self.tickets
+            self.records.append(
+                Record(
+                    self.tickets, needs, function, kernel.weights, own, *shifts, first, step, until
+                )
+            )
+            self.tickets += _tickets(self.records[-1])
+            first = until
+
+    def close(self) -> None:
+        """End the job; what is added next belongs to another."""
+        if self.records:
+            helpers = min(self.cores, max(map(_tickets, self.records))) - 1
+            end = Record(END, 0, 0, 0, 0, 0, 0, 0, 1, 0)
+            words = np.array([astuple(record) for record in (*self.records, end)], np.int64)
+            self.jobs.append(Job(words, words.ctypes.data, self.tickets, helpers))
+        self.records, self.tickets = [], 0
+
+
+def jobs(
+    divided: Shares, many: Kernel | None, few: Kernel | None, piece: int, longest: int,
+    image_bytes: int, output_bytes: int, cores: int,
+) -> tuple[Job, ...]:  # fmt: skip
+    """The jobs of a call: `piece` images go in one ticket by images, `longest` in one job."""
+    made = _Records(cores)
+    if many is not None:
+        for first in range(0, divided.many, longest):
+            made.close()
+            made.add(many.network, many, (first, piece, min(first + longest, divided.many)))
     if few is not None:
-        if divided.alone > divided.many:
-            add(few.network, few, 1, 0, divided.many, 1, divided.alone, True)
+        made.add(few.network, few, (divided.many, 1, divided.alone))
         for image in range(divided.alone, divided.images):
+            shifts = (image * image_bytes, image * output_bytes)
             for phase, function in few.phases:
-                add(function, few, 0, image, 0, phase.step, phase.units, False)
-    total = records[-1].start + _tickets(records[-1]) if records else 0
-    helpers = min(cores, max(map(_tickets, records), default=1)) - 1
-    end = Record(END, 0, 0, 0, 0, 0, 0, 0, 1, 0)
-    words = np.array([astuple(record) for record in (*records, end)], np.int64)
-    return Job(words, words.ctypes.data, total, helpers)
+                made.add(function, few, (0, phase.step, phase.units), shifts)
+    made.close()
+    return tuple(made.jobs)
 
 
 def _tickets(record: Record) -> int:
@@ -100,3 +135,9 @@ def piece_of(many: int, lanes: int, together: int, cores: int) -> int:
     """Images in a ticket: vectors that go together, but the same number for every core."""
     rounds = max(1, -(-many // (lanes * cores)))
     return -(-rounds // -(-rounds // together)) * lanes
+
+
+def longest_of(piece: int, lanes: int, cores: int, vector_cycles: float) -> int:
+    """Images by images in a job: whole tickets for every core, for about `JOB_CYCLES`."""
+    round_ = piece * cores
+    return max(1, int(JOB_CYCLES / vector_cycles * lanes / piece)) * round_

@@ -13,7 +13,6 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
-from functools import cache
 from queue import SimpleQueue
 
 import numpy as np
@@ -27,6 +26,8 @@ from tilewright.fuse.cpu.tickets import CONTROL_WORDS, Tickets
 # took 46 us each (cifar10, 2 cores of an AMD EPYC, 2026-11-15), and 82 us with helpers that sleep
 # at once.
 PATIENCE = 5_000
+# Workers' scratch memory begins at pages, which the system gives by the first to write: 4 KiB.
+PAGE_FLOATS = 1024
 # Whether the system lets threads be put on cores, as Linux does; elsewhere it places them itself.
 PLACED = hasattr(os, "sched_setaffinity")
 
@@ -34,18 +35,22 @@ PLACED = hasattr(os, "sched_setaffinity")
 class Helper:
     """A thread on a core, asleep until woken."""
 
-    def __init__(self, tickets: Tickets, control: int, worker: int, core: int) -> None:
-        self.tickets, self.core = tickets, core
-        # Up while the helper looks for tickets; alone in its cache line.
-        self.flag = aligned(8, np.int64)
-        self.arguments = (control, worker, PATIENCE, address(self.flag))
+    def __init__(
+        self, tickets: Tickets, control: NDArray[np.int64], worker: int, core: int
+    ) -> None:
+        self.tickets, self.control, self.core = tickets, control, core
+        self.arguments = (address(control), worker, PATIENCE)
         self.calls: SimpleQueue[bool] = SimpleQueue()
         self.thread = threading.Thread(target=self._live, name=f"tilewright-{core}", daemon=True)
         self.thread.start()
 
     def wake(self) -> None:
-        """Have it look for tickets, unless it does."""
-        if not self.flag[0]:
+        """Have it look for tickets from now on; it may find none.
+
+        One call is always waiting for a helper that is looking: when it has lost its patience it
+        looks once more, and a job that comes just then is not missed.
+        """
+        if self.calls.empty():
             self.calls.put(True)
 
     def end(self) -> None:
@@ -60,16 +65,20 @@ class Helper:
 
 
 class Memory:
-    """What one call works in: scratch memory, counters of the clock's ticks, and a control block
-    for when it is on its own."""
+    """What one call works in: counters of the clock's ticks, scratch memory for every worker, the
+    caller's first, and a control block for when it is on its own.
 
-    def __init__(self, floats: int, parts: int) -> None:
-        self.floats = floats
+    The system gives memory page by page when it is first written to: what no helper works in costs
+    nothing.
+    """
+
+    def __init__(self, floats: int, parts: int, workers: int) -> None:
+        stride = -(-floats // PAGE_FLOATS) * PAGE_FLOATS
         self.ticks = np.zeros(parts, np.int64)
-        self.scratch = aligned(floats, np.float32)
+        self.scratch = aligned(stride * workers, np.float32)
         self.control = aligned(CONTROL_WORDS, np.int64)
-        self.addresses = (address(self.ticks), address(self.scratch))
         self.control_address = address(self.control)
+        self.arguments = (address(self.ticks), address(self.scratch), 4 * stride)
 
 
 class Team:
@@ -77,42 +86,28 @@ class Team:
 
     def __init__(self, cores: tuple[int, ...]) -> None:
         self.tickets = Tickets()
-        self.cores = max(1, len(cores))
-        self.busy = threading.Lock()
+        self.cores, self.workers = max(1, len(cores)), 1 + len(cores)
         self.control = aligned(CONTROL_WORDS, np.int64)
         self.control_address = address(self.control)
         self.helpers = [
-            Helper(self.tickets, self.control_address, 1 + index, core)
-            for index, core in enumerate(cores)
+            Helper(self.tickets, self.control, 1 + index, core) for index, core in enumerate(cores)
         ]
-        # Scratch memory of each worker; the first, the caller, brings its own.
-        self.memory: list[NDArray[np.float32]] = []
-        self.floats = 0
-        self.places = np.zeros(1 + len(cores), np.int64)
-        self.places_address = address(self.places)
-        atexit.register(self.end)
 
-    def work(self, job: Job, memory: Memory, images: int, out: int) -> None:
-        """Do a job, with the help of others if they are free. Numbers are addresses."""
-        arguments = (job.address, job.tickets, images, out, *memory.addresses, self.places_address)
-        if not job.helpers or not self.helpers or not self.busy.acquire(blocking=False):
-            self.tickets.announce(memory.control_address, *arguments)
-            self.tickets.work(memory.control_address)
-            return
-        try:
-            if self.floats < memory.floats:
-                self._make_room(memory.floats)
-            self.tickets.announce(self.control_address, *arguments)
-            self._wake(job.helpers)
-            self.tickets.work(self.control_address)
-        finally:
-            self.busy.release()
+    def work(self, jobs: tuple[Job, ...], memory: Memory, images: int, out: int) -> None:
+        """Do jobs one after the other, with the help of others where they are free.
 
-    def _make_room(self, floats: int) -> None:
-        """Scratch memory for the helpers, as much as the caller has."""
-        self.memory = [aligned(floats, np.float32) for _ in self.helpers]
-        self.places[1:] = [address(scratch) for scratch in self.memory]
-        self.floats = floats
+        Numbers are addresses. What lies there must be kept until this returns or raises; nothing is
+        written to it after that, whenever a signal's handler raises.
+        """
+        alone = memory.control_address
+        for job in jobs:
+            together = alone
+            if job.helpers and self.helpers:
+                together = self.control_address
+                self._wake(job.helpers)
+            self.tickets.lead(
+                together, alone, job.address, job.tickets, images, out, *memory.arguments
+            )
 
     def _wake(self, helpers: int) -> None:
         here = _current_core()
@@ -124,9 +119,9 @@ class Team:
                     return
 
     def end(self) -> None:
-        for helper in self.helpers:
+        helpers, self.helpers = self.helpers, []
+        for helper in helpers:
             helper.end()
-        self.helpers = []
 
 
 def team() -> Team:
@@ -139,18 +134,30 @@ def team() -> Team:
     return found
 
 
-@cache
 def _team(cores: frozenset[int]) -> Team:
-    return Team(tuple(sorted(cores)) if len(cores) > 1 else ())
+    found = _teams.get(cores)
+    if found is None:
+        made = Team(tuple(sorted(cores)) if len(cores) > 1 else ())
+        found = _teams.setdefault(cores, made)
+        if found is not made:  # another thread was quicker
+            made.end()
+    return found
+
+
+@atexit.register
+def _end() -> None:
+    for each in _teams.values():
+        each.end()
 
 
 def _start_anew() -> None:
     """The helpers of a process do not live on in its children."""
-    _team.cache_clear()
+    _teams.clear()
     _own.__dict__.clear()
 
 
 _own = threading.local()
+_teams: dict[frozenset[int], Team] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)
 _current_core: Callable[[], int] = ctypes.CDLL(None).sched_getcpu if PLACED else lambda: 0

@@ -1,14 +1,14 @@
 """Work shared by threads in machine code: tickets that whoever has time takes.
 
 A job is a list of phases, each a function and a range of units cut into tickets. Tickets are
-numbered through the whole job. The leader makes a job known with `announce` and does it with
-`work`, which takes tickets until none is left and returns when all are done; `help`, on other
-threads, takes tickets of any job announced until there has been none for a while. Nobody waits for
-a helper: one that sleeps, or is late, has taken no ticket, and the leader does the work itself.
-Only a thread that holds a ticket can be waited for.
+numbered through the whole job. `lead` makes a job known, takes tickets until none is left and
+returns when all are done; `help`, on other threads, takes tickets of any job made known until there
+has been none for a while. Nobody waits for a helper: one that sleeps, or is late, has taken no
+ticket, and the leader does the work itself. Only a thread that holds a ticket can be waited for.
 
-A helper takes its flag down before it looks for the last time. So a leader who finds the flag up,
-after he has announced a job, need not wake that helper.
+Python may be interrupted before and after any call, by a signal's handler that raises, but not
+within `lead`. So it is one call from taking the helpers to giving them back: whatever happens
+outside, no helper works for a caller who has gone, and none is kept by him.
 
 The ticket word holds the number of the job, how many tickets it has and which is the next. A ticket
 is taken by exchanging the whole word, so that one who still looks at an older job cannot take
@@ -33,7 +33,7 @@ ROUNDS_BEFORE_YIELD = 1024
 END = 2**62
 # 64-bit words of the control block; what is often written has a cache line of its own.
 CONTROL_WORDS = 32
-DONE, JOB, IMAGES, OUT, TICKS, SCRATCH, PLACES = 8, 16, 17, 18, 19, 20, 21
+DONE, JOB, IMAGES, OUT, TICKS, SCRATCH, STRIDE, BUSY = 8, 16, 17, 18, 19, 20, 21, 24
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Record:
 
     `start` is its first ticket; its tickets may be begun when `needs` are done. A ticket is the
     next `step` units from `first` on, up to `last`. `own_scratch` is 1 where every thread works in
-    its own memory, 0 where all work in the leader's. The shifts lead to the phase's images.
+    its own part of the scratch memory, 0 where all work in the leader's, which is the first. The
+    shifts lead to the phase's images.
     """
 
     start: int
@@ -81,11 +82,11 @@ def _code() -> str:
     )
     arguments = {
         "job": JOB, "images": IMAGES, "out": OUT, "ticks": TICKS, "scratch": SCRATCH,
-        "places": PLACES,
+        "stride": STRIDE,
     }  # fmt: skip
     stores = "\n".join(
         f"  %{name}.at = getelementptr i64, ptr %control, i64 {index}\n"
-        f"  store ptr %{name}, ptr %{name}.at"
+        f"  store {'i64' if name == 'stride' else 'ptr'} %{name}, ptr %{name}.at"
         for name, index in arguments.items()
     )
     mask = MOST_TICKETS
@@ -113,8 +114,8 @@ entry:
 {_word("images", "control", IMAGES, "ptr")}
 {_word("out", "control", OUT, "ptr")}
 {_word("ticks", "control", TICKS, "ptr")}
-{_word("places", "control", PLACES, "ptr")}
-  %scratch.at = getelementptr i64, ptr %control, i64 {SCRATCH}
+{_word("scratch", "control", SCRATCH, "ptr")}
+{_word("stride", "control", STRIDE)}
   %done.at = getelementptr i64, ptr %control, i64 {DONE}
   br label %search
 search:
@@ -143,10 +144,8 @@ begin:
   %fits = icmp slt i64 %beyond, %last
   %to = select i1 %fits, i64 %beyond, i64 %last
   %mine = mul i64 %worker, %own_scratch
-  %leaders = icmp eq i64 %mine, 0
-  %place.at = getelementptr ptr, ptr %places, i64 %mine
-  %memory.at = select i1 %leaders, ptr %scratch.at, ptr %place.at
-  %memory = load ptr, ptr %memory.at
+  %memory.shift = mul i64 %mine, %stride
+  %memory = getelementptr i8, ptr %scratch, i64 %memory.shift
   %source = getelementptr i8, ptr %images, i64 %shift_images
   %target = getelementptr i8, ptr %out, i64 %shift_out
   call void %function(ptr %source, ptr %target, ptr %weights, ptr %memory, ptr %ticks, i64 %from,
@@ -178,8 +177,8 @@ none:
   ret i1 0
 }}
 
-define void @announce(ptr %control, ptr %job, i64 %total, ptr %images, ptr %out, ptr %ticks,
-                      ptr %scratch, ptr %places) nounwind {{
+define internal void @announce(ptr %control, ptr %job, i64 %total, ptr %images, ptr %out,
+                               ptr %ticks, ptr %scratch, i64 %stride) nounwind {{
 entry:
 {stores}
   %done.at = getelementptr i64, ptr %control, i64 {DONE}
@@ -190,11 +189,11 @@ entry:
   %job.bits = shl i64 %job.next, {2 * TICKET_BITS}
   %total.bits = shl i64 %total, {TICKET_BITS}
   %word = or i64 %job.bits, %total.bits
-  %before = atomicrmw xchg ptr %control, i64 %word seq_cst, align 64
+  store atomic i64 %word, ptr %control release, align 64
   ret void
 }}
 
-define void @work(ptr %control) nounwind {{
+define internal void @work(ptr %control) nounwind {{
 entry:
   %done.at = getelementptr i64, ptr %control, i64 {DONE}
   br label %take
@@ -218,28 +217,40 @@ end:
   ret void
 }}
 
-; The flag says whether this helper is looking. It is taken down before the last look.
-define void @help(ptr %control, i64 %worker, i64 %patience, ptr %flag) nounwind {{
+; A job from beginning to end: with the helpers who look at the team's control block, unless
+; another leader has them, else alone with a control block of one's own.
+define void @lead(ptr %team, ptr %own, ptr %job, i64 %total, ptr %images, ptr %out, ptr %ticks,
+                  ptr %scratch, i64 %stride) nounwind {{
 entry:
-  %up = atomicrmw xchg ptr %flag, i64 1 seq_cst
+  %busy.at = getelementptr i64, ptr %team, i64 {BUSY}
+  %swap = cmpxchg ptr %busy.at, i64 0, i64 1 acquire monotonic, align 8
+  %free = extractvalue {{ i64, i1 }} %swap, 1
+  %control = select i1 %free, ptr %team, ptr %own
+  call void @announce(ptr %control, ptr %job, i64 %total, ptr %images, ptr %out, ptr %ticks,
+                      ptr %scratch, i64 %stride)
+  call void @work(ptr %control)
+  br i1 %free, label %give.back, label %end
+give.back:
+  store atomic i64 0, ptr %busy.at release, align 8
+  ret void
+end:
+  ret void
+}}
+
+; Take tickets until there has been none for a while.
+define void @help(ptr %control, i64 %worker, i64 %patience) nounwind {{
+entry:
   br label %look
 look:
-  %rounds = phi i64 [ 0, %entry ], [ 0, %look ], [ %rounds.more, %pause ], [ 0, %again ]
+  %rounds = phi i64 [ 0, %entry ], [ 0, %look ], [ %rounds.more, %pause ]
   %some = call i1 @take(ptr %control, i64 %worker)
   br i1 %some, label %look, label %idle
 idle:
   %patient = icmp slt i64 %rounds, %patience
-  br i1 %patient, label %pause, label %leave
+  br i1 %patient, label %pause, label %end
 pause:
   {pause[1]}
   %rounds.more = add i64 %rounds, 1
-  br label %look
-leave:
-  %down = atomicrmw xchg ptr %flag, i64 0 seq_cst
-  %late = call i1 @take(ptr %control, i64 %worker)
-  br i1 %late, label %again, label %end
-again:
-  %up.again = atomicrmw xchg ptr %flag, i64 1 seq_cst
   br label %look
 end:
   ret void
@@ -254,8 +265,6 @@ class Tickets:
         self.engine = compile_code(_code(), host(), compiled_folder())
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         address = self.engine.get_function_address
-        announcing = ctypes.CFUNCTYPE(None, pointer, pointer, number, *[pointer] * 5)
-        working = ctypes.CFUNCTYPE(None, pointer)
-        helping = ctypes.CFUNCTYPE(None, pointer, number, number, pointer)
-        self.announce, self.work = announcing(address("announce")), working(address("work"))
-        self.help = helping(address("help"))
+        leading = ctypes.CFUNCTYPE(None, *[pointer] * 3, number, *[pointer] * 4, number)
+        helping = ctypes.CFUNCTYPE(None, pointer, number, number)
+        self.lead, self.help = leading(address("lead")), helping(address("help"))

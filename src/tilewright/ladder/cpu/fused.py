@@ -3,8 +3,9 @@
 All shapes are constants, activations stay in cache from pixels to probabilities, and activation
 and pooling happen in registers at the end of each convolution (`tilewright.fuse.cpu`). Lanes are
 images, so that no layer's shape leaves a vector half empty; for fewer images than that takes, lanes
-are output channels, and all cores work on one image. It should win everywhere; least where a layer
-has a few channels more than vectors hold, and the images are few.
+are output channels, and all cores work on one image. It wins least where a layer has a few channels
+more than vectors hold and the images are few: with 4 to 16 images of `ece408` it lost to ONNX
+Runtime on a Xeon (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def prepare(
 RUNG = Rung(
     name="fused",
     idea="the whole network as one function for this CPU: activations stay in registers and cache",
+    against="im2col",
     devices=("cpu",),
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),

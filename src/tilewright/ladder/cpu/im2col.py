@@ -139,6 +139,7 @@ def _softmax(x: Array, out: Array) -> None:
 RUNG = Rung(
     name="im2col",
     idea="unroll each image into a matrix: the convolution is one BLAS product at library speed",
+    against="threads",
     devices=("cpu",),
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),

@@ -1,36 +1,41 @@
 """Every layer as plain loops, compiled by Numba: the arithmetic of `serial` and `threads`.
 
-Each kernel computes the jobs `first` to `last` of its layer, a job being an independent piece
-of the output: a plane of a picture, a feature, an element. `serial` runs all jobs in one call;
-`threads` gives every core its share. Sums are kept in float32. `contract` lets the compiler
-fuse a multiply and an add, nothing else: the order of additions stays as written.
+Each kernel computes the jobs `first` to `last` of its layer, a job being an independent part of the
+output: a plane of a picture, a feature, an image. `serial` runs all jobs on one core; `threads`
+gives every core its share. No call lasts long: Python answers Ctrl-C between two of them. Sums are
+kept in float32. `contract` lets the compiler fuse a multiply and an add, nothing else: the order of
+additions stays as written. NaN comes through: `max` of Python would lose it.
 """
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.ladder.cpu.kept import Kept
 from tilewright.ladder.rung import Stages
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
-from tilewright.model.network import Parameters
+from tilewright.model.network import Parameters, Stage
+from tilewright.threads import share
 
 Array = NDArray[np.float32]
+# Operations of one call at most, about a nanosecond each: a tenth of a second.
+LONGEST_CALL = 100_000_000
+# What a value takes beside its sum, at most: tanh and exp are the dearest.
+VALUE_OPERATIONS = 32
 
 
 def compiled(function: Callable[..., None]) -> Any:
     """Machine code on first use, kept on disk for the next start where there is a place for it."""
-    settings: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}}
-    try:
-        return numba.njit(cache=True, **settings)(function)
-    except RuntimeError:  # Numba's word for no writable folder
-        warnings.warn("compiled loops cannot be kept: no writable cache folder", stacklevel=2)
-        return numba.njit(**settings)(function)
+    made: Any = numba.njit(nogil=True, fastmath={"contract"})(function)
+    made._cache = Kept(function)
+    return made
 
 
 @compiled
@@ -75,7 +80,7 @@ def relu(x: Array, out: Array, first: int, last: int) -> None:
     before, after = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
     for image in range(first, last):
         for i in range(before.shape[1]):
-            after[image, i] = max(before[image, i], np.float32(0))
+            after[image, i] = np.maximum(before[image, i], np.float32(0))
 
 
 @compiled
@@ -101,7 +106,9 @@ def max_pool(
                 best = x[n, c, top, left]
                 for ky in range(size[0]):
                     for kx in range(size[1]):
-                        best = max(best, x[n, c, top + ky, left + kx])
+                        value = x[n, c, top + ky, left + kx]
+                        if value > best or value != value:  # sooner than `np.maximum`
+                            best = value
                 out[n, c, y, column] = best
 
 
@@ -144,7 +151,7 @@ def softmax(x: Array, out: Array, first: int, last: int) -> None:
     for n in range(first, last):
         largest = x[n, 0]
         for i in range(x.shape[1]):
-            largest = max(largest, x[n, i])
+            largest = np.maximum(largest, x[n, i])
         total = np.float32(0)
         for i in range(x.shape[1]):
             out[n, i] = np.exp(x[n, i] - largest)
@@ -153,11 +160,39 @@ def softmax(x: Array, out: Array, first: int, last: int) -> None:
             out[n, i] /= total
 
 
-def kernel_for(
-    stages: Stages, parameters: Parameters
-) -> tuple[Callable[..., None], tuple[Any, ...], int]:
-    """The kernel of a single stage, its settings, and how many jobs one image makes."""
+@dataclass(frozen=True)
+class Loops:
+    """A layer's kernel with its settings, how many jobs one image makes, and how many a call."""
+
+    kernel: Callable[..., None]
+    settings: tuple[Any, ...]
+    jobs: int
+    piece: int
+
+    def on(self, cores: int) -> Callable[[Any, Array], None]:
+        """All jobs of a batch, divided among so many cores."""
+
+        def run(x: Any, out: Array) -> None:
+            def work(first: int, last: int) -> None:
+                self.kernel(x, out, first, last, *self.settings)
+
+            if cores > 1:
+                work(0, 0)  # compiled on this thread, if need be, where Ctrl-C is seen meanwhile
+            share(work, len(x) * self.jobs, cores, self.piece)
+
+        return run
+
+
+def loops_for(stages: Stages, parameters: Parameters) -> Loops:
+    """The loops of a single stage."""
     (stage,) = stages
+    kernel, settings, jobs = _kernel(stage, parameters)
+    return Loops(kernel, settings, jobs, max(1, LONGEST_CALL * jobs // _operations(stage)))
+
+
+def _kernel(
+    stage: Stage, parameters: Parameters
+) -> tuple[Callable[..., None], tuple[Any, ...], int]:
     layer = stage.layer
     outputs = stage.output_shape[0]
     if isinstance(layer, Pixels):
@@ -171,6 +206,13 @@ def kernel_for(
     if stage.kind == "fc":
         return fully_connected, weight_and_bias(stage.name, parameters), outputs
     return {"relu": relu, "tanh": tanh, "softmax": softmax}[stage.kind], (), 1
+
+
+def _operations(stage: Stage) -> int:
+    """For one image, roughly."""
+    values = math.prod(stage.output_shape)
+    compared = values * math.prod(stage.layer.size) if isinstance(stage.layer, Pooling) else 0
+    return stage.flops + compared + values * VALUE_OPERATIONS
 
 
 def weight_and_bias(name: str, parameters: Parameters) -> tuple[Array, Array]:

@@ -2,8 +2,8 @@
 
 The loops run image, filter, y, x, channel, kernel y, kernel x, with the bounds test for the
 padding inside. It is the bottom of the ladder: every other rung is measured against it. It
-loses because one core works, and because the innermost loop is a few taps long, far too short
-to fill a vector register.
+loses because one core works, and because a sum is one chain of additions, each of which waits for
+the one before it: four sums at a time were 3.5 times as fast, without vectors (docs/ladder.md).
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from tilewright.runtime.cpu import CpuRuntime
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.ladder.cpu import loops
 
-    function, settings, jobs = loops.kernel_for(stages, parameters)
-    kernel = runtime.build(f"serial_{stages[0].kind}", function)
+    kernel = runtime.build(
+        f"serial_{stages[0].kind}", loops.loops_for(stages, parameters).on(cores=1)
+    )
     layers = (stages[0].name,)
 
     def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, 0, len(x) * jobs, *settings, layers=layers)
+        runtime.launch(kernel, x, out, layers=layers)
 
     return launch
 

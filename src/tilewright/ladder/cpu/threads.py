@@ -8,42 +8,31 @@ has fewer jobs than cores or so little work that waking a thread costs more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from tilewright.environment import cpu_cores
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters
 from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import CpuRuntime
-from tilewright.threads import share
 
 
 def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
     from tilewright.ladder.cpu import loops
 
-    function, settings, jobs = loops.kernel_for(stages, parameters)
-    kernel = runtime.build(f"threads_{stages[0].kind}", shared_out(function))
+    kernel = runtime.build(
+        f"threads_{stages[0].kind}", loops.loops_for(stages, parameters).on(cpu_cores())
+    )
     layers = (stages[0].name,)
 
     def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, len(x) * jobs, *settings, layers=layers)
+        runtime.launch(kernel, x, out, layers=layers)
 
     return launch
-
-
-def shared_out(function: Callable[..., None]) -> Callable[..., None]:
-    """The kernel with its jobs divided among the cores."""
-
-    def run(x: Any, out: Any, jobs: int, *settings: Any) -> None:
-        share(lambda first, last: function(x, out, first, last, *settings), jobs, cpu_cores())
-
-    return run
 
 
 RUNG = Rung(
     name="threads",
     idea="the same loops over all cores: output planes are independent, so each core takes some",
+    against="serial",
     devices=("cpu",),
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),

@@ -1,12 +1,12 @@
 """`constant`: the weights in constant memory.
 
-The course's second optimization: `direct`, but threads of a block, which all read the same weight
-at the same time, get it from the constant cache in one broadcast. That takes half of `direct`'s
-loads off the load units, at the same 32 to 61 registers (zoo, sm_90). Constant memory holds 64
-KiB: filters that do not fit together are computed in several launches, each with its share of the
-weights; one filter beyond 64 KiB is refused. It should win wherever `direct` waits for loads,
-most with small weights, which stay in the constant cache; on an H200 56 KB of them did not
-(docs/ladder.md).
+The course's second optimization: `direct`, but the threads of a warp, which all read the same
+weight at the same time, get it from the constant cache in one broadcast. That takes half of
+`direct`'s loads off the load units, at 31 to 61 registers where `direct` has 32 to 64 (zoo, sm_90).
+Constant memory holds 64 KiB: filters that do not fit together are computed in several launches,
+each with its share of the weights; one filter beyond 64 KiB is refused. It should win wherever
+`direct` waits for loads, most with small weights, which stay in the constant cache; on an H200 it
+won with up to 32 kB of them and lost with 40 and 56 (docs/ladder.md).
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def design(geometry: Geometry, limits: Limits) -> Design:
 
 RUNG = gpu_rung(
     "constant",
-    "weights in constant memory: a block's threads get each one in one broadcast",
+    "weights in constant memory: a warp's threads get each one in one broadcast",
     design,
+    against="direct",
 )

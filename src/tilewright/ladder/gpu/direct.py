@@ -5,8 +5,8 @@ one output plane; a thread walks over channels and taps and asks at each one whe
 inside the image. No shared memory; 54 to 64 registers with the test, 32 without (zoo, sm_90).
 Every product loads its two operands: neighbours in a block share them through the caches only, so
 the load units are the limit, at two loads for each multiply-add where a multiprocessor wants at
-most a quarter. Without padding there is no test. It wins where there is too little work for
-anything cleverer.
+most a quarter. Without padding there is no test. On single small images it beats `tuned`, whose
+blocks are too few (docs/ladder.md).
 """
 
 from __future__ import annotations

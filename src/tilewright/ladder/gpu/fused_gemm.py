@@ -1,10 +1,10 @@
 """`fused-gemm`: the tiled product, unrolling while it loads its tiles.
 
 The course's fourth optimization. As `unroll-gemm`, but the unrolled matrix is never made: a
-thread that loads an element of its tile works out which pixel that is. A dozen whole-number
-operations for each load replace a pass through device memory. Tiles are 16x16 outputs by 16 taps,
-one output a thread, about 2 KiB of shared memory and 32 registers (zoo, sm_90): two shared loads
-for each multiply-add are the limit, and 16 rows for 4 or 20 filters leave threads idle.
+thread that loads an element of its tile works out which pixel that is. Whole-number operations for
+each load replace a pass through device memory. Tiles are 16x16 outputs by 16 taps, one output a
+thread, about 2 KiB of shared memory and 32 registers (zoo, sm_90): two shared loads for each
+multiply-add are the limit, and 16 rows for 4 or 20 filters leave threads idle.
 """
 
 from __future__ import annotations
@@ -61,5 +61,8 @@ def gemm_work(
 
 
 RUNG = gpu_rung(
-    "fused-gemm", "unroll while loading the product's tiles: the matrix is never written", design
+    "fused-gemm",
+    "unroll while loading the product's tiles: the matrix is never written",
+    design,
+    against="unroll-gemm",
 )

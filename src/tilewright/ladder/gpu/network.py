@@ -2,10 +2,11 @@
 
 A group of warps takes an image from its bytes to its probabilities without leaving the
 multiprocessor: activations lie in shared memory, weights too, pooling and activation happen in
-registers (`tilewright.fuse.cuda`). Nothing but pixels is read from device memory, and nothing but
-results is written. Where a fully connected layer is too large for that, or pictures are, there are
-a few kernels: `tilewright explain network` says which. It should win everywhere by as much as
-layers spend on moving activations, least where one layer with many channels has all the work.
+registers (`tilewright.fuse.cuda`). No activation is read from device memory, and nothing but
+results is written there. Where a fully connected layer is too large for that, or pictures are,
+there are a few kernels: `tilewright explain network` says which. It should win by as much as layers
+spend on moving activations, least where one layer with many channels has all the work; it loses on
+single images of large networks, which keep few multiprocessors busy (docs/ladder.md).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def prepare(
 RUNG = Rung(
     name="network",
     idea="the whole network in one kernel: activations never leave the multiprocessor",
+    against="tensor",
     devices=("cuda",),
     prepare=prepare,
     open_runtime=open_runtime,

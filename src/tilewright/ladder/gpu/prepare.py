@@ -24,7 +24,7 @@ MEMORY_PLANS = ("resident", "streamed", "per-layer", "managed")
 SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
 
 
-def gpu_rung(name: str, idea: str, design: ConvolutionDesign) -> Rung:
+def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | None = None) -> Rung:
     """A rung that computes convolutions as designed, and the other layers like all GPU rungs."""
 
     def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
@@ -36,8 +36,8 @@ def gpu_rung(name: str, idea: str, design: ConvolutionDesign) -> Rung:
             raise DoesNotFit(f"{stage.name}: {error}; rung direct needs none of it") from error
 
     return Rung(
-        name=name, idea=idea, devices=DEVICES, prepare=prepare, open_runtime=open_runtime,
-        missing=missing, memories=MEMORY_PLANS, convolution=design,
+        name=name, idea=idea, against=against, devices=DEVICES, prepare=prepare,
+        open_runtime=open_runtime, missing=missing, memories=MEMORY_PLANS, convolution=design,
     )  # fmt: skip
 
 

@@ -67,5 +67,8 @@ def _staged(geometry: Geometry, largest: int) -> tuple[int, int]:
 
 
 RUNG = gpu_rung(
-    "shared", "input tile and weights staged in shared memory: each is loaded once a block", design
+    "shared",
+    "input tile and weights staged in shared memory: each is loaded once a block",
+    design,
+    against="direct",
 )

@@ -31,6 +31,7 @@ def prepare(
 RUNG = Rung(
     name="tensor",
     idea="the fused product on tensor cores, which multiply small matrices in one instruction",
+    against="fused-gemm",
     devices=("cuda",),
     prepare=prepare,
     open_runtime=open_runtime,

@@ -223,4 +223,5 @@ RUNG = gpu_rung(
     "tuned",
     "register tiles, vector loads, restrict, unrolling: a dozen loads for 160 multiply-adds",
     design,
+    against="shared",
 )

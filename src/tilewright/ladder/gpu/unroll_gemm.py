@@ -3,10 +3,11 @@
 The course's third optimization. A first kernel writes, for every image, a matrix of one row a tap
 and one column an output position; a second multiplies the filters by it, in tiles of 16x16
 outputs and 16 taps staged in shared memory (about 2 KiB a block, 32 to 40 registers in the zoo on
-sm_90). The product reads memory in straight lines, whatever the convolution's shape. But the
-matrix is kernel² times the input: it is written and read again in full, and that traffic is the
-limit. Batches too large for it go in several launches. It wins where filters are many enough that
-the product outweighs the matrix; with 4 to 24 filters it loses.
+sm_90). The product reads memory in straight lines, whatever the convolution's shape. But the matrix
+is up to kernel² times the input, written and read again in full, and the product has more than two
+loads for each multiply-add. Batches too large for the matrix go in several launches. It should win
+where filters are many enough that the product outweighs the matrix; with the 12 to 24 filters of
+docs/ladder.md it loses.
 """
 
 from __future__ import annotations
@@ -46,5 +47,8 @@ def design(geometry: Geometry, limits: Limits) -> Design:
 
 
 RUNG = gpu_rung(
-    "unroll-gemm", "unroll the input into a matrix: the convolution is one tiled product", design
+    "unroll-gemm",
+    "unroll the input into a matrix: the convolution is one tiled product",
+    design,
+    against="direct",
 )

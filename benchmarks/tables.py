@@ -1,0 +1,295 @@
+"""The tables of docs/ladder.md and README.md, made from `results/`.
+
+    python -m benchmarks.tables [NAME]
+
+prints them, each under its name. In a document a table stands below the comment
+`<!-- python -m benchmarks.tables NAME -->`, and the tests compare the two.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tilewright.ladder import DEVICES
+from tilewright.ladder import rungs as rungs_of
+from tilewright.views import units
+
+RESULTS = Path(__file__).parent / "results"
+DAY = "2026-11-15"
+PRECISIONS = {"fp16": "fp16", "tf32": "TF32", "fp32": "fp32"}
+LIBRARIES = ("eager", "channels-last", "compile", "jax")
+# Published op times of the course (2019, Fashion-MNIST at 70x70, 10,000 images, kernels in MXNet
+# on a Volta GPU), conv1 and conv2 in ms, and our rung of the same idea.
+COURSE = (
+    ("baseline", 31.567, 98.181, "direct"),
+    ("1 shared memory", 28.896, 98.960, "shared"),
+    ("2 weights in constant memory", 86.491, 258.496, "constant"),
+    ("3 unroll and tiled product", 119.580, 267.594, "unroll-gemm"),
+    ("4 both in one kernel", 21.169, 68.800, "fused-gemm"),
+    ("5 input channels by atomics", 38.003, 126.577, "channel-atomics"),
+    ("6 a kernel for each layer's size", 21.170, 51.712, "per-layer"),
+    ("7 restrict and unrolling", 28.881, 78.382, "tuned"),
+)
+# Published times of the thesis (OpenACC on a Tesla V100-PCIE-32GB, 1,200 images one by one) in
+# seconds: forward and its convolutions; and our rung and memory plan of the same idea.
+THESIS = (
+    ("managed memory", 7.578, 7.095, "direct", "managed"),
+    ("if, copies per layer, no reduction clause", 13.344, 13.245, "direct", "per-layer"),
+    ("if, copies per layer, reduction", 5.674, 5.578, "direct-reduce", "per-layer"),
+    ("pad, copies per layer, no reduction clause", 11.421, 11.320, "padded", "per-layer"),
+    ("pad, copies per layer, reduction", 3.827, 3.726, "padded-reduce", "per-layer"),
+    ("pad, everything resident", 2.769, 1.956, "padded", "resident"),
+)
+# What stands in the table of the whole network: which file, network and batch.
+WHOLE = (
+    ("cuda-h200", "cifar10", 50_000), ("cuda-h200", "ece408", 10_000),
+    ("cuda-h200-cifar64", "cifar64", 10_000),
+)  # fmt: skip
+# Single images, where they are fewer than multiprocessors.
+FEW = (
+    ("cuda-h200", "cifar10", 1), ("cuda-h200", "lenet5", 1), ("cuda-h200", "mnist3x3", 1),
+    ("cuda-h200", "strided", 1), ("cuda-h200", "ece408", 1), ("cuda-h200", "ece408", 16),
+    ("cuda-h200-cifar64", "cifar64", 1),
+)  # fmt: skip
+
+
+def main() -> None:
+    made = tables()
+    for name in sys.argv[1:] or made:
+        print(f"{name}\n\n{made[name]}\n")
+
+
+def tables() -> dict[str, str]:
+    """Every table by its name, as Markdown."""
+    gpu = _result("ladder-h200")["networks"]
+    cpu = {name: _result(f"ladder-cpu-{name}") for name in ("cifar10", "ece408")}
+    return {
+        "cpu-cifar10": ladder(cpu["cifar10"]),
+        "cpu-ece408": ladder(cpu["ece408"]),
+        "gpu-cifar10": ladder(gpu["cifar10"]),
+        "gpu-ece408": ladder(gpu["ece408"]),
+        "one-by-one": one_by_one(),
+        "memory": memory(),
+        "course": course(),
+        "thesis": thesis(),
+        "network": whole_network(WHOLE),
+        "network-few": whole_network(FEW),
+        "network-summary": summary(),
+    }
+
+
+@cache
+def changed() -> dict[str, str]:
+    """The rung that each of ours changes: what its figures are compared with."""
+    own = [rung for device in DEVICES for rung in rungs_of(device)]
+    return {rung.name: rung.against for rung in own if rung.against}
+
+
+def ladder(result: dict[str, Any]) -> str:
+    """Every rung: its convolutions, the network, and both against the rung that it changes."""
+    rungs = {rung["rung"]: rung for rung in result["rungs"] if rung["network"]}
+    operations = list(next(iter(rungs.values()))["operations"])
+    libraries = [rung for rung in rungs.values() if rung["vendor"]]
+    library = min(libraries, key=lambda rung: _median(rung["network"]))
+    rows = []
+    for name, rung in rungs.items():
+        samples = rung["network"]["samples_seconds"]
+        other = rungs.get(changed().get(name, ""))
+        rows.append(
+            [
+                f"`{name}`" + rung["operations_mark"].replace("*", "\\*"),
+                *(units.milliseconds(_median(rung["operations"][each])) for each in operations),
+                units.milliseconds(_convolutions(rung)),
+                units.milliseconds(_median(rung["network"])),
+                f"{units.milliseconds(min(samples))} to {units.milliseconds(max(samples))}",
+                units.count(result["images"] / _median(rung["network"])),
+                f"`{other['rung']}`" if other else "",
+                units.times(_convolutions(other) / _convolutions(rung)) if other else "",
+                units.times(_median(other["network"]) / _median(rung["network"])) if other else "",
+                units.times(_median(library["network"]) / _median(rung["network"])),
+            ]
+        )
+    heads = [
+        "rung", *(f">{each}, ms" for each in operations), ">convolutions, ms", ">network, ms",
+        ">lowest to highest", ">images/s", "against", ">convolutions", ">network",
+        f">network against `{library['rung']}`",
+    ]  # fmt: skip
+    return _markdown(heads, rows)
+
+
+def one_by_one() -> str:
+    """The convolutions' kernels of 1,200 single images, layer by layer, as CUPTI timed them."""
+    rows = []
+    for profile in _result("profiles-h200")["profiles"]:
+        if profile["memory"] != "resident":
+            continue
+        kernels = [row for row in profile["detail"] if row["kind"] == "kernel"]
+        convolving = {row["layers"][0]: row for row in kernels if row["name"].endswith("_conv")}
+        padding = {row["layers"][0]: row for row in kernels if row["name"].endswith("_pad")}
+        rows.append(
+            [
+                f"`{profile['rung']}`",
+                *(units.milliseconds(convolving[layer]["seconds"]) for layer in convolving),
+                *(
+                    units.milliseconds(padding[layer]["seconds"]) if padding else "-"
+                    for layer in convolving
+                ),
+                units.milliseconds(sum(row["seconds"] for row in kernels)),
+            ]
+        )
+    heads = [
+        "rung", ">conv1, ms", ">conv2, ms", ">conv3, ms", ">pad 1, ms", ">pad 2, ms", ">pad 3, ms",
+        ">all kernels, ms",
+    ]  # fmt: skip
+    return _markdown(heads, rows)
+
+
+def memory() -> str:
+    """1,200 images one by one under every memory plan."""
+    rows = []
+    for case in _result("ladder-h200")["memory"]:
+        samples = case["samples_seconds"]
+        rows.append(
+            [
+                f"`{case['rung']}`",
+                f"`{case['memory']}`",
+                units.milliseconds(median(samples)),
+                f"{units.milliseconds(min(samples))} to {units.milliseconds(max(samples))}",
+                units.digits(1e6 * median(samples) / case["images"]),
+                units.count(case["copies"]),
+                units.megabytes(case["copied_bytes"]),
+                f"{case['accuracy']:.4f}",
+            ]
+        )
+    heads = [
+        "rung", "memory", ">wall, ms", ">lowest to highest", ">an image, µs", ">copies",
+        ">copied, MB", ">correct",
+    ]  # fmt: skip
+    return _markdown(heads, rows)
+
+
+def course() -> str:
+    """The course's published op times beside ours."""
+    rungs = {rung["rung"]: rung for rung in _result("ladder-h200")["networks"]["ece408"]["rungs"]}
+    rows = []
+    for step, conv1, conv2, name in COURSE:
+        ours = [units.milliseconds(_median(each)) for each in rungs[name]["operations"].values()]
+        rows.append([step, units.digits(conv1), units.digits(conv2), f"`{name}`", *ours])
+    heads = [
+        "the course's step", ">conv1, ms, Volta", ">conv2, ms, Volta", "our rung",
+        ">conv1, ms, H200", ">conv2, ms, H200",
+    ]  # fmt: skip
+    return _markdown(heads, rows)
+
+
+def thesis() -> str:
+    """The thesis's published times beside ours."""
+    ours = {
+        (case["rung"], case["memory"]): median(case["samples_seconds"])
+        for case in _result("ladder-h200")["memory"]
+    }
+    rows = [
+        [
+            variant, f"{forward:.3f}", f"{convolutions:.3f}", f"`{rung}`, `{plan}`",
+            f"{ours[rung, plan]:.3f}",
+        ]
+        for variant, forward, convolutions, rung, plan in THESIS
+    ]  # fmt: skip
+    heads = [
+        "the thesis's version", ">forward, s, V100", ">its convolutions, s, V100",
+        "our rung and memory plan", ">forward, s, H200",
+    ]  # fmt: skip
+    return _markdown(heads, rows)
+
+
+def whole_network(cases: tuple[tuple[str, str, int], ...]) -> str:
+    """`network` beside the libraries, in every precision."""
+    rows = []
+    for file, network, batch in cases:
+        for precision, label in PRECISIONS.items():
+            times = engines(file, network, batch, precision)
+            best = min(seconds for name, seconds in times.items() if name != "network")
+            rows.append(
+                [
+                    f"`{network}`, {units.count(batch)}",
+                    label,
+                    *(_short(times.get(name)) for name in ("network", *LIBRARIES)),
+                    f"{best / times['network']:.2f}",
+                ]
+            )
+    heads = [
+        "network, images", "precision", ">`network`", ">PyTorch eager", ">channels last",
+        ">torch.compile", ">JAX", ">times as fast as the best",
+    ]  # fmt: skip
+    return _markdown(heads, rows)
+
+
+def summary() -> str:
+    """README's table: where `network` wins, and where it loses."""
+    rows = []
+    for file, network, batch in (*WHOLE, *FEW):
+        if network not in ("cifar10", "ece408", "cifar64") or batch == 16:
+            continue
+        cells = []
+        for precision in PRECISIONS:
+            times = engines(file, network, batch, precision)
+            best = min(seconds for name, seconds in times.items() if name != "network")
+            cells += [
+                f"{_short(times['network'])} ({_short(best)})", f"{best / times['network']:.2f}"
+            ]  # fmt: skip
+        rows.append([f"`{network}`, {units.count(batch)}", *cells])
+    heads = ["network, images"]
+    for label in PRECISIONS.values():
+        heads += [f">{label}, ms (best library)", ">times as fast"]
+    return _markdown(heads, rows)
+
+
+def engines(file: str, network: str, batch: int, precision: str) -> dict[str, float]:
+    """Seconds of a batch by engine; of a CUDA graph where there is one and it is faster."""
+    wanted = (network, batch, precision)
+    (row,) = (
+        row
+        for row in _result(file)["rows"]
+        if (row["network"], row["batch"], row["precision"]) == wanted
+    )
+    found: dict[str, float] = {}
+    for name, engine in row["engines"].items():
+        plain = name.removesuffix("-graph")
+        found[plain] = min(found.get(plain, float("inf")), engine["median_seconds"])
+    return found
+
+
+def _short(seconds: float | None) -> str:
+    """Milliseconds with three digits, also far below one."""
+    if seconds is None:
+        return "-"
+    return f"{1e3 * seconds:.3f}" if seconds < 1e-3 else units.milliseconds(seconds)
+
+
+def _convolutions(rung: dict[str, Any]) -> float:
+    return sum(map(_median, rung["operations"].values()))
+
+
+def _median(sample: dict[str, Any]) -> float:
+    return float(sample["median_seconds"])
+
+
+def _markdown(heads: list[str], rows: list[list[str]]) -> str:
+    """Heads that begin with > are of columns of figures."""
+    lines = [[head.removeprefix(">") for head in heads]]
+    lines.append(["---:" if head.startswith(">") else "---" for head in heads])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [*lines, *rows])
+
+
+@cache
+def _result(name: str) -> Any:
+    return json.loads((RESULTS / f"{DAY}-{name}.json").read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""What the documents say is so: links, commands, tables, Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import tables
+
+from tilewright.cli import VERBS, Parser, main
+from tilewright.ladder import DEVICES, rungs
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+TABLE = re.compile(r"<!-- python -m benchmarks\.tables (\S+) -->\n\n((?:\|.*\n)+)")
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@cache
+def read(page: Path) -> str:
+    return page.read_text()
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    return [text for language, text in FENCE.findall(read(page)) if language in languages]
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub names them in links."""
+    heads = re.findall(r"^#+ (.*)$", FENCE.sub("", read(page)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pages
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(FENCE.sub("", read(page))):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {link}"
+
+
+@pages
+def test_files_of_the_project_that_are_named_exist(page):
+    named = re.findall(r"`((?:benchmarks|docs|src|tests)/[\w./-]+)`", read(page))
+    for path in named:
+        assert (ROOT / path.rstrip("/")).exists(), f"{page.name}: {path}"
+
+
+def commands(lines: list[str]) -> list[list[str]]:
+    """The words that follow `tilewright` in each line that has it."""
+    words = [shlex.split(line, comments=True) for line in lines]
+    given = [line[line.index("tilewright") + 1 :] for line in words if "tilewright" in line]
+    # `tilewright profile ... --images 100` stands for many.
+    return [line for line in given if not {"...", "…"} & set(line)]
+
+
+def typed(page: Path) -> list[list[str]]:
+    """Commands that are shown as a whole: in blocks of sh, and at prompts."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    for block in blocks(page, "text"):
+        whole = block.replace("\\\n", " ")
+        lines += [line.removeprefix("$ ") for line in whole.splitlines() if line.startswith("$ ")]
+    return commands(lines)
+
+
+def parser_of(verb: str) -> Parser:
+    assert verb in VERBS, f"there is no tilewright {verb}"
+    parser = Parser(prog=f"tilewright {verb}")
+    import_module(f"tilewright.cli.{verb}").add_arguments(parser)
+    return parser
+
+
+@pages
+def test_commands_that_are_shown_can_be_typed(page):
+    for verb, *arguments in typed(page):
+        try:
+            parser_of(verb).parse_args(arguments)
+        except Exception as error:
+            pytest.fail(f"{page.name}: tilewright {verb} {shlex.join(arguments)}: {error}")
+
+
+@pages
+def test_commands_that_are_mentioned_have_such_options(page):
+    spans = re.findall(r"`([^`\n]*\btilewright [^`\n]*)`", FENCE.sub("", read(page)))
+    for verb, *arguments in commands(spans):
+        if verb == "--help" or verb == "VERB":
+            continue
+        known = parser_of(verb).format_help()
+        for option in (word for word in arguments if word.startswith("--")):
+            assert re.search(rf"{option}\b", known), f"{page.name}: tilewright {verb} {option}"
+
+
+def test_there_are_commands_to_try():
+    assert len(typed(ROOT / "README.md")) > 15
+
+
+def test_tables_are_those_of_the_results():
+    made, shown = tables.tables(), {}
+    for page in PAGES:
+        for name, text in TABLE.findall(read(page)):
+            assert text.rstrip("\n") == made[name], f"{page.name}: {name}"
+            shown[name] = page
+    assert set(shown) == set(made)
+
+
+def result(name: str) -> Any:
+    return json.loads((tables.RESULTS / f"{tables.DAY}-{name}.json").read_text())
+
+
+def test_tables_compare_each_rung_with_the_one_it_changes():
+    rows = [row.split(" | ") for row in tables.tables()["gpu-cifar10"].splitlines()]
+    (padded,) = (row for row in rows if row[0] == "| `padded`")
+    # 102 against direct's 94.0 ms; against direct-reduce, the row above it, it would be 4.45 times.
+    assert padded[8:11] == ["`direct`", "0.85x", "0.92x"]
+
+
+def test_sentences_about_the_gpu_s_ladder_are_so():
+    """The figures in the prose of docs/ladder.md, worked out once more from the raw results."""
+    time: dict[tuple[str, ...], float] = {}
+    for net, ladder in result("ladder-h200")["networks"].items():
+        for rung in ladder["rungs"]:
+            for layer, sample in rung["operations"].items():
+                seconds = sample["median_seconds"]
+                time[net, rung["rung"], layer] = seconds
+                total = time.get((net, rung["rung"]), 0.0)
+                time[net, rung["rung"]] = total + seconds
+    alone: dict[tuple[str, str], float] = {}
+    for profile in result("profiles-h200")["profiles"]:
+        for row in profile["detail"] if profile["memory"] == "resident" else ():
+            if row["kind"] == "kernel" and row["name"].endswith("_conv"):
+                alone[profile["rung"], row["layers"][0]] = row["seconds"]
+
+    def times(slow: str, fast: str, *layer: str) -> list[float]:
+        """How many times as fast, on both networks."""
+        both = [(net, slow, *layer) for net in ("cifar10", "ece408") if (net, slow, *layer) in time]
+        return [time[key] / time[key[0], fast, *layer] for key in both]
+
+    def more(rung: str, layer: str) -> list[float]:
+        """Per cent of `direct`'s time that it takes longer, on both networks."""
+        return [100 * (ratio - 1) for ratio in times(rung, "direct", layer)]
+
+    def won_back(net: str) -> float:
+        loss = time[net, "unroll-gemm"] - time[net, "direct"]
+        return 100 * (time[net, "unroll-gemm"] - time[net, "fused-gemm"]) / loss
+
+    reduced = {layer: alone["direct", layer] / alone["direct-reduce", layer] for _, layer in alone}
+    best = {
+        net: min(
+            seconds for (on, name, *layer), seconds in time.items()
+            if on == net and not layer and name in {"direct", *tables.changed()} - {"tuned"}
+        )
+        for net in ("cifar10", "ece408")
+    }  # fmt: skip
+    below = [seconds / time[net, "tuned"] for net, seconds in best.items()]
+    slower = {}
+    for file, net in (
+        ("cuda-h200", "ece408"), ("cuda-h200-cifar64", "cifar64"), ("cuda-h200", "mnist3x3"),
+    ):  # fmt: skip
+        engines = tables.engines(file, net, 1, "fp32")
+        slower[net] = engines.pop("network") / min(engines.values())
+    sentences = [
+        "the convolutions {:.1f} times slower on `cifar10` and {:.1f} times on `ece408`".format(
+            *times("direct-reduce", "direct")
+        ),
+        f"kernels are {reduced['conv2']:.1f} and {reduced['conv3']:.1f} times as fast",
+        f"takes {1 / reduced['conv1']:.1f} times as long (3.64 to 6.98)",
+        f"(76.3 against 64.5 ms; conv1 {more('padded', 'conv1')[0]:.0f} %, "
+        f"conv2 {more('padded', 'conv2')[0]:.0f} %, conv3 {more('padded', 'conv3')[0]:.0f} %)",
+        "takes {:.0f} and {:.0f} % off the first layers".format(
+            *(-each for each in more("shared", "conv1"))
+        ),
+        f"adds {more('shared', 'conv2')[0]:.0f} to {more('shared', 'conv3')[0]:.0f} % to the other",
+        f"takes {-more('constant', 'conv1')[1]:.0f} % off `ece408`'s first layer",
+        f"{-more('constant', 'conv1')[0]:.0f} and "
+        f"{-more('constant', 'conv2')[0]:.0f} % off `cifar10`'s conv1 and conv2 (4.8 and 32 kB)",
+        f"costs {more('constant', 'conv3')[0]:.0f} % on conv3 (40 kB) and "
+        f"{more('constant', 'conv2')[1]:.0f} % on `ece408`'s second (56 kB)",
+        "the convolutions take {:.2f} and {:.2f} times as long".format(
+            *times("unroll-gemm", "direct")
+        ),
+        f"wins {won_back('ece408'):.0f} % of that back on `ece408`, "
+        f"but {won_back('cifar10'):.0f} % on `cifar10`",
+        f"cost {100 * (times('channel-atomics', 'direct')[0] - 1):.0f} % on `cifar10` and "
+        f"{100 * (times('channel-atomics', 'direct')[1] - 1):.0f} % on `ece408` "
+        f"(conv3 {more('channel-atomics', 'conv3')[0]:.0f} %)",
+        "convolutions {:.2f} and {:.2f} times as fast: ".format(*times("fused-gemm", "per-layer"))
+        + f"{times('fused-gemm', 'per-layer', 'conv2')[0]:.2f} and "
+        f"{times('fused-gemm', 'per-layer', 'conv3')[0]:.2f} with 20 filters",
+        "run {:.1f} and {:.1f} times as fast as on `shared`".format(*times("shared", "tuned")),
+        "{:.1f} and {:.1f} times as fast as on the best rung below".format(*below),
+        f"a single image of `ece408` takes {slower['ece408']:.1f} times, of `cifar64` "
+        f"{slower['cifar64']:.1f} times and of `mnist3x3` {slower['mnist3x3']:.1f} times as long",
+    ]
+    text = " ".join(read(ROOT / "docs" / "ladder.md").split())
+    assert [sentence for sentence in sentences if sentence not in text] == []
+
+
+def test_every_rung_is_on_the_ladder_s_page_with_the_one_it_changes():
+    text = read(ROOT / "docs" / "ladder.md")
+    rows = re.findall(r"^\| (?:cpu|gpu|cuda|vendor) `(.+?)` \| (?:`(.+?)` )?\|", text, re.MULTILINE)
+    known = {rung.name for device in DEVICES for rung in rungs(device)}
+    assert dict(rows) == {name: tables.changed().get(name, "") for name in known}
+
+
+def test_profiles_of_the_gpu_are_those_that_are_kept():
+    text = read(ROOT / "docs" / "profiling.md").partition("## On a CUDA GPU")[2]
+    kept = [
+        (tables.RESULTS / f"{tables.DAY}-profile-h200-{name}.txt").read_text()
+        for name in ("padded-resident", "direct-managed")
+    ]
+    shown = [block.partition("GPU activities\n")[2] or block for _, block in FENCE.findall(text)]
+    assert len(shown) == 2
+    for block in shown:
+        for table in block.strip("\n").split("\n\n"):
+            assert any(table in report for report in kept), table
+
+
+def test_readme_shows_what_show_prints(capsys):
+    (shown,) = (
+        block.removeprefix("$ tilewright show cifar10\n")
+        for block in blocks(ROOT / "README.md", "text")
+        if block.startswith("$ tilewright show cifar10\n")
+    )
+    assert main(["show", "cifar10"]) == 0
+    said = capsys.readouterr().out
+    assert [line.rstrip() for line in said.splitlines()] == shown.splitlines()
+
+
+@pages
+def test_python_compiles(page):
+    for index, block in enumerate(blocks(page, "python")):
+        compile(block, f"{page.name}, block {index}", "exec")
+
+
+def test_python_runs(tmp_path, monkeypatch, capsys):
+    """README's example and docs/python.md, block after block, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    guide = ROOT / "docs" / "python.md"
+    for page in (ROOT / "README.md", guide):
+        names: dict[str, object] = {}
+        for index, block in enumerate(blocks(page, "python")):
+            exec(compile(block, f"{page.name}, block {index}", "exec"), names)
+    assert (tmp_path / "mine.safetensors").is_file()
+    (printed,) = blocks(guide, "text")
+    assert printed in capsys.readouterr().out
