@@ -39,6 +39,15 @@ SLOW = (
     "tests/test_wheel.py",
 )
 
+# Tests of caching itself, which find nothing kept.
+OF_CACHING = (
+    "tests/cli/test_cache.py",
+    "tests/fuse/cpu/test_build.py",
+    "tests/ladder/cpu/test_loops.py",
+    "tests/runtime/test_pocl.py",
+    "tests/test_store.py",
+)
+
 # Timings on a shared machine say nothing about correctness.
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
@@ -70,10 +79,22 @@ def press_ctrl_c() -> Iterator[Callable[[], None]]:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees, or leaves anything in, what another or the user has fetched or compiled."""
+def own_cache(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """No test sees, or leaves anything in, what another or the user has fetched or measured.
+
+    What is compiled lies under keys made of all it depends on: that, tests and runs share.
+    """
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    if not request.node.nodeid.startswith(OF_CACHING):
+        (home / "tilewright").mkdir(mode=0o700)
+        for kind in ("compiled", "numba"):
+            (KEPT / kind).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (home / "tilewright" / kind).symlink_to(KEPT / kind)
     return home
 
 
@@ -93,3 +114,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("cuda"):
             item.add_marker(pytest.mark.xdist_group("gpu"))  # one worker has it for itself
+    # The longest comes first: at the end the other workers would wait for it.
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/test_wheel.py"))

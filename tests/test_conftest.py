@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW
+from tests.conftest import OF_CACHING, SLOW
 from tests.kept import compile_cubin
 from tilewright.errors import TilewrightError
 from tilewright.runtime import nvrtc, opencl
@@ -17,8 +17,8 @@ from tilewright.runtime import nvrtc, opencl
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_what_is_slow_is_there():
-    for prefix in SLOW:
+def test_what_is_named_is_there():
+    for prefix in SLOW + OF_CACHING:
         file, _, name = prefix.partition("::")
         assert f"def {name}" in (ROOT / file).read_text()
 
