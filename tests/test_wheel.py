@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+# One worker builds it, for both.
+pytestmark = pytest.mark.xdist_group("wheel")
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
 
 
