@@ -167,7 +167,7 @@ def repeated(engine: Engine, images: np.ndarray) -> tuple[Callable[[], None], in
 
 
 def measure(network: Network, batch: int, made: dict[str, Engine], repeats: int) -> dict[str, Any]:
-    """Seconds for one batch by engine: median, best, spread and every sample."""
+    """Seconds for one batch by engine: median, best, uncertainty and every sample."""
     images = np.random.default_rng(batch).normal(size=(batch, *network.input.shape))
     images = images.astype(np.float32)
     expected = made["fused"](images)
@@ -180,7 +180,7 @@ def measure(network: Network, batch: int, made: dict[str, Engine], repeats: int)
         name: {
             "median_seconds": sample.median / calls[name],
             "best_seconds": sample.best / calls[name],
-            "spread": sample.spread,
+            "uncertainty": sample.uncertainty if sample.interval.known else None,
             "calls_a_turn": calls[name],
             "samples_seconds": [value / calls[name] for value in sample.seconds],
         }
@@ -202,8 +202,9 @@ def main() -> None:
             for _ in range(5):
                 peak.measure()
             results = measure(network, batch, made, arguments.repeats)
+            executed = sum(stage.inside_flops for stage in network.stages)
             rows.append({"network": network.name, "flop": network.flops, "batch": batch,
-                         "engines": results})  # fmt: skip
+                         "executed_flop": executed, "engines": results})  # fmt: skip
             print(f"{network.name} at batch {batch} done", file=sys.stderr)
     document = {"environment": environment.fingerprint(), "peak_flops": peak.best, "rows": rows}
     with atomic_write(arguments.json) as file:
@@ -228,7 +229,7 @@ def markdown(document: dict[str, Any]) -> str:
     for row in document["rows"]:
         speeds = {n: row["batch"] / e["median_seconds"] for n, e in row["engines"].items()}
         best = max(speed for name, speed in speeds.items() if name != "fused")
-        share = speeds["fused"] * row["flop"] / document["peak_flops"]
+        share = speeds["fused"] * row["executed_flop"] / document["peak_flops"]
         cells = " | ".join(f"{speeds[name]:,.0f}" for name in names)
         lines.append(
             f"| {row['network']} | {row['batch']} | {cells} | {100 * share:.0f} % | "

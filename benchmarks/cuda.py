@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -193,9 +194,9 @@ def timed(calls: dict[str, Call], repeats: int) -> dict[str, dict[str, Any]]:
         torch.cuda.synchronize()
         counts[name] = max(1, min(200, int(SHORTEST_TURN / (time.perf_counter() - start))))
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for turn in range(repeats):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+    shuffler = random.Random(1)
+    for _ in range(repeats):
+        for name in shuffler.sample(list(calls), len(calls)):
             call, count = calls[name], counts[name]
             call()
             torch.cuda.synchronize()
@@ -215,7 +216,7 @@ def timed(calls: dict[str, Call], repeats: int) -> dict[str, dict[str, Any]]:
         found[name] = {
             "median_seconds": sample.median,
             "best_seconds": sample.best,
-            "spread": sample.spread,
+            "interval_seconds": sample.interval.ends,
             "calls_a_turn": counts[name],
             "samples_seconds": values,
         }

@@ -88,8 +88,10 @@ def _ladder(
     screen.print("```\n")
     return {
         "images": count, "batch": given.batch, "data": subject.dataset.source,
-        "device_name": ladder.device, "peak_flops": ladder.peak,
-        "flop_an_image": subject.network.flops, "rungs": view.to_json(ladder.rows, count),
+        "device_name": ladder.device, "peak_flops": ladder.peak, "order_seed": ladder.seed,
+        "conditions": ladder.conditions.to_json(),
+        "flop_an_image": subject.network.flops,
+        "rungs": view.to_json(ladder, subject.network, count),
     }  # fmt: skip
 
 

@@ -1,6 +1,9 @@
 """The ladder as a picture: how long a network's convolutions take on every rung.
 
-python -m benchmarks.picture benchmarks/results/DATE-ladder-gpu.json docs/ladder-gpu.svg
+    python -m benchmarks.picture benchmarks/results/DATE-ladder-gpu.json docs/ladder-gpu.svg
+    tilewright ladder --json ladder.json && python -m benchmarks.picture ladder.json ladder.svg
+
+It takes what `benchmarks.ladder` writes, and what `tilewright ladder --json` does.
 """
 
 from __future__ import annotations
@@ -25,19 +28,25 @@ def main() -> None:
     parser.add_argument("picture", type=Path)
     given = parser.parse_args()
     document = json.loads(given.results.read_text())
+    with atomic_write(given.picture) as file:
+        file.write(picture(document).encode())
+
+
+def picture(document: dict[str, Any]) -> str:
+    """One panel a network, below each other."""
+    # `tilewright ladder --json` is about one network and names it.
+    networks = document.get("networks") or {document["network"]: document}
     parts, height = [], 0
-    for name, network in document["networks"].items():
+    for name, network in networks.items():
         part, size = panel(name, network, height)
         parts.append(part)
         height += size
-    svg = (
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" font-family="Helvetica, Arial, sans-serif" '
         f'font-size="13" fill="{INK}"><rect width="100%" height="100%" fill="white"/>'
         f"{''.join(parts)}</svg>\n"
     )
-    with atomic_write(given.picture) as file:
-        file.write(svg.encode())
 
 
 def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
@@ -45,10 +54,12 @@ def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
     rows = [
         (rung["rung"], rung["vendor"], _convolutions(rung))
         for rung in network["rungs"]
-        if rung["network"]
+        if rung["network"] and rung["operations"]
     ]
+    if not rows:
+        raise SystemExit(f"{name}: no convolution was timed, there is nothing to draw")
     low = 10 ** math.floor(math.log10(min(seconds for *_, seconds in rows)))
-    high = 10 ** math.ceil(math.log10(max(seconds for *_, seconds in rows)))
+    high = max(10 * low, 10 ** math.ceil(math.log10(max(seconds for *_, seconds in rows))))
 
     def place(seconds: float) -> float:
         room = WIDTH - NAMES - FIGURES

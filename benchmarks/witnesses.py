@@ -114,7 +114,7 @@ def _bracket_seconds(runtime: Any, hold_up: Callable[[], None]) -> float:
     for with_cupti in (False, True):
         hold_up()
         trace = runtime.trace = Trace()
-        trace.collector = CuptiCollector(trace, runtime.index, False) if with_cupti else None
+        trace.collector = CuptiCollector(trace, runtime.index) if with_cupti else None
         for _ in range(LAUNCHES):
             runtime.enqueue(empty, (1, 1, 1), (given,), ())
         runtime.synchronise()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: F401
 from tests.kept import KEPT
 
 # Before anything imports pyopencl: PoCL looks once, when it starts. What it compiles is kept from

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.profile.made import CEILINGS
 from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
 from tilewright.measure import Sample, interleave
 from tilewright.reference import FLOAT32, FP16, TF32
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.verify import Verdict
+from tilewright.verify import Fault, Verdict
 from tilewright.views import ladder as view
 
 
@@ -19,8 +20,8 @@ from tilewright.views import ladder as view
 def trusting(monkeypatch):
     """Every rung is taken for right: verification has tests of its own, and takes its time."""
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
-    monkeypatch.setattr(climb, "verify", lambda rung, device, network: verdict)
-    monkeypatch.setattr(climb, "measured_peak", lambda device: 1e12)
+    monkeypatch.setattr(climb, "verify", lambda *given, batch: verdict)
+    monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
 
 
 @pytest.fixture
@@ -49,33 +50,33 @@ def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
         assert all(len(sample.seconds) == 2 for sample in row.operations.values())
         assert row.operations_mark == {"onnxruntime": "*", "fused": "+"}.get(row.rung.name, "")
         np.testing.assert_array_equal(row.predicted, ladder.rows[0].predicted)
-    assert seen[-1][1] == seen[-1][2]
+    assert ladder.peak == 1e12
+    timing = [now for now in seen if now[0].startswith("timing")]
+    assert timing[-1][1] == timing[-1][2]
+    assert len(ladder.conditions.spins) == 3
 
 
-def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(quick, monkeypatch):
-    serial, threads, good = rungs("cpu")[:3]
+def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
+    quick, trusting, monkeypatch
+):
+    serial, wrong, good = rungs("cpu")[:3]
+    fault = Fault("conv (1@3x3 on 1x4x4)", "whole numbers", "output[0] is 1, must be 2 within 0")
 
-    def prepare(runtime, stages, parameters):
-        right = good.prepare(runtime, stages, parameters)
+    def verify(rung, device, network, batch):
+        return Verdict(1, 1, 1, 9.0, fault if rung is wrong else None)
 
-        def launch(x, out):
-            right(x, out)
-            if stages[0].kind == "conv":
-                out += 1
-
-        return launch
-
-    wrong = replace(threads, prepare=prepare)
+    monkeypatch.setattr(climb, "verify", verify)
     absent = replace(serial, missing=lambda device: "it is on holiday")
-    ladder = {rung.name: rung for rung in (absent, wrong, good)}
-    monkeypatch.setattr(climb, "rungs", lambda device: list(ladder.values()))
+    monkeypatch.setattr(climb, "rungs", lambda device: [absent, wrong, good])
     subject = climb.prepare("ece408", None, None, images=2)
-    rows = climb.climb(subject.network, subject.dataset.images, "cpu", 2, 1).rows
+    ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 2, 1)
+    rows = ladder.rows
     assert rows[0].missing == "it is on holiday"
     assert rows[0].network is None
     assert not rows[1].verdict.passed
     assert rows[1].network is None
     assert rows[2].network is not None
+    assert "threads computes something wrong: conv (1@3x3" in "\n".join(view._notes(ladder))
 
 
 def test_nothing_to_time(quick, monkeypatch):
@@ -94,19 +95,20 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
     large, good = rungs("cpu")[1:3]
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
 
-    def verify(rung, device, network):
+    def verify(rung, device, network, batch):
         if rung is large:
             raise DoesNotFit("conv1: shared_conv needs shared memory of 57,600 bytes")
         return verdict
 
     monkeypatch.setattr(climb, "verify", verify)
-    monkeypatch.setattr(climb, "measured_peak", lambda device: None)
+    none = replace(CEILINGS, flops=None)
+    monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (none, None))
     monkeypatch.setattr(climb, "rungs", lambda device: [large, good])
     subject = climb.prepare("cifar10", None, None, images=1)
     ladder = climb.climb(subject.network, subject.dataset.images, "cpu", 1, 1)
     assert "57,600 bytes" in ladder.rows[0].missing
     assert ladder.rows[1].network is not None
-    shown = "\n".join(map(str, view._notes(ladder)))
+    shown = " ".join("\n".join(map(str, view._notes(ladder))).split())
     assert f"{large.name} cannot run here: conv1: shared_conv needs" in shown
     assert "peak: not measured" in shown
 
@@ -115,7 +117,7 @@ def test_a_memory_plan_that_is_refused_is_known_before_anything_is_verified(quic
     def refuse(device, memory):
         raise TilewrightError("it shares no memory with the host")
 
-    monkeypatch.setattr(climb, "verify", lambda *given: pytest.fail("verified in vain"))
+    monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("verified in vain"))
     one = replace(rungs("cpu")[0], open_runtime=refuse)
     monkeypatch.setattr(climb, "rungs", lambda device: [one])
     subject = climb.prepare("cifar10", None, None, images=1)
@@ -146,3 +148,45 @@ def test_precisions_are_compared_with_their_own():
     rows = [gemm, *tensors, *networks]
     found = [climb.changed(each, rows) for each in rows]
     assert found == [None, gemm, gemm, tensors[0], tensors[1], None]
+
+
+def test_a_peak_below_a_rungs_own_rate_is_measured_again(quick, trusting, monkeypatch):
+    """Only what a rung of ours really computes counts, in float32."""
+    asked = []
+
+    def ceilings(device, name, at_least):
+        asked.append((device, at_least))
+        return CEILINGS, "the ceilings may be too low"
+
+    monkeypatch.setattr(climb, "ceilings", ceilings)
+    threads, im2col = rungs("cpu")[1:3]
+    rough = replace(im2col, name="rough", precision=FP16)
+    library = replace(im2col, name="library", vendor=True)
+    monkeypatch.setattr(climb, "rungs", lambda device: [threads, im2col, rough, library])
+    subject = climb.prepare("cifar10", None, None, images=2)
+    network = subject.network
+    ladder = climb.climb(network, subject.dataset.images, "cpu", 2, 1)
+    inside = sum(stage.inside_flops for stage in network.stages)
+    rates = [
+        2 * flops / row.network.median
+        for row, flops in zip(ladder.rows[:2], (inside, network.flops), strict=True)
+    ]
+    assert asked == [("cpu", pytest.approx(max(rates)))]
+    assert ladder.notices == ("the ceilings may be too low",)
+
+
+@pytest.mark.parametrize(("batch", "images", "tried"), [(2, 3, 2), (100, 3, 3)])
+def test_rungs_are_verified_at_the_batch_that_is_timed(
+    batch, images, tried, quick, trusting, monkeypatch
+):
+    batches = []
+
+    def verify(rung, device, network, batch):
+        batches.append(batch)
+        return Verdict(1, 1, 1, 0.0, None)
+
+    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(climb, "rungs", lambda device: rungs("cpu")[2:3])
+    subject = climb.prepare("cifar10", None, None, images=images)
+    climb.climb(subject.network, subject.dataset.images, "cpu", batch, 1)
+    assert batches == [tried]

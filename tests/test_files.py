@@ -6,11 +6,12 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write, check_file, check_writable
+from tilewright.files import atomic_write, check_file, check_writable, file_name
 
 
 def test_the_name_appears_only_when_all_is_written(tmp_path):
@@ -123,3 +124,27 @@ def test_only_plain_files_are_read(tmp_path):
     ):  # fmt: skip
         with pytest.raises(TilewrightError, match=words):
             check_file(path)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o755, 0o400])
+def test_what_is_replaced_keeps_its_permissions(tmp_path, mode):
+    path = tmp_path / "out.json"
+    path.write_text("old")
+    path.chmod(mode)
+    with atomic_write(path) as file:
+        # Nobody may read half of it who may not read the whole.
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == mode
+        file.write(b"new")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_name_can_be_said_otherwise_for_a_file():
+    assert file_name("ece408-2017") == "ece408-2017"
+    assert file_name("../../x") == "x"
+    assert file_name("/etc/passwd") == "etc-passwd"
+    assert file_name("My net, v1.2") == "My-net-v1.2"
+    assert file_name("...") == "network"
+    for name in ("..", ".hidden", "a/b", "a\0b", "a\nb", "~", "C:\\x"):
+        assert Path(file_name(name)).name == file_name(name)
+        assert not file_name(name).startswith(".")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import store as module
 from tilewright.fuse.cpu import build
 from tilewright.model.layers import FullyConnected, Pixels
 from tilewright.model.network import Network
 from tilewright.store import KINDS, Limits, Store, key_of, open_store
+from tilewright.terminal import say_once
 
 FEW = Limits(count=3, bytes=1000)
 
@@ -70,7 +70,7 @@ def test_a_thing_under_the_name_of_another_is_not_there(store):
 def test_a_folder_that_others_can_write_is_not_used(store, bits, capsys):
     store.keep("a", b"content")
     store.folder.chmod(bits)
-    module._say_once.cache_clear()
+    say_once.cache_clear()
     assert store.read("a") is None
     assert "others can write to it" in (store.keep("b", b"content") or "")
     assert store.read("a") is None
@@ -93,7 +93,7 @@ def test_a_file_that_others_can_write_is_not_there(store):
 
 def test_a_folder_of_another_user_is_not_used(store, monkeypatch, capsys):
     store.keep("a", b"content")
-    module._say_once.cache_clear()
+    say_once.cache_clear()
     monkeypatch.setattr(os, "geteuid", lambda: store.folder.stat().st_uid + 1)
     assert store.read("a") is None
     assert "belongs to another user" in (store.keep("b", b"content") or "")

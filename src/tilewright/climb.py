@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,18 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.conditions import Conditions, Watch
 from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
-from tilewright.measure import Sample, interleave
+from tilewright.measure import Rounds, Sample, interleave
+from tilewright.memory import pin
 from tilewright.model.layers import Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
-from tilewright.peak import measured_peak
 from tilewright.plan import uniform
+from tilewright.profile.ceilings import ceilings
+from tilewright.reference import FLOAT32
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
 from tilewright.trials import random_parameters
@@ -72,11 +76,19 @@ def prepare(net: str, weights: str | None, data: str | None, images: int) -> Sub
 
 @dataclass(frozen=True)
 class Ladder:
-    """Every rung's row, in the ladder's order; the device in words and its measured peak FLOP/s."""
+    """Every rung's row, in the ladder's order; the device in words and its measured peak FLOP/s.
+
+    `seed` is what the order of the turns was drawn from; `notices` say what is wrong with the peak.
+    `doubt` is the share of the processors' time that was others': ratios are uncertain by it.
+    """
 
     device: str
     peak: float | None
     rows: list[Row]
+    seed: int
+    conditions: Conditions
+    notices: tuple[str, ...] = ()
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,7 @@ def climb(
     images: NDArray[Any],
     device: str,
     batch: int,
-    repeats: int,
+    repeats: int | Rounds,
     memory: str | None = None,
     guests: Sequence[Rung] = (),
     progress: Progress = lambda doing, done, of: None,
@@ -133,7 +145,9 @@ def climb(
     for index, rung in enumerate(able):
         progress(f"verifying {rung.label}", index, len(able))
         try:
-            rows[rung.label] = Row(rung, verdict=verify(rung, device, network))
+            # At the batch that is timed, too.
+            verdict = verify(rung, device, network, batch=min(batch, len(images)))
+            rows[rung.label] = Row(rung, verdict=verdict)
         except DoesNotFit as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
@@ -145,9 +159,23 @@ def climb(
     for name, row in rows.items():
         reason = str(row.missing or (row.verdict and row.verdict.fault))
         reasons.setdefault(reason, []).append(name)
-    contest.run(repeats, reasons, progress)
+    seed, watch = secrets.randbits(32), Watch(device)
+    contest.run(repeats, reasons, progress, seed, watch)
+    conditions = watch.conditions()
     results = [contest.results(row, network) for row in rows.values()]
-    return Ladder(contest.description, measured_peak(device), results)
+    progress("measuring the device's peak", 0, 1)
+    fastest = max((_executed_rate(row, network, len(images)) for row in results), default=0.0)
+    found, problem = ceilings(device, contest.description, at_least=fastest)
+    notices = (problem,) if problem else ()
+    doubt = 0.0 if device.startswith("cuda") else conditions.busy  # a GPU has its own processors
+    return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
+
+
+def _executed_rate(row: Row, network: Network, images: int) -> float:
+    """FLOP a second that a rung of our own surely did in float32; of others' nobody knows."""
+    if row.network is None or row.rung.vendor or row.rung.precision.name != FLOAT32.name:
+        return 0.0
+    return images * row.rung.executed_flops(network) / row.network.median
 
 
 def _missing(rung: Rung, device: str, memory: str | None) -> str | None:
@@ -180,6 +208,7 @@ class _Contest:
     def enter(self, rung: Rung, network: Network) -> None:
         """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
         program = self._program(rung, network)
+        self.images = pin(program, self.images)
         self.description = program.runtime.describe()
         disturbs = program.runtime.recording_disturbs
 
@@ -229,23 +258,35 @@ class _Contest:
 
         return turn
 
-    def run(self, repeats: int, reasons: dict[str, list[str]], progress: Progress) -> None:
+    def run(
+        self,
+        repeats: int | Rounds,
+        reasons: dict[str, list[str]],
+        progress: Progress,
+        seed: int,
+        watch: Watch,
+    ) -> None:
         if not self.subjects:
             words = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
             raise TilewrightError(f"no rung can be timed: {words or 'there is none'}")
-        done, total = 0, len(self.subjects) * (repeats + 1)
+        least = repeats if isinstance(repeats, int) else repeats.least
+        done, total = 0, len(self.subjects) * (least + 1)
 
         def step(subject: tuple[str, str]) -> None:
             nonlocal done
             done += 1
-            progress(f"timing {subject[0]}", done, total)
+            more = "" if done <= total else ", until it is certain"
+            progress(f"timing {subject[0]}{more}", done, max(done, total))
 
         def collect(subject: tuple[str, str], trace: Trace) -> None:
             if trace.events:
                 layer = subject[1].removeprefix(RECORDED)
                 self.traces.setdefault((subject[0], layer), []).append(trace)
 
-        self.samples = interleave(self.subjects, repeats, collect=collect, progress=step)
+        self.samples = interleave(
+            self.subjects, repeats, collect=collect, progress=step, seed=seed, between=watch,
+            decisive=lambda subject: subject[1] == "",
+        )  # fmt: skip
 
     def results(self, row: Row, network: Network) -> Row:
         """The row with what was measured; as it was, if the rung did not take part."""

@@ -8,6 +8,8 @@ import platform
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -63,21 +65,55 @@ def cpu_cores() -> int:
     return os.cpu_count() or 1
 
 
+@dataclass(frozen=True)
+class GpuState:
+    """A GPU at one moment: its clock, and what held it back."""
+
+    megahertz: int
+    throttled: tuple[str, ...]
+
+
+# What nvidia-smi calls clocks_event_reasons, as bits; an idle GPU or a clock that was set are
+# nothing that holds a kernel back unexpectedly.
+THROTTLED = {
+    0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature",
+    0x80: "power brake",
+}  # fmt: skip
+
+
+def gpu_states() -> list[GpuState]:
+    """Of every NVIDIA GPU, now; none where the driver's tool is absent or does not tell."""
+    states = []
+    # Drivers of before 2023 know the second name only.
+    names = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+    rows = _nvidia_smi("clocks.sm", names[0]) or _nvidia_smi("clocks.sm", names[1])
+    for clock, bits in rows:
+        with suppress(ValueError):  # "[N/A]"
+            active = int(bits, 16)
+            reasons = dict.fromkeys(words for bit, words in THROTTLED.items() if active & bit)
+            states.append(GpuState(int(clock.split()[0]), tuple(reasons)))
+    return states
+
+
 @cache
 def gpus() -> tuple[dict[str, str], ...]:
     """NVIDIA GPUs as the driver's own tool names them; none where the tool is absent."""
+    rows = _nvidia_smi("name", "driver_version", "memory.total")
+    return tuple(dict(zip(("name", "driver", "memory"), row, strict=True)) for row in rows)
+
+
+def _nvidia_smi(*fields: str) -> list[list[str]]:
+    """A row of fields for every GPU; none where the tool is absent or knows no GPU."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return ()
-    fields = ("name", "driver_version", "memory.total")
+        return []
     query = subprocess.run(
         [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"],
         capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
     if query.returncode != 0:
-        return ()
-    rows = [line.split(", ") for line in query.stdout.splitlines() if line.strip()]
-    return tuple(dict(zip(("name", "driver", "memory"), row, strict=True)) for row in rows)
+        return []
+    return [line.split(", ") for line in query.stdout.splitlines() if line.strip()]
 
 
 def peak_memory_bytes() -> int:

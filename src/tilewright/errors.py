@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST_NAME = 100  # of what is shown, and compared with other names
+
 
 class TilewrightError(Exception):
     """Bad input or a missing device, package or file.
@@ -16,7 +18,7 @@ class TilewrightError(Exception):
 
 def unknown(what: str, name: str, known: Iterable[str]) -> TilewrightError:
     """An error for a name that does not exist, with the nearest name that does."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    names, shown = list(known), name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+    near = difflib.get_close_matches(shown, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
-    return TilewrightError(f"unknown {what} {name!r}; {hint}")
+    return TilewrightError(f"unknown {what} {shown!r}; {hint}")

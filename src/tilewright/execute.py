@@ -13,6 +13,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder import choose
 from tilewright.ladder.rung import Launch, Rung
 from tilewright.memory import FLOWS
+from tilewright.model import zoo
 from tilewright.model.layers import Shape
 from tilewright.model.network import Network
 from tilewright.plan import Plan
@@ -36,9 +37,10 @@ class Program:
     def __init__(self, network: Network, plan: Plan, rungs: dict[str, Rung] | None = None) -> None:
         """`rungs` supplies rungs that are not on the ladder, by the names the plan uses."""
         if not network.parameters and network.parameter_shapes:
+            which = network.name if zoo.holds(network) else "PATH.json"
             raise TilewrightError(
                 f"network {network.name!r} has no weights: give some with --weights, "
-                f"or make them with `tilewright train {network.name}`"
+                f"or make them with `tilewright train {which}`"
             )
         known = rungs or {
             step.rung: choose(plan.device, step.rung, plan.precision) for step in plan.steps

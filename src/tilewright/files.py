@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +22,11 @@ def cache_home() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("tilewright"))
+
+
+def file_name(name: str) -> str:
+    """A name as a file name: what would lead to another folder, or hide it, is left out."""
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "network"
 
 
 def reason(error: OSError) -> str:
@@ -45,7 +52,7 @@ def check_writable(path: Path) -> None:
         if path.is_dir():
             raise TilewrightError(f"cannot write {path}: it is a folder")
         if not _special(path) and _standard(path) is None:
-            with _temporary(path.resolve()):
+            with _temporary(_followed(path)):
                 pass
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
@@ -68,40 +75,50 @@ def atomic_write(path: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
             with path.open("wb") as straight:
                 yield straight
             return
-        target = path.resolve()
-        with _temporary(target) as handle:
+        target = _followed(path)
+        with _temporary(target, _mode(target) if mode is None else mode) as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-            temporary = Path(handle.name)
-            temporary.chmod(_usual_mode(target) if mode is None else mode)
-            temporary.replace(target)
+            Path(handle.name).replace(target)
     except OSError as error:
         raise TilewrightError(f"cannot write {path}: {reason(error)}") from error
 
 
-def _usual_mode(target: Path) -> int:
-    """The permissions of what is replaced, or those that any new file gets."""
+def _followed(path: Path) -> Path:
+    """Where a link leads, if it does."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
+
+
+def _mode(target: Path) -> int | None:
+    """The permissions of what is replaced, if anything is."""
     with suppress(FileNotFoundError):
         return stat.S_IMODE(target.stat().st_mode)
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
+    return None
 
 
 @contextmanager
-def _temporary(target: Path) -> Iterator[IO[bytes]]:
-    """A file beside the target that is gone afterwards, unless it was renamed."""
-    handle = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed below
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part", delete=False
-    )
+def _temporary(target: Path, mode: int | None = None) -> Iterator[IO[bytes]]:
+    """A file beside the target that is gone afterwards, unless it was renamed.
+
+    Without a mode it has the permissions that any new file gets.
+    """
+
+    def create(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o666 if mode is None else mode)
+
+    # The name is known before the file is there: whatever interrupts us, it is removed.
+    path = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        yield handle
+        with open(path, "xb", opener=create) as handle:
+            if mode is not None:
+                os.fchmod(handle.fileno(), mode)  # the system took away what the umask says
+            yield handle
     finally:
-        try:
-            handle.close()  # which writes what is left, and fails if the disk is full
-        finally:
-            Path(handle.name).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def _standard(path: Path) -> int | None:

@@ -160,8 +160,8 @@ def _input_bits(precision: Precision) -> int:
 def _mantissas(shape: tuple[int, ...], precision: Precision, generator: Generator) -> Array:
     """Numbers of either sign, from a half to one in size, with all bits of an operand."""
     bits = _bits(precision)
-    mantissas: Array = generator.integers(2 ** (bits - 1), 2**bits, shape) / 2.0**bits
-    return mantissas * generator.choice([-1.0, 1.0], shape)
+    mantissas = generator.integers(2 ** (bits - 1), 2**bits, shape) / 2.0**bits
+    return np.where(generator.random(shape) < 0.5, -mantissas, mantissas)
 
 
 def _sparse(shape: tuple[int, int], precision: Precision, generator: Generator) -> Array:

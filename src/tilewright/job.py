@@ -17,6 +17,7 @@ from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.ladder import DEFAULT_BATCH, choose
 from tilewright.ladder.rung import Rung
+from tilewright.memory import pin
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
@@ -112,10 +113,7 @@ def make_ready(request: Request, trace: Trace) -> Ready:
         program.create_outputs(len(dataset))
     if plan.memory == "streamed":
         with trace.phase("pin images"):
-            runtime: Any = program.runtime
-            pinned = runtime.pinned(dataset.images.shape, dataset.images.dtype)
-            pinned[:] = dataset.images
-            dataset = replace(dataset, images=pinned)
+            dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):
         program(dataset.images[:WARM_UP_IMAGES])
     return Ready(network, dataset, rung, plan, program)

@@ -17,7 +17,8 @@ from tilewright.runtime.dialect import Grid, Source
 from tilewright.threads import share
 from tilewright.trace import Trace
 
-REPEATS = 5
+# A try takes a CPU a few milliseconds: among many, one is undisturbed also on a busy machine.
+REPEATS, CPU_REPEATS = 5, 25
 # Independent sums of a thread, enough to keep its unit busy and few enough for 16 registers, and
 # multiply-adds of each; blocks for every processor, enough to make a millisecond on a CPU.
 SUMS, ROUNDS, BLOCKS_EACH = 8, 128, 256
@@ -35,7 +36,7 @@ def measured_peak(device: str, precision: str = "fp32") -> float | None:
         from tilewright.fuse.cpu.peak import Peak
 
         peak = Peak()
-        return max(peak.measure() for _ in range(REPEATS))
+        return max(peak.measure() for _ in range(CPU_REPEATS))
     if missing(device):
         return None
     runtime = open_runtime(device, "resident")

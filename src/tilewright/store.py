@@ -15,15 +15,13 @@ import hashlib
 import os
 import re
 import stat
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, cache_home, reason
-from tilewright.terminal import printable
+from tilewright.terminal import say_once
 
 ENDING = ".kept"
 CHECKSUM_BYTES = 32
@@ -119,7 +117,7 @@ class Store:
             problem = "others can write to it: `tilewright cache clear` makes a new one"
         else:
             return None
-        _say_once(f"{self.folder} is not used, {problem}")
+        say_once(f"{self.folder} is not used, {problem}")
         return f"{self.folder} is not used, {problem}"
 
     def _path(self, key: str) -> Path:
@@ -155,8 +153,3 @@ def _read_own(path: Path, largest: int) -> bytes | None:
         if not (own and stat.S_ISREG(found.st_mode) and found.st_size <= largest):
             return None
         return file.read(largest)
-
-
-@cache
-def _say_once(line: str) -> None:
-    print(f"tilewright: {printable(line)}", file=sys.stderr)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
+from functools import cache
 
 # Control, format (turns the direction of text, has no width), lone surrogate, line and paragraph.
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -18,3 +20,9 @@ def printable(text: str) -> str:
         else character
         for character in text
     )
+
+
+@cache
+def say_once(line: str) -> None:
+    """What a user should know although the command goes on, on standard error, once a process."""
+    print(f"tilewright: {printable(line)}", file=sys.stderr)

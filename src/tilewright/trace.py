@@ -21,10 +21,16 @@ DEVICE_TO_DEVICE = "device to device"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a kernel has to do at least: operations, and bytes if every buffer is touched once."""
+    """What a kernel has to do at least: operations, and bytes if every buffer is touched once.
+
+    `loads` are its threads', from device and shared memory; `index_operations` those on whole
+    numbers, where it works out places as it goes. 0 where nobody counted.
+    """
 
     flops: int
     bytes: int
+    loads: float = 0.0
+    index_operations: float = 0.0
 
 
 class Event(NamedTuple):

@@ -39,8 +39,11 @@ def test_what_is_here(capsys, without_cuda):
     assert f"cpu {cpu_model()}" in text
     assert "vectors: " in text
     assert "cuda CuPy not installed: pip install 'tilewright[cuda]'" in text
+    # A table wraps what is long; the names themselves are in the JSON.
+    models = [device["model"] for device in listed(capsys).values()]
     for device in opencl.devices():
-        assert device.name.strip() in text
+        assert device.name.split()[0] in text
+        assert device.name.strip() in models
 
 
 @pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
@@ -78,9 +81,17 @@ def test_nothing_but_a_cpu(capsys, without_cuda, monkeypatch):
 
 
 @pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
-def test_no_opencl_device_at_all(capsys, without_cuda, monkeypatch):
+@pytest.mark.parametrize(
+    ("installed", "words"),
+    [
+        (False, "one that runs on the CPU comes with pip install 'tilewright[opencl]'"),
+        (True, "PoCL is installed and would run on the CPU, but does not start here"),
+    ],
+)
+def test_no_opencl_device_at_all(installed, words, capsys, without_cuda, monkeypatch):
     monkeypatch.setattr(opencl, "devices", list)
-    assert "opencl no OpenCL device found; one that runs on the CPU comes with" in shown(capsys)
+    monkeypatch.setattr(opencl, "is_installed", lambda: installed)
+    assert f"opencl no OpenCL device found; {words}" in shown(capsys)
 
 
 @pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
@@ -92,6 +103,23 @@ def test_a_device_that_cannot_build_kernels(capsys, without_cuda, monkeypatch):
             assert f"opencl {device['model']}: PoCL needs the linker" in shown(capsys)
             return
     pytest.skip("no PoCL here")
+
+
+@pytest.mark.skipif(bool(opencl.unusable()), reason="no pyopencl")
+def test_nothing_but_a_simulator(capsys, without_cuda, monkeypatch):
+    simulators = [device for device in opencl.devices() if opencl.is_simulator(device)]
+    if not simulators:
+        pytest.skip("no simulator here")
+    monkeypatch.setattr(opencl, "devices", lambda: simulators)
+    here = listed(capsys)
+    assert not here["opencl"]["usable"]
+    assert (
+        "but the simulator Oclgrind Simulator, which must be named (opencl:0)"
+        in here["opencl"]["problem"]
+    )
+    assert here["opencl:0"]["usable"]
+    assert main(["run", "--device", "opencl", "--images", "1"]) == 2
+    assert "must be named" in capsys.readouterr().err
 
 
 def test_every_cuda_gpu(capsys, monkeypatch):

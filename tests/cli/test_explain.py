@@ -11,24 +11,22 @@ from tilewright.runtime.dialect import DoesNotFit, Source, prelude
 GPU_RUNGS = [rung.name for rung in rungs("cuda") if rung.convolution is not None]
 
 
-@pytest.mark.parametrize("net", ["cifar10", "ece408-2017"])
 @pytest.mark.parametrize(("batch", "lanes"), [("640", "images"), ("1", "channels")])
-def test_explain_fused(net, batch, lanes, capsys):
-    assert main(["explain", "fused", "--net", net, "--batch", batch]) == 0
+def test_explain_fused(batch, lanes, capsys):
+    assert main(["explain", "fused", "--net", "cifar10", "--batch", batch]) == 0
     text = capsys.readouterr().out
     assert "measured peak" in text
-    assert f"{lanes})" in text
+    assert f"vectors of {build.host().target.lanes} {lanes})" in text
     assert f"batch of {batch}:" in text
-    assert "2x2 positions x" in text
+    assert " positions x " in text
     assert max(map(len, text.splitlines())) <= 100
 
 
 def test_machine_code_of_a_layer(capsys):
     assert main(["explain", "fused", "--net", "cifar10", "--asm", "conv2"]) == 0
     text = capsys.readouterr().out
-    if "+fma" in build.host().features:
-        assert text.count("vfmadd") >= 50
-    assert "internal" not in text
+    assert text.startswith(".LBB")
+    assert text.count("\n") > 50
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ def test_explain_a_gpu_rung(capsys, no_gpu):
     assert "kernel y 5 sequential" in text
     assert "64 x 1 x 100 blocks of 16 x 16 x 1 = 256 threads" in text
     assert "load units: 2.00 loads for each multiply-add, a multiprocessor sustains 0.25" in text
-    assert "device memory: every byte once at 4.8 TB/s" in text
+    assert "memory bandwidth: every byte once at 4.8 TB/s" in text
     assert "0 bytes spilled" in text
     assert "limited by" in text
 

@@ -6,7 +6,9 @@ import pytest
 
 from tests.test_climb import quick, trusting  # noqa: F401
 from tilewright.cli import main
+from tilewright.errors import TilewrightError
 from tilewright.ladder import rungs
+from tilewright.measure import Rounds
 
 pytestmark = pytest.mark.usefixtures("quick", "trusting")
 
@@ -18,7 +20,7 @@ def test_the_table_has_every_rung_and_fits(net, capsys):
     for rung in rungs("cpu"):
         assert rung.name in text
     assert "1.00x" in text
-    assert "4 images, 3 repeats in turns" in " ".join(text.split())
+    assert "4 images, 3 rounds in turns" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -43,7 +45,11 @@ def test_json_keeps_raw_samples(tmp_path, capsys):
     serial = document["rungs"][0]
     assert serial["rung"] == "serial"
     assert serial["verification"]["passed"]
+    assert serial["verification"]["worst"] == 0.0
     assert len(serial["network"]["samples_seconds"]) == 3
+    assert document["repeats"] == 3
+    assert isinstance(document["order_seed"], int)
+    assert len(document["conditions"]["spin_seconds"]) == 4
     assert len(serial["operations"]["conv2"]["samples_seconds"]) == 3
     assert document["environment"]["cores"] >= 1
     assert capsys.readouterr().out
@@ -52,4 +58,19 @@ def test_json_keeps_raw_samples(tmp_path, capsys):
 def test_json_on_standard_output_is_only_json(capsys):
     arguments = ["--net", "cifar10", "--images", "1", "--repeats", "1", "--json", "-"]
     assert main(["ladder", *arguments]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "tilewright.ladder/1"
+    assert json.loads(capsys.readouterr().out)["schema"] == "tilewright.ladder/2"
+
+
+def test_without_a_number_rounds_go_on_until_it_is_certain(monkeypatch, capsys):
+    from tilewright import climb
+
+    given = []
+
+    def stop(network, images, device, batch, rounds, *more, **others):
+        given.append(rounds)
+        raise TilewrightError("that is all")
+
+    monkeypatch.setattr(climb, "climb", stop)
+    assert main(["ladder", "--net", "cifar10", "--images", "1"]) == 2
+    assert main(["ladder", "--net", "cifar10", "--images", "1", "--repeats", "4"]) == 2
+    assert given == [Rounds(), 4]

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
+import tilewright
 from tests.data.test_fashion_mnist import idx, write
 from tilewright.cli import main
 
@@ -55,3 +58,24 @@ def test_a_stopped_training_goes_on(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Training, "run_epoch", right)
     assert main(arguments) == 0
     assert "going on after epoch 1" in capsys.readouterr().out
+
+
+def test_the_name_of_a_network_never_leads_to_another_folder(folder, tmp_path, monkeypatch, capsys):
+    layers = [{"type": "fully_connected", "outputs": 10}, {"type": "softmax"}]
+    net = {"name": "../../x", "input": {"shape": [1, 28, 28]}, "layers": layers}
+    place = tmp_path / "a" / "b" / "c"
+    place.mkdir(parents=True)
+    monkeypatch.chdir(place)
+    (place / "net.json").write_text(json.dumps(net))
+    assert main(["train", "net.json", "--data", str(folder), "--epochs", "1"]) == 0
+    assert {path.name for path in place.iterdir()} == {"net.json", "x.safetensors"}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"b"}
+
+
+def test_a_network_is_not_trained_over_itself(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tilewright.save(tilewright.load("ece408"), tmp_path / "ece408.safetensors")
+    before = (tmp_path / "ece408.safetensors").read_bytes()
+    assert main(["train", "ece408.safetensors", "--data", str(folder)]) == 2
+    assert "choose another --output" in capsys.readouterr().err
+    assert (tmp_path / "ece408.safetensors").read_bytes() == before

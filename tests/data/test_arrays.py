@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.data import arrays
+from tilewright.data import dataset as dataset_module
+from tilewright.data.dataset import Wanted
 from tilewright.errors import TilewrightError
 
 PIXELS = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
@@ -72,6 +74,68 @@ def test_memory_follows_the_content_not_the_header(tmp_path):
         arrays.read(tmp_path / "a.npz")
     assert tracemalloc.get_traced_memory()[1] < 8e6
     tracemalloc.stop()
+
+
+def unpacked(path, **wanted):
+    """The most memory that reading took, and the error, if there was one."""
+    tracemalloc.start()
+    error = None
+    try:
+        arrays.read(path, Wanted(**wanted))
+    except TilewrightError as refused:
+        error = str(refused)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak, error
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory):
+    """30 MB of nothing in 30 kB."""
+    path = tmp_path_factory.mktemp("bomb") / "a.npz"
+    images = np.zeros((30, 1, 1000, 1000), np.uint8)
+    np.savez_compressed(path, images=images, labels=np.zeros(30, int))
+    return path
+
+
+def test_a_shape_that_does_not_fit_is_refused_unread(bomb):
+    peak, error = unpacked(bomb, shape=(1, 28, 28))
+    assert "images are 1x1000x1000, but the network takes 1x28x28" in error
+    assert peak < 8e6
+
+
+def test_no_more_images_are_unpacked_than_wanted(bomb):
+    peak, error = unpacked(bomb, images=2)
+    assert error is None
+    assert peak < 12e6
+    dataset = arrays.read(bomb, Wanted(images=2))
+    assert (len(dataset), len(dataset.labels)) == (2, 2)
+
+
+def test_more_than_is_read_at_once_is_refused_unread(bomb, monkeypatch):
+    monkeypatch.setattr(dataset_module, "LARGEST_BYTES", 20_000_000)
+    peak, error = unpacked(bomb)
+    assert "30 images of 1x1000x1000 are 30,000,000 bytes" in error
+    assert "take fewer with --images" in error
+    assert peak < 8e6
+
+
+def test_labels_that_do_not_fit_are_refused_unread(tmp_path):
+    labels = np.zeros(3_000_000, np.int64)
+    np.savez_compressed(tmp_path / "a.npz", images=PIXELS, labels=labels)
+    peak, error = unpacked(tmp_path / "a.npz")
+    assert "2 images need 2 whole numbers" in error
+    assert peak < 8e6
+
+
+def test_a_monstrous_header_is_refused_unread(tmp_path):
+    content = b"\x93NUMPY\x02\x00" + (30_000_000).to_bytes(4, "little") + b" " * 30_000_000
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("images.npy", content)
+    del content
+    peak, error = unpacked(tmp_path / "a.npz")
+    assert "damaged header" in error
+    assert peak < 8e6
 
 
 @given(data=st.data(), compressed=st.booleans())

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.data import cifar10
+from tilewright.data.dataset import Wanted
 from tilewright.errors import TilewrightError
 
 
@@ -76,3 +77,22 @@ def test_fifty_thousand_images_load_at_once(tmp_path):
     start = time.perf_counter()
     assert len(cifar10.read_folder(tmp_path)) == 50_000
     assert time.perf_counter() - start < 3
+
+
+def test_no_more_is_read_than_wanted(tmp_path):
+    """Sizes are known without reading: this file is all hole."""
+    with (tmp_path / "data_batch_1.bin").open("wb") as file:
+        file.truncate(3073 * 10**7)
+    with pytest.raises(TilewrightError, match="take fewer with --images"):
+        cifar10.read_folder(tmp_path)
+    dataset = cifar10.read_folder(tmp_path, Wanted(images=3))
+    assert dataset.images.shape == (3, 3, 32, 32)
+    with pytest.raises(TilewrightError, match="but the network takes 1x28x28"):
+        cifar10.read_folder(tmp_path, Wanted(shape=(1, 28, 28)))
+
+
+def test_the_first_images_may_lie_in_several_batches(tmp_path):
+    for number in (1, 2, 3):
+        (tmp_path / f"data_batch_{number}.bin").write_bytes(bytes([number] + [0] * 3072) * 2)
+    dataset = cifar10.read_folder(tmp_path, Wanted(images=3))
+    assert dataset.labels.tolist() == [1, 1, 2]

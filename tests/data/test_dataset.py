@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.data.dataset import Dataset
+from tilewright.data.dataset import Dataset, Wanted
 from tilewright.errors import TilewrightError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 1, 28, 28), np.uint8)
@@ -35,3 +35,15 @@ def test_resizing_is_bilinear_and_keeps_bytes():
     matrix[np.arange(70), low + 1] += part
     expected = matrix @ PIXELS[1, 0] @ matrix.T
     assert np.abs(big.images[1, 0] - expected).max() < 1.01  # rounded once along each axis
+
+
+def test_more_than_is_kept_at_once_is_not_resized_to():
+    with pytest.raises(TilewrightError, match="take fewer with --images"):
+        SET.resized(10**6, 10**6)
+
+
+@pytest.mark.parametrize("images", [0, -1])
+def test_nobody_wants_less_than_one_image(images):
+    with pytest.raises(TilewrightError, match="at least one"):
+        Wanted(images=images)
+    assert [Wanted(images=n).count(3) for n in (1, 3, 4)] == [1, 3, 3]

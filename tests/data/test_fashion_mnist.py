@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.data import fashion_mnist
+from tilewright.data.dataset import Wanted
 from tilewright.errors import TilewrightError
 
 IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
@@ -85,6 +86,46 @@ def test_memory_follows_the_file_not_its_header(tmp_path, pack):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8e6
+
+
+def peak_of(path, **wanted):
+    tracemalloc.start()
+    error = None
+    try:
+        fashion_mnist.read(path, Wanted(**wanted))
+    except TilewrightError as refused:
+        error = str(refused)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak, error
+
+
+def test_no_more_is_unpacked_than_wanted(tmp_path):
+    many = idx(np.zeros((20, 1000, 1000), np.uint8))
+    path = write(tmp_path, images=many, labels=idx(np.zeros(20, np.uint8)), pack=gzip.compress)
+    peak, error = peak_of(path, images=2)
+    assert error is None
+    assert peak < 12e6
+    assert len(fashion_mnist.read(path, Wanted(images=2)).labels) == 2
+    peak, error = peak_of(path, shape=(3, 28, 28))
+    assert "images are 1x1000x1000, but the network takes 3x28x28" in error
+    assert peak < 8e6
+
+
+def test_more_than_is_read_at_once_is_refused_unread(tmp_path):
+    header = struct.pack(">BBBB3I", 0, 0, 8, 3, 10, 60_000, 60_000)
+    labels = idx(np.zeros(10, np.uint8))
+    path = write(tmp_path, images=header + bytes(10_000_000), labels=labels, pack=gzip.compress)
+    peak, error = peak_of(path)
+    assert "are 36,000,000,000 bytes" in error
+    assert peak < 8e6
+
+
+def test_the_damaged_one_of_two_is_named(tmp_path):
+    path = write(tmp_path, pack=gzip.compress, end=".gz")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(TilewrightError, match=r"t10k-images.*damaged gzip"):
+        fashion_mnist.read(path)
 
 
 @given(data=st.data(), packed=st.booleans())

@@ -6,8 +6,11 @@ import gzip
 import hashlib
 import io
 import re
+import subprocess
+import sys
 import tarfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -27,6 +30,7 @@ class Server(ThreadingHTTPServer):
         self.ranges: list[str | None] = []
         self.break_after: int | None = None
         self.knows_ranges = True
+        self.pause_seconds = 0.0
 
     @property
     def address(self):
@@ -54,6 +58,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(200)
         self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
+        time.sleep(self.server.pause_seconds)
         cut, self.server.break_after = self.server.break_after, None
         self.wfile.write(content[start:] if cut is None else content[start : start + cut])
 
@@ -64,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with Server() as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
         yield running
         running.shutdown()
 
@@ -105,6 +110,22 @@ def test_starts_over_where_it_cannot_go_on(server, tmp_path, part):
     server.knows_ranges = len(part) >= len(CONTENT)  # then it answers 416
     fetch.fetch(tmp_path, lambda *now: None, wanted)
     assert (tmp_path / "a.gz").read_bytes() == CONTENT
+
+
+def test_two_processes_may_fetch_at_once(server, tmp_path):
+    server.pause_seconds = 0.5  # each would still be waiting when the other begins
+    wanted = download(server, "a.gz", CONTENT)
+    code = (
+        "import sys; from pathlib import Path; from tilewright.data import fetch\n"
+        "wanted = (fetch.Download(sys.argv[2], sys.argv[3]),)\n"
+        "fetch.fetch(Path(sys.argv[1]), lambda *now: None, wanted)\n"
+    )
+    command = [sys.executable, "-c", code, tmp_path, wanted.url, wanted.checksum]
+    running = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    assert (tmp_path / "a.gz").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["a.gz"]
+    assert len(server.ranges) == 1
 
 
 def test_a_wrong_checksum_leaves_nothing(server, tmp_path):

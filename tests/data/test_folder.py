@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tilewright.data import folder
+from tilewright.data import catalogue, folder
 from tilewright.errors import TilewrightError
 
 
@@ -39,10 +39,113 @@ def test_classes_must_not_shift(tmp_path):
         folder.read(tmp_path, (3, 4, 6))
 
 
-def test_pictures_of_more_than_8_bits_are_refused(tmp_path):
-    Image.fromarray(np.arange(16, dtype=np.uint16).reshape(4, 4) * 4096).save(tmp_path / "a.png")
-    with pytest.raises(TilewrightError, match=r"a\.png: more than 8 bits"):
-        folder.read(tmp_path, (1, 4, 4))
+@pytest.mark.parametrize("shape", [(1, 2, 8), (3, 2, 8)])
+@pytest.mark.parametrize("ending", ["png", "pgm"])
+def test_of_16_bits_of_grey_the_high_byte_counts(tmp_path, shape, ending):
+    values = np.arange(16, dtype=np.uint16).reshape(2, 8) * 4096 + 255
+    Image.fromarray(values).save(tmp_path / f"a.{ending}")
+    images = folder.read(tmp_path, shape).images
+    np.testing.assert_array_equal(images[0], np.broadcast_to(values >> 8, shape))
+
+
+def test_floating_point_pictures_are_refused(tmp_path):
+    (tmp_path / "a.pgm").write_bytes(b"Pf\n2 2\n-1.0\n" + np.ones(4, "<f4").tobytes())
+    with pytest.raises(TilewrightError, match=r"a\.pgm: holds floating-point values"):
+        folder.read(tmp_path, (1, 2, 2))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_what_is_transparent_is_black(tmp_path, mode):
+    """And not the colour that happens to be stored there."""
+    pixels = np.full((2, 2, 4), 200, np.uint8)
+    pixels[0, :, 3], pixels[1, :, 3] = 0, 255
+    picture = Image.fromarray(pixels)
+    if mode == "P":
+        picture = Image.fromarray(np.array([[0, 0], [1, 1]], np.uint8), "P")
+        picture.putpalette([200] * 6)
+        picture.save(tmp_path / "a.png", transparency=0)
+    else:
+        picture.convert(mode).save(tmp_path / "a.png")
+    for shape in ((1, 2, 2), (3, 2, 2)):
+        images = folder.read(tmp_path, shape).images
+        assert (images[0, :, 0] == 0).all()
+        assert (images[0, :, 1] == 200).all()
+
+
+def test_half_transparent_is_half_as_bright(tmp_path):
+    save(tmp_path / "a.png", (200, 100, 0, 128), size=(2, 2), mode="RGBA")
+    assert folder.read(tmp_path, (3, 2, 2)).images[0, :, 0, 0].tolist() == [100, 50, 0]
+
+
+def test_a_picture_is_turned_as_its_camera_says(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held on its side
+    lying = np.array([[0, 80, 160]], np.uint8)
+    Image.fromarray(lying).save(tmp_path / "a.png", exif=exif)
+    np.testing.assert_array_equal(folder.read(tmp_path, (1, 3, 1)).images[0, 0], lying.T)
+
+
+def test_of_an_animation_the_first_frame_counts(tmp_path):
+    frames = [Image.new("L", (2, 2), value) for value in (10, 200)]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert (folder.read(tmp_path, (1, 2, 2)).images == 10).all()
+
+
+def test_a_program_named_as_a_picture_is_not_run(tmp_path, monkeypatch):
+    """Pillow goes by content, and knows a program that draws PostScript."""
+    from PIL import EpsImagePlugin
+
+    def run(*given, **more):
+        raise AssertionError("PostScript was run")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", run)
+    (tmp_path / "a.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EOF\n")
+    with pytest.raises(TilewrightError, match=r"a\.png: not a readable picture") as error:
+        folder.read(tmp_path, (3, 4, 4))
+    assert "PostScript" not in str(error.value)
+
+
+def test_what_is_not_for_people_is_left_out(tmp_path):
+    save(tmp_path / "a" / "1.png", (0, 0, 255))
+    for name in ("._1.png", ".hidden.png", ".DS_Store", "Thumbs.db", "desktop.ini"):
+        (tmp_path / "a" / name).write_bytes(b"no picture")
+    (tmp_path / "__MACOSX").mkdir()
+    (tmp_path / "__MACOSX" / "1.png").write_bytes(b"no picture")
+    (tmp_path / ".thumbnails").mkdir()
+    assert len(folder.read(tmp_path, (3, 4, 6))) == 1
+
+
+def test_an_empty_first_class_is_named_without_a_shape_too(tmp_path):
+    (tmp_path / "a").mkdir()
+    save(tmp_path / "b" / "1.png", (0, 0, 255))
+    with pytest.raises(TilewrightError, match="a holds no pictures"):
+        catalogue.open_stored(tmp_path)
+
+
+def test_links_that_lead_nowhere_are_named(tmp_path):
+    save(tmp_path / "a.png", (0, 0, 255))
+    (tmp_path / "b.png").symlink_to(tmp_path / "b.png")
+    with pytest.raises(TilewrightError, match=r"cannot read .*b\.png"):
+        folder.read(tmp_path, (3, 4, 6))
+    (tmp_path / "b.png").unlink()
+    (tmp_path / "again").symlink_to(tmp_path)
+    with pytest.raises(TilewrightError, match="there are pictures beside"):
+        folder.read(tmp_path, (3, 4, 6))
+
+
+def test_only_the_first_pictures_are_opened(tmp_path):
+    for name in ("a/1.png", "b/1.png", "b/2.png"):
+        save(tmp_path / name, (0, 0, 255))
+    (tmp_path / "b" / "2.png").write_bytes(b"damaged")
+    dataset = folder.read(tmp_path, (3, 4, 6), images=2)
+    assert dataset.labels.tolist() == [0, 1]
+    assert "3 pictures, 2 classes" in dataset.source
+
+
+def test_more_than_fits_is_refused_before_anything_is_opened(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"damaged")
+    with pytest.raises(TilewrightError, match="take fewer with --images"):
+        folder.read(tmp_path, (3, 10**6, 10**6))
 
 
 def test_pictures_without_classes_have_no_labels(tmp_path):

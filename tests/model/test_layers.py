@@ -66,3 +66,27 @@ def test_layers_are_frozen_values():
     assert MaxPool(2) != AveragePool(2)
     with pytest.raises(AttributeError):
         Convolution(3, 5).filters = 4  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (Convolution(4, (5, 3), stride=(2, 1), padding=(2, 1)), (3, 7, 6)),
+        (Convolution(2, 3, padding=3), (1, 1, 2)),  # windows that lie outside altogether
+        (Convolution(5, 3), (2, 8, 9)),
+    ],
+)
+def test_taps_inside_the_image_are_counted_one_by_one(layer, shape):
+    channels, *sizes = shape
+    _, *places = layer.output_shape(shape)
+    (stride_y, stride_x), (pad_y, pad_x) = layer.stride, layer.padding
+    taps = sum(
+        0 <= y * stride_y - pad_y + ky < sizes[0] and 0 <= x * stride_x - pad_x + kx < sizes[1]
+        for y in range(places[0])
+        for x in range(places[1])
+        for ky in range(layer.kernel[0])
+        for kx in range(layer.kernel[1])
+    )
+    assert layer.inside_flops(shape) == 2 * layer.filters * channels * taps
+    if layer.padding == (0, 0):
+        assert layer.inside_flops(shape) == layer.flops(shape)

@@ -82,6 +82,35 @@ def test_counts_are_what_the_plan_implies(pixels, memory, copies):
     assert profile.dropped == 0
 
 
+FIRST = """
+import sys
+from tests.profile.made import CEILINGS
+from tilewright.job import Request
+from tilewright.profile import session
+from tilewright.runtime import cupti
+session.ceilings = lambda device, name, precision: (CEILINGS, None)
+if sys.argv[2] == "before":
+    cupti.load()
+for _ in range(2):
+    request = Request(net="cifar10", data=sys.argv[1], images=3, device="cuda", rung="padded",
+                      memory="managed", batch=1)
+    made = session.prepare(request, 1, lambda *told: None)
+    profile = session.record(made).profile
+    print(len(profile.of("unified")) > 0, profile.notices)
+"""
+
+
+@pytest.mark.parametrize("loaded", ["before", "after"])
+def test_the_first_profile_of_a_process_has_pages_that_move(pixels, loaded):
+    """Also of a few images, whether CUPTI was loaded before there was a context or not."""
+    with_cupti()
+    child = subprocess.run(
+        [sys.executable, "-c", FIRST, pixels, loaded], capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert child.stdout.splitlines() == ["True ()", "True ()"], child.stderr
+
+
 def test_kernel_times_agree_with_cuda_events(tmp_path):
     """In one large batch: around kernels of microseconds, events measure the host's launching."""
     with_cupti()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.profile.made import CEILINGS, profile
+from tests.profile.made import CEILINGS, LAYERS, profile
 from tilewright.profile.result import Layer
 from tilewright.profile.roofline import roofline
 from tilewright.profile.tally import Row
@@ -32,7 +32,7 @@ def test_rates_and_shares():
     [
         (kernel(1e-3, 1000, 60_000_000), "memory bandwidth"),
         (kernel(1e-3, 1000, 160_000_000), "caches: more than memory gives"),
-        (kernel(1e-3, 1_000_000, 1_000_000), "latency: loads, barriers"),
+        (kernel(1e-3, 1_000_000, 1_000_000), "latency: 1 % of memory bandwidth"),
         (kernel(1e-6, 1000, 1000), "too short: mostly start and end"),
         (kernel(1e-3, 10**9, 1, (((2, 1, 3), (8, 1, 1)),)), "too few blocks: 6 for 16"),
     ],
@@ -69,3 +69,18 @@ def test_layers_nobody_knows_have_no_work():
     assert roofline(profile(rows=(replace(row, layers=()),))) == []
     known = (Layer("conv9", "conv", 5, 7, 7, 7),)
     assert roofline(profile(rows=(row,), layers=known))[0].flops == 10
+
+
+def test_the_share_of_the_peak_is_without_taps_that_are_left_out():
+    row = Row("kernel", "fused_conv1", ("conv1",), 1, 1e-5, 1e-5, 1e-5)
+    layers = tuple(replace(each, inside_flops=each.flops * 4 // 5) for each in LAYERS)
+    whole, skipping = (
+        roofline(profile(rows=(row,), layers=layers, skips_taps=skips))[0]
+        for skips in (False, True)
+    )
+    assert whole.flop_rate == skipping.flop_rate  # the customary count
+    assert whole.flop_share == pytest.approx(0.4)
+    assert skipping.flop_share == pytest.approx(0.32)
+    # A profile of before does not know them.
+    (before,) = roofline(profile(rows=(row,), skips_taps=True))
+    assert before.flop_share == pytest.approx(0.4)

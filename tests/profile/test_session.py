@@ -18,7 +18,7 @@ from tilewright.model.formats.description import read
 from tilewright.profile import session
 from tilewright.profile.session import prepare, record
 from tilewright.profile.wall import PARTS
-from tilewright.runtime import opencl
+from tilewright.runtime import cupti, opencl
 from tilewright.trials import random_parameters
 
 OPENCL = pytest.mark.skipif(
@@ -192,16 +192,36 @@ def test_kernels_know_their_work(network):
     assert {grid[2] for grid, _ in conv.shapes} == {4, 2}
 
 
+def as_if_on_cuda(network, memory):
+    """A run that believes to be on CUDA, and has its pages of shared memory."""
+    request = Request(
+        net=str(network / "three.safetensors"), data=str(network / "images.npz"),
+        device="opencl", rung="direct", memory=memory, batch=2,
+    )  # fmt: skip
+    made = prepare(request, 1, lambda *told: None)
+    made.ready.program.runtime.shared_pages = lambda: "pages"
+    on_cuda = replace(made.ready, plan=replace(made.ready.plan, device="cuda"))
+    return replace(made, ready=on_cuda)
+
+
+@OPENCL
+@pytest.mark.parametrize("memory", ["managed", "resident"])
+def test_cupti_gets_pages_to_touch_where_memory_is_shared(network, memory, monkeypatch):
+    given = []
+
+    def refuse(trace, device, pages):
+        given.append(pages and pages())
+        raise cupti.Refused("only asking")
+
+    monkeypatch.setattr(cupti, "CuptiCollector", refuse)
+    record(as_if_on_cuda(network, memory))
+    assert given == ["pages" if memory == "managed" else None]
+
+
 @OPENCL
 def test_without_cupti_the_runtimes_own_times_take_over_and_it_is_said(network, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupti.cupti", None)
-    request = Request(
-        net=str(network / "three.safetensors"), data=str(network / "images.npz"),
-        device="opencl", rung="direct", memory="managed", batch=2,
-    )  # fmt: skip
-    made = prepare(request, 1, lambda *told: None)
-    on_cuda = replace(made.ready, plan=replace(made.ready.plan, device="cuda"))
-    profile = record(replace(made, ready=on_cuda)).profile
+    profile = record(as_if_on_cuda(network, "managed")).profile
     assert profile.notices == (
         "no CUPTI, CUDA events instead: cupti-python is not installed: "
         "pip install 'tilewright[cuda]'",

@@ -52,7 +52,9 @@ NAMES = {
 class FakeCupti:
     """Does what CUPTI did on an H200 (cupti-python 13.0.1, driver 580), with a clock of its own.
 
-    `fails` has the status that a function fails with, by its name.
+    `fails` has the status that a function fails with, by its name. Records of unified memory come
+    through a thread: the first `asleep` flushes after it is switched on pass over it, a record
+    comes `late` flushes after it was made, and what has not come is lost when it is switched off.
     """
 
     ActivityKind, ActivityMemcpyKind, Result = ActivityKind, ActivityMemcpyKind, Result
@@ -60,12 +62,15 @@ class FakeCupti:
     CallbackDomain, ExternalCorrelationKind = CallbackDomain, ExternalCorrelationKind
     cuptiError = cuptiError
 
-    def __init__(self, clock, fails=None, offset=1_794_730_816_368_693_688):
+    def __init__(self, clock, fails=None, offset=1_794_730_816_368_693_688, asleep=0, late=0):
         self.clock, self.fails, self.offset = clock, fails or {}, offset
+        self.asleep, self.late, self.flushes, self.awake_at = asleep, late, 0, 0
+        self.moved = []
         self.enabled, self.pushed, self.waiting = [], [], []
         self.subscribed = False
         self.configured = self.to_drop = 0
         self.correlations = itertools.count(1)
+        self.places = itertools.count(0x7F0000000000, 0x1000)
         self.complete = lambda records: None
 
     def _may_fail(self, name):
@@ -91,13 +96,19 @@ class FakeCupti:
 
     def activity_enable(self, kind):
         self._may_fail(f"enable {kind.name}")
+        if kind == ActivityKind.UNIFIED_MEMORY_COUNTER:
+            assert self.configured, "the counters are configured before they are switched on"
+            self.awake_at = self.flushes + self.asleep
         self.enabled.append(kind)
 
     def activity_disable(self, kind):
         self.enabled.remove(kind)
+        if kind == ActivityKind.UNIFIED_MEMORY_COUNTER:
+            self.moved.clear()
 
     def activity_configure_unified_memory_counter(self, config, count):
         self._may_fail("configure")
+        assert ActivityKind.UNIFIED_MEMORY_COUNTER not in self.enabled, "CUPTI refuses it then"
         numbers = (ctypes.c_uint32 * (4 * count)).from_address(config)
         assert all(scope == 1 for scope in numbers[::4])
         assert list(numbers[1::4]) == list(range(1, count + 1))
@@ -113,6 +124,10 @@ class FakeCupti:
     def activity_flush_all(self, flag):
         self._may_fail("flush")
         waiting, self.waiting = self.waiting, []
+        self.flushes += 1
+        if self.flushes > self.awake_at:
+            waiting += [record for due, record in self.moved if due < self.flushes]
+            self.moved = [(due, record) for due, record in self.moved if due >= self.flushes]
         self.complete([record for record in waiting if record.kind in self.enabled])
 
     def activity_get_num_dropped_records(self, context, stream, place):
@@ -161,9 +176,26 @@ class FakeCupti:
             )
         )  # fmt: skip
 
-    def unified(self, kind, value, length=None):
+    def unified(self, kind, value, length=None, address=0):
+        if ActivityKind.UNIFIED_MEMORY_COUNTER not in self.enabled:
+            return
         start = self.get_timestamp()
         end = 0 if length is None else start + length
-        self.waiting.append(
-            SimpleNamespace(kind=25, counter_kind=int(kind), value=value, start=start, end=end)
+        record = SimpleNamespace(
+            kind=25, counter_kind=int(kind), value=value, start=start, end=end, address=address
         )
+        self.moved.append((self.flushes + self.late, record))
+
+    def pages(self):
+        """Shared memory that nobody has touched."""
+        return FakePages(self, next(self.places))
+
+
+class FakePages:
+    def __init__(self, fake, place):
+        self.fake, self.addresses = fake, range(place, place + 0x1000)
+
+    def touch(self):
+        fault = ActivityUnifiedMemoryCounterKind.CPU_PAGE_FAULT_COUNT
+        self.fake.unified(fault, 1, address=self.addresses.start)
+        self.fake.unified(fault, 1, address=self.addresses[-1])

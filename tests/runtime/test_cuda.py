@@ -10,7 +10,7 @@ import pytest
 
 from tests.test_trace import ticking
 from tilewright.runtime import GpuKernel
-from tilewright.runtime.cuda import PENDING, CudaRuntime
+from tilewright.runtime.cuda import PENDING, TOUCHED_BYTES, CudaRuntime
 from tilewright.trace import Cost, Trace
 
 COST = Cost(10, 4)
@@ -119,3 +119,19 @@ def test_without_a_trace_nothing_is_recorded(runtime):
     runtime.synchronise()
     assert len(launched) == 1
     assert runtime.pending == []
+
+
+def test_pages_to_touch_are_the_hosts_to_write(runtime):
+    memory = np.full(TOUCHED_BYTES, 7, np.uint8)
+    made = []
+
+    def malloc_managed(size):
+        made.append(size)
+        return SimpleNamespace(ptr=memory.ctypes.data)
+
+    runtime.cupy.cuda.malloc_managed = malloc_managed
+    pages = runtime.shared_pages()
+    assert made == [len(pages.addresses)] == [TOUCHED_BYTES]
+    assert (memory == 7).all()
+    pages.touch()
+    assert not memory.any()

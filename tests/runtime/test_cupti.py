@@ -15,16 +15,17 @@ from tests.runtime.fake_cupti import (
     Result,
 )
 from tests.test_trace import ticking
+from tilewright.runtime import cupti
 from tilewright.runtime.cupti import CuptiCollector, Refused, load
 from tilewright.trace import Cost, Trace
 
 COST = Cost(100, 40)
 
 
-def opened(fails=None, unified=False):
+def opened(fails=None, unified=False, **delays):
     trace = Trace(clock=ticking(1e-6), detailed=True)
-    fake = FakeCupti(lambda: trace.clock() - trace.origin, fails)
-    return trace, fake, CuptiCollector(trace, 0, unified, fake)
+    fake = FakeCupti(lambda: trace.clock() - trace.origin, fails, **delays)
+    return trace, fake, CuptiCollector(trace, 0, fake.pages if unified else None, fake)
 
 
 def test_kernels_and_copies_know_their_layers_calls_and_cost():
@@ -70,7 +71,7 @@ def test_no_permission():
     trace = Trace(clock=ticking(1e-6))
     fake = FakeCupti(lambda: 0.0, fails)
     with pytest.raises(Refused, match="only administrators profile"):
-        CuptiCollector(trace, 0, False, fake)
+        CuptiCollector(trace, 0, None, fake)
     assert not fake.subscribed
     assert fake.enabled == []
 
@@ -78,7 +79,7 @@ def test_no_permission():
 def test_a_refusal_half_way_leaves_nothing_switched_on():
     fake = FakeCupti(lambda: 0.0, {"enable DRIVER": Result.ERROR_UNKNOWN})
     with pytest.raises(Refused, match="CUPTI says ERROR_UNKNOWN"):
-        CuptiCollector(Trace(), 0, False, fake)
+        CuptiCollector(Trace(), 0, None, fake)
     assert not fake.subscribed
     assert fake.enabled == []
 
@@ -101,6 +102,92 @@ def test_unified_memory_counters():
     assert (fault.times, fault.bytes, fault.seconds) == (1, 0, 0)
     assert found["thrash"].seconds == 0
     assert fake.configured == 7
+
+
+@pytest.mark.parametrize(
+    "delays", [{}, {"asleep": 3}, {"late": 2}, {"asleep": 5, "late": 3}], ids=str
+)
+def test_pages_of_a_run_that_is_over_at_once(delays):
+    """CUPTI's thread for them may not run yet, and may be behind."""
+    trace, fake, collector = opened(unified=True, **delays)
+    fake.unified(ActivityUnifiedMemoryCounterKind.BYTES_TRANSFER_HTOD, 4096, 10, address=64)
+    fake.launch("k")
+    fake.unified(ActivityUnifiedMemoryCounterKind.GPU_PAGE_FAULT, 3, 10, address=64)
+    collector.close()
+    assert [event.name for event in trace.of("unified")] == [
+        "pages host to device", "GPU page-fault group",
+    ]  # fmt: skip
+    assert len(trace.of("kernel")) == 1
+    assert collector.notices == []
+    assert collector.touched == []
+
+
+def test_the_next_run_of_a_process_has_its_pages_too():
+    _, fake, collector = opened(unified=True, asleep=2)
+    collector.close()
+    trace = Trace(clock=ticking(1e-6))
+    collector = CuptiCollector(trace, 0, fake.pages, fake)
+    fake.unified(ActivityUnifiedMemoryCounterKind.GPU_PAGE_FAULT, 3, 10)
+    collector.close()
+    assert len(trace.of("unified")) == 1
+
+
+def test_pages_that_are_never_recorded_are_said_to_be_missing(monkeypatch):
+    monkeypatch.setattr(cupti, "PATIENCE_SECONDS", 0.01)
+    trace, fake, collector = opened(unified=True, late=10**9)
+    assert ActivityKind.UNIFIED_MEMORY_COUNTER not in fake.enabled
+    fake.launch("k")
+    collector.close()
+    assert len(trace.of("kernel")) == 1
+    assert collector.notices == [
+        "no unified-memory counters: CUPTI has no record of pages that were touched"
+    ]
+
+
+def test_counters_that_work_when_switched_on_again(monkeypatch):
+    """The first time, nothing came in time."""
+    monkeypatch.setattr(cupti, "PATIENCE_SECONDS", 0.01)
+    trace = Trace(clock=ticking(1e-6))
+    fake = FakeCupti(lambda: 0.0, asleep=10**9)
+    enable = fake.activity_enable
+
+    def second_time(kind):
+        enable(kind)
+        fake.asleep = 0
+
+    fake.activity_enable = second_time
+    collector = CuptiCollector(trace, 0, fake.pages, fake)
+    fake.unified(ActivityUnifiedMemoryCounterKind.GPU_PAGE_FAULT, 3, 10)
+    collector.close()
+    assert len(trace.of("unified")) == 1
+    assert collector.notices == []
+
+
+def test_after_a_fault_no_pages_can_be_made():
+    """What was recorded until then is there all the same."""
+    trace, fake, collector = opened(unified=True)
+    fake.launch("k")
+    collector.pages = lambda: 1 / 0
+    collector.close()
+    assert len(trace.of("kernel")) == 1
+    assert collector.notices == ["the last records are lost: CUPTI says division by zero"]
+
+
+def test_what_the_profiler_does_to_try_the_counters_is_not_the_runs():
+    trace, fake, collector = opened(unified=True)
+    assert trace.of("api", "unified") == []
+    pages = fake.pages
+
+    def called():
+        fake.call(ActivityKind.RUNTIME, 41)
+        return pages()
+
+    collector.pages = called
+    collector.close()
+    (call,) = trace.of("api")
+    assert any(
+        reading.start <= call.start <= reading.end for reading in trace.of("profiler")
+    )  # so it goes no further
 
 
 def test_without_unified_memory_counters_the_rest_goes_on():
@@ -167,7 +254,7 @@ def test_a_version_that_lacks_something_is_refused():
     fake = FakeCupti(lambda: 0.0)
     fake.ActivityKind = SimpleNamespace(RUNTIME=5)
     with pytest.raises(Refused, match=r"CUPTI says .* has no attribute"):
-        CuptiCollector(Trace(), 0, False, fake)
+        CuptiCollector(Trace(), 0, None, fake)
 
 
 def test_after_a_fault_it_lets_go_whatever_fails():
@@ -180,7 +267,7 @@ def test_after_a_fault_it_lets_go_whatever_fails():
 def test_it_can_be_used_again():
     _, fake, collector = opened()
     collector.close()
-    CuptiCollector(Trace(), 0, False, fake).close()
+    CuptiCollector(Trace(), 0, None, fake).close()
 
 
 def test_not_installed(monkeypatch):

@@ -104,6 +104,10 @@ def test_a_float_in_the_source_has_its_bits(value):
             "k needs a block of 1,056 threads; the device has 1,024",
         ),
         (
+            Source("k", "", (1, 1, 65), ()),
+            "k needs a block of 65 threads along z; the device has 64",
+        ),
+        (
             Source("k", "", (1, 1, 1), (), shared_floats=12289),
             "k needs shared memory of 49,156 bytes; the device has 49,152",
         ),

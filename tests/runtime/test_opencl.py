@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
-from tilewright.runtime import device_number, opencl
+from tilewright.runtime import DeviceFault, device_number, opencl
 from tilewright.runtime.dialect import DoesNotFit, Source
 from tilewright.trace import Trace
 
@@ -185,12 +185,139 @@ def test_what_is_not_the_dialect_is_one_line(plain, capfd):
 def test_limits_are_what_every_gpu_has():
     generous = SimpleNamespace(
         max_work_group_size=4096, local_mem_size=10**6, max_constant_buffer_size=10**6,
-        global_mem_size=10**10, max_compute_units=3,
+        global_mem_size=10**10, max_compute_units=3, max_work_item_sizes=[4096, 4096, 4096],
     )  # fmt: skip
     found = opencl.limits(generous)
+    assert found.block == (1024, 1024, 64)
     assert (found.threads, found.shared_bytes, found.constant_bytes) == (1024, 49152, 65536)
-    modest = replace_values(generous, max_work_group_size=256, local_mem_size=32768)
+    modest = replace_values(
+        generous, max_work_group_size=256, local_mem_size=32768, max_work_item_sizes=[256, 256, 1]
+    )
+    assert opencl.limits(modest).block == (256, 256, 1)
     assert (opencl.limits(modest).threads, opencl.limits(modest).shared_bytes) == (256, 32768)
+
+
+def test_a_kernel_that_the_compiler_makes_too_large(plain, monkeypatch):
+    """A compiler may leave a kernel fewer threads than the device has, for want of registers."""
+
+    def found(kernel, what, device):
+        sizes = plain.cl.kernel_work_group_info
+        return {sizes.WORK_GROUP_SIZE: 7, sizes.LOCAL_MEM_SIZE: 0}[what]
+
+    monkeypatch.setattr(plain.cl.Kernel, "get_work_group_info", found)
+    words = "double_values, as compiled for .*, needs 8 threads in a block and can have 7"
+    with pytest.raises(DoesNotFit, match=words):
+        plain.compile(replace(DOUBLE, block=(8, 1, 1)))
+
+
+def test_a_compiler_that_does_not_say_what_is_written(plain, monkeypatch):
+    class NotAvailable(plain.cl.LogicError):
+        code = plain.cl.status_code.KERNEL_ARG_INFO_NOT_AVAILABLE
+
+    def refuse(kernel, argument, what):
+        raise NotAvailable("clGetKernelArgInfo failed: KERNEL_ARG_INFO_NOT_AVAILABLE")
+
+    assert plain.compile(DOUBLE).handle.writes == (False, True)
+    monkeypatch.setattr(plain.cl.Kernel, "get_arg_info", refuse)
+    assert plain.compile(DOUBLE).handle.writes == (True, True)
+
+
+def test_nothing_moves_when_there_is_nothing(plain):
+    array = plain.upload(np.arange(4, dtype=np.float32))
+    array[2:2] = array[0:0]
+    assert plain.download(array).tolist() == [0, 1, 2, 3]
+
+
+def test_what_was_pinned_is_known(plain):
+    pinned = plain.pinned((4, 3), np.uint8)
+    assert pinned.shape == (4, 3)
+    pinned[:] = 7
+    for view in (pinned, pinned[1:], pinned.reshape(12)[2:5]):
+        assert plain.is_pinned(view)
+        assert opencl.OpenClRuntime("opencl").is_pinned(view)  # it is the device's, not ours
+    assert not plain.is_pinned(pinned.copy())
+    assert not plain.is_pinned(np.zeros(3))
+    assert plain.pinned((0, 3), np.float32).shape == (0, 3)
+    kept, before = pinned[2:], len(plain.handed_out)
+    del pinned, view
+    assert plain.is_pinned(kept)
+    del kept
+    assert len(plain.handed_out) == before - 1
+
+
+def test_memory_that_cannot_be_pinned_is_one_line(plain):
+    with pytest.raises(TilewrightError, match=r"opencl pins no .* bytes .*use fewer --images"):
+        plain.pinned((2**45,), np.uint8)
+
+
+CALLS = {
+    "enqueue_nd_range_kernel": "opencl \\(.*\\), kernel double_values: the driver's words",
+    "enqueue_copy": "opencl \\(.*\\): the driver's words",
+    "enqueue_marker": "opencl \\(.*\\): the driver's words",
+    "enqueue_barrier": "opencl \\(.*\\): the driver's words",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("kind", ["LogicError", "RuntimeError", "MemoryError"])
+def test_what_a_driver_refuses_is_one_line(name, kind, plain, monkeypatch):
+    kernel, x, out = plain.compile(DOUBLE), plain.allocate((2,)), plain.allocate((2,))
+    host = np.zeros(2, np.float32)
+
+    def refuse(*given, **options):
+        raise getattr(plain.cl, kind)("the driver's\n  words")
+
+    monkeypatch.setattr(plain.cl, name, refuse)
+    words = "has no memory left: use a smaller" if kind == "MemoryError" else CALLS[name]
+    with pytest.raises(TilewrightError, match=words) as error:
+        plain.write(x, host)
+        plain.enqueue(kernel, (2, 1, 1), [x, out], ())
+        plain.hold(plain.mark())
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value, DeviceFault) == (kind != "MemoryError")
+
+
+def test_what_a_device_did_wrong_is_seen_when_it_is_waited_for(plain, monkeypatch):
+    class Broken:
+        def wait(self):
+            raise plain.cl.RuntimeError("clWaitForEvents failed: OUT_OF_RESOURCES")
+
+        finish = wait
+
+    with pytest.raises(DeviceFault, match=r"opencl .*: clWaitForEvents failed: OUT_OF_RESOURCES"):
+        plain.wait(Broken())
+    monkeypatch.setattr(plain, "kernels", Broken())
+    with pytest.raises(DeviceFault, match="OUT_OF_RESOURCES"):
+        plain.synchronise()
+
+
+def test_a_device_from_before_shared_memory(plain):
+    class Old:
+        @property
+        def svm_capabilities(self):
+            raise plain.cl.LogicError("clGetDeviceInfo failed: INVALID_VALUE")
+
+    assert opencl.shares_memory(Old()) is False
+
+
+def test_a_platform_without_devices_hides_no_other(plain, monkeypatch):
+    def absent():
+        raise plain.cl.RuntimeError("clGetDeviceIDs failed: DEVICE_NOT_AVAILABLE")
+
+    platforms = [SimpleNamespace(get_devices=absent), *plain.cl.get_platforms()]
+    monkeypatch.setattr(plain.cl, "get_platforms", lambda: platforms)
+    assert opencl.devices.__wrapped__() == opencl.devices()
+
+
+def test_a_simulator_is_used_only_when_it_is_named(monkeypatch):
+    platform = SimpleNamespace(name="Oclgrind")
+    simulator = SimpleNamespace(name="Oclgrind Simulator", platform=platform)
+    monkeypatch.setattr(opencl, "devices", lambda: [simulator])
+    monkeypatch.setattr(opencl, "is_installed", lambda: True)
+    reason = opencl.missing("opencl")
+    assert reason.startswith("no OpenCL device found but the simulator Oclgrind Simulator")
+    assert reason.endswith("PoCL is installed and would run on the CPU, but does not start here")
+    assert opencl.missing("opencl:0") is None
 
 
 def replace_values(facts, **values):

@@ -8,11 +8,15 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
+from signal import SIGINT
 from typing import NoReturn
 
 from tilewright import __version__
+from tilewright.cli.signals import stopped_by_signals
 from tilewright.errors import TilewrightError, unknown
+from tilewright.terminal import printable
 
 LONGEST_ERROR = 500
 VERBS = {
@@ -36,27 +40,46 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 2 for an error, or 130 for Ctrl-C."""
+    """Run a command; the exit code is 0, 2 for an error, 130 for Ctrl-C or 128 + another signal."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     # What libraries have to say to programmers is not for users; errors are shown below.
     warnings.simplefilter("ignore")
+    with stopped_by_signals() as stop:
+        try:
+            code = _dispatch(given)
+            _flush()
+            return code
+        except KeyboardInterrupt:
+            _complain("interrupted" if stop.signal is None else f"stopped by {stop.signal.name}")
+            return 128 + (stop.signal or SIGINT)
+        except BrokenPipeError:  # from a plain print: whoever read our output has left
+            _silence()
+            return 0
+        except Exception as error:
+            if "--traceback" in given:
+                raise
+            _complain(_one_line(error))
+            return 2
+
+
+def _flush() -> None:
+    """Standard output to its end; nobody need read it."""
     try:
-        code = _dispatch(given)
         sys.stdout.flush()
-        return code
-    except KeyboardInterrupt:
-        print("tilewright: interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
-        # Whoever read our output has left; give Python somewhere to flush to at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        if "--traceback" in given:
-            raise
-        print(f"tilewright: {_one_line(error)}", file=sys.stderr)
-        return 2
+        _silence()
+
+
+def _silence() -> None:
+    from tilewright.views.console import silence
+
+    silence()
+
+
+def _complain(line: str) -> None:
+    with suppress(OSError):  # nobody reads errors either
+        print(f"tilewright: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def _one_line(error: Exception) -> str:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
 
-from tilewright.errors import unknown
+from tilewright.errors import TilewrightError, unknown
+from tilewright.files import cache_home, reason
+from tilewright.store import OTHERS_WRITE
 
 ACTIONS = ("show", "clear")
+DATA = "data"
+# What is made again when it is missed, by its folder.
+CLEARED = {
+    "compiled": "compiled kernels",
+    "ceilings": "measured ceilings",
+    "pocl": "findings about PoCL",
+    "pocl-kernels": "files of PoCL's compiler",
+    "numba": "files of Numba's compiler",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,28 +33,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright.data import catalogue
-    from tilewright.fuse.cpu.build import compiled_folder
-    from tilewright.profile.ceilings import kept_folder
-    from tilewright.store import open_store
-    from tilewright.views import units
+    from tilewright.views import console, units
 
     if arguments.action not in ACTIONS:
         raise unknown("action", arguments.action, ACTIONS)
-    objects = open_store("compiled").entries()
-    ceilings = list(kept_folder().glob("*.json"))
+    screen, home = console.output(), cache_home()
     if arguments.action == "clear":
-        for path in (*objects, *ceilings):
-            path.unlink(missing_ok=True)
-        print(f"deleted {len(objects)} compiled kernels from {compiled_folder()}")
-        print(f"deleted {len(ceilings)} measured ceilings from {kept_folder()}")
+        for name, what in CLEARED.items():
+            count = _empty(home / name)
+            screen.print(f"deleted {count} {what} from {home / name}", soft_wrap=True)
         return 0
-    data = [path for path in catalogue.home().rglob("*") if path.is_file()]
-    for what, folder, files in (
-        ("compiled kernels", compiled_folder(), objects),
-        ("measured ceilings", kept_folder(), ceilings),
-        ("fetched data", catalogue.home(), data),
-    ):
-        total = sum(path.stat().st_size for path in files)
-        print(f"{what}: {len(files)} files, {units.size(total)} in {folder}")
+    known = {**CLEARED, DATA: "fetched data"}
+    others = sorted(path.name for path in _children(home) if path.name not in known)
+    for name, what in (*known.items(), *((name, "something else") for name in others)):
+        files = _files(home / name)
+        total = units.size(sum(files.values()))
+        screen.print(f"{what}: {len(files)} files, {total} in {home / name}", soft_wrap=True)
     return 0
+
+
+def _empty(folder: Path) -> int:
+    """Delete what is in a folder; the number of files that were there."""
+    count = len(_files(folder))
+    try:
+        if folder.is_dir() and folder.stat().st_mode & OTHERS_WRITE:
+            folder.chmod(0o700)  # so that nobody else puts something there, now or later
+        for path in _children(folder):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise TilewrightError(f"cannot clear {folder}: {reason(error)}") from error
+    return count
+
+
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _files(place: Path) -> dict[Path, int]:
+    """The files in a folder or below, with their sizes; a link is as large as itself."""
+    found = [place] if place.is_file() else []
+    for folder, _, names in os.walk(place):
+        found += [Path(folder, name) for name in names]
+    sizes = {}
+    for path in found:
+        with suppress(FileNotFoundError):  # another process dropped it
+            sizes[path] = path.lstat().st_size
+    return sizes

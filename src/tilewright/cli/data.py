@@ -64,7 +64,7 @@ def _fetch(name: str) -> int:
             bar.update(tasks[file], completed=done, total=total or None)
 
         fetch.fetch(folder, progress, fetch.DOWNLOADS[name])
-    print(f"{name} is in {folder}")
+    console.output().print(f"{name} is in {folder}", soft_wrap=True)
     return 0
 
 
@@ -73,6 +73,7 @@ def _check(what: str) -> int:
 
     from tilewright.data import catalogue
     from tilewright.model.layers import dimensions
+    from tilewright.views import console
 
     path = Path(what)
     if what in catalogue.ENTRIES:
@@ -96,5 +97,5 @@ def _check(what: str) -> int:
         shown = " ".join(map(str, counts[:MOST_CLASSES]))
         more = " ..." if len(counts) > MOST_CLASSES else ""
         lines.append(f"images in each: {shown}{more}")
-    print("\n".join(lines))
+    console.output().print("\n".join(lines), soft_wrap=True)
     return 0

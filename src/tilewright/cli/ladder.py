@@ -1,17 +1,15 @@
-"""Verify every rung, then time all of them in turns: warm-up, repeats, median, spread."""
+"""Verify every rung, then time all of them in turns: warm-up, rounds, medians, intervals."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from tilewright.cli import options
-from tilewright.files import atomic_write, check_writable
+from tilewright.files import atomic_write
 
 DEFAULT_IMAGES = 100
-DEFAULT_REPEATS = 7
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_device(parser)
     options.add_memory(parser)
     parser.add_argument(
-        "--repeats", type=options.positive, default=DEFAULT_REPEATS, metavar="N",
-        help="timed rounds after one of warm-up (default: %(default)s)",
+        "--repeats", type=options.positive, metavar="N",
+        help="timed rounds after one of warm-up (default: 9, and more until every network's time "
+        "is certain to 2 %%, up to 49 or a minute)",
     )  # fmt: skip
     parser.add_argument(
         "--json", metavar="FILE|-",
@@ -37,22 +36,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     from tilewright import environment
     from tilewright.climb import climb, prepare
+    from tilewright.measure import Rounds
     from tilewright.views import console, units
     from tilewright.views import ladder as view
 
     to_stdout = arguments.json == "-"
-    if arguments.json is not None and not to_stdout:
-        check_writable(Path(arguments.json))
+    options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
     subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
     network, dataset = subject.network, subject.dataset
     with console.progress_line() as tell:
         ladder = climb(
-            network, dataset.images, arguments.device, arguments.batch, arguments.repeats,
-            arguments.memory, progress=tell,
+            network, dataset.images, arguments.device, arguments.batch,
+            arguments.repeats or Rounds(), arguments.memory, progress=tell,
         )  # fmt: skip
     rows = ladder.rows
     document = {
-        "schema": "tilewright.ladder/1",
+        "schema": "tilewright.ladder/2",
         "network": network.name,
         "weights": subject.weights_note,
         "data": dataset.source,
@@ -60,26 +59,30 @@ def main(arguments: argparse.Namespace) -> int:
         "batch": arguments.batch,
         "device": arguments.device,
         "device_name": ladder.device,
-        "repeats": arguments.repeats,
+        "repeats": view.rounds(ladder),
+        "order_seed": ladder.seed,
         "memory": arguments.memory,
         "peak_flops": ladder.peak,
-        "rungs": view.to_json(rows, len(dataset)),
+        "peak_notices": list(ladder.notices),
+        "conditions": ladder.conditions.to_json(),
+        "rungs": view.to_json(ladder, network, len(dataset)),
         "environment": environment.fingerprint(),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    # The file first: whoever reads what is printed may leave in the middle.
+    if arguments.json is not None and not to_stdout:
+        with atomic_write(Path(arguments.json)) as file:
+            file.write(text.encode())
     if to_stdout:
-        sys.stdout.write(text)
+        console.write(text)
     else:
         screen = console.output()
         screen.print(
             f"{network.name} on {arguments.device} ({ladder.device}): "
             f"{units.count(len(dataset))} images, "
-            f"{arguments.repeats} repeats in turns after a warm-up"
+            f"{view.rounds(ladder)} rounds in turns after a warm-up"
         )
         screen.print(f"{dataset.source}; {subject.weights_note}\n")
         for part in view.report(ladder, network, len(dataset), dataset.labels):
             screen.print(part)
-        if arguments.json is not None:
-            with atomic_write(Path(arguments.json)) as file:
-                file.write(text.encode())
     return 0 if all(row.verdict is None or row.verdict.passed for row in rows) else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,12 +54,12 @@ def check_outputs(
 ) -> None:
     """Each output can be written, and is neither another output nor an input."""
     taken = {
-        Path(path).resolve(): option
+        _real(path): option
         for option in ("net", "weights", "data")
         if (path := getattr(arguments, option))
     }
     for path in getattr(arguments, "compare", None) or ():
-        taken[Path(path).resolve()] = "compare"
+        taken[_real(path)] = "compare"
     for option in outputs:
         given = getattr(arguments, option)
         if given is None:
@@ -70,14 +71,19 @@ def check_outputs(
         path = Path(given)
         check_writable(path)
         if path.is_file() or not path.exists():
-            other = taken.setdefault(path.resolve(), option)
+            other = taken.setdefault(_real(path), option)
             if other != option:
                 raise TilewrightError(f"--{option} {path} is the file of --{other}")
         for folder, other in taken.items():
-            if path.exists() and folder.is_dir() and folder in path.resolve().parents:
+            if path.exists() and folder.is_dir() and folder in _real(path).parents:
                 raise TilewrightError(
                     f"--{option} {path} is there already, in the folder of --{other}"
                 )
+
+
+def _real(path: str | Path) -> Path:
+    """Without links; one that leads back to itself stays as it is, and its reader complains."""
+    return Path(os.path.realpath(path))
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +138,8 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 def add_precision(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--precision", choices=("fp16", "tf32", "fp32"),
-        help="the arithmetic of rungs with a choice: tensor and network, on cuda (default: fp16)",
+        help="the arithmetic of rungs with a choice: network (fp16, tf32 or fp32) and tensor (fp16 "
+        "or tf32), on cuda (default: fp32)",
     )  # fmt: skip
 
 

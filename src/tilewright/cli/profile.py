@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from tilewright.files import atomic_write
 if TYPE_CHECKING:
     from tilewright.profile.session import Progress, Recording, Subject
 
-DEFAULT_REPEATS = 3
+DEFAULT_REPEATS = 6  # the fewest that say how certain their median is
 OUTPUTS = ("json", "csv", "trace")
 
 
@@ -51,6 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _profile(arguments: argparse.Namespace) -> int:
     from tilewright.profile import saved
+    from tilewright.profile.ceilings import measured_again
     from tilewright.profile.session import prepare
     from tilewright.views import console
     from tilewright.views import profile as view
@@ -59,7 +59,7 @@ def _profile(arguments: argparse.Namespace) -> int:
     with console.progress_line() as progress:
         subject = prepare(request, arguments.repeats, progress)
         recording = _record(subject, arguments.trace, progress)
-    profile = recording.profile
+        profile = measured_again(recording.profile)
     try:
         _write(arguments, saved.to_json(profile), saved.to_csv(profile), view.report(profile))
     finally:
@@ -131,7 +131,7 @@ def _write(
             with atomic_write(Path(path)) as file:
                 file.write(content.encode())
     if arguments.json == "-":
-        sys.stdout.write(text)
+        console.write(text)
         return
     screen = console.output()
     for part in report:

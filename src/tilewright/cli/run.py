@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -36,16 +35,17 @@ def main(arguments: argparse.Namespace) -> int:
     with console.progress_line() as tell:
         result = run(options.request(arguments), partial(tell, f"{arguments.net}, images"))
     document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
-    if to_stdout:
-        sys.stdout.write(document)
-    else:
-        screen = console.output()
-        for part in view.report(result):
-            screen.print(part)
+    # Files first: whoever reads what is printed may leave in the middle.
     if json_file is not None:
         with atomic_write(json_file) as file:
             file.write(document.encode())
     if arguments.predictions is not None:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
+    if to_stdout:
+        console.write(document)
+        return 0
+    screen = console.output()
+    for part in view.report(result):
+        screen.print(part)
     return 0

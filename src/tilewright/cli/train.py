@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from typing import Any
 
 from tilewright.cli import options
 from tilewright.errors import TilewrightError
-from tilewright.files import check_writable
+from tilewright.files import check_writable, file_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +50,11 @@ def main(arguments: argparse.Namespace) -> int:
     if reason := vendor.missing(arguments.device):
         raise TilewrightError(f"cannot train on {arguments.device}: {reason}")
     network = describe(arguments.net)
-    output = arguments.output or Path(f"{network.name}.safetensors")
+    output = arguments.output or Path(f"{file_name(network.name)}.safetensors")
     if output.suffix != ".safetensors":
         raise TilewrightError(f"--output {output}: the name must end in .safetensors")
+    if os.path.realpath(output) == os.path.realpath(arguments.net):
+        raise TilewrightError(f"{output} is the network to train: choose another --output")
     check_writable(output.with_name(f"{output.name}.checkpoint"))
     check_writable(output)
     recipe = RECIPES.get(network.name, DEFAULT_RECIPE)

@@ -6,53 +6,76 @@ enter the network as they are.
 
 from __future__ import annotations
 
-import lzma
+import io
 import math
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tilewright.data.dataset import Dataset
+from tilewright.data.dataset import ALL, Dataset, Wanted, check_shape, check_size
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
 
 CHUNK = 1 << 20
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # What the zip reader raises for archives that are damaged, encrypted or of another kind.
-DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError,
-          RuntimeError, UnicodeDecodeError)  # fmt: skip
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
+          UnicodeDecodeError)  # fmt: skip
 LARGEST_LABEL = 2**31 - 1
+LARGEST_HEADER = 10_000  # NumPy's own limit, which it looks at when it has read the header
 
 
-def read(path: Path) -> Dataset:
+def read(path: Path, wanted: Wanted = ALL) -> Dataset:
     check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
             if "images.npy" not in names:
                 raise TilewrightError(f"{path}: no array named 'images'")
-            images = _array(archive, "images", path)
-            labels = _array(archive, "labels", path) if "labels.npy" in names else None
+            images = _Array.find(archive, "images", path)
+            labels = _Array.find(archive, "labels", path) if "labels.npy" in names else None
+            # All that the headers can tell is checked before anything is unpacked.
+            _check(images, labels, path, wanted)
+            count = wanted.count(images.shape[0])
+            values = _values(images.read(archive, count, path), path)
+            classes = None if labels is None else _labels(labels.read(archive, count, path), path)
     except DAMAGE as error:
         raise TilewrightError(f"{path}: damaged .npz file: {error}") from error
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
-    return Dataset(path.stem, _images(images, path), _labels(labels, len(images), path), str(path))
+    return Dataset(path.stem, values, classes, str(path))
 
 
-def _array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
-    """One array, read piece by piece: memory follows the content, not the header's claim."""
-    with archive.open(f"{name}.npy") as file:
-        try:
-            version = npy.read_magic(file)
-            read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-            shape, fortran, dtype = read_header[version](file)
-        except Exception as error:  # the header is a Python literal: damage raises nearly anything
-            raise TilewrightError(f"{path}: array {name!r} has a damaged header") from error
+@dataclass(frozen=True)
+class _Array:
+    """An array in an archive, as its header describes it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    start: int
+
+    @classmethod
+    def find(cls, archive: zipfile.ZipFile, name: str, path: Path) -> _Array:
+        stored = archive.getinfo(f"{name}.npy")
+        if stored.compress_type not in PACKINGS:  # others unpack more than they are asked for
+            raise TilewrightError(f"{path}: {name!r} is packed in a way that NumPy does not write")
+        with archive.open(f"{name}.npy") as file:
+            try:
+                version = npy.read_magic(file)
+                header = _header(file, {(1, 0): 2, (2, 0): 4}[version])
+                read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+                shape, fortran, dtype = read_header[version](io.BytesIO(header))
+            except DAMAGE:
+                raise
+            except Exception as error:  # a Python literal: damage raises nearly anything
+                raise TilewrightError(f"{path}: array {name!r} has a damaged header") from error
         if dtype.kind not in "iuf" or fortran or not shape:
             order = " in Fortran order" if fortran else ""
             raise TilewrightError(f"{path}: cannot use {name!r} of type {dtype}{order}")
@@ -60,26 +83,61 @@ def _array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
             raise TilewrightError(f"{path}: {name!r} has shape {shape!r:.60}")
         if any(size <= 0 for size in shape):
             raise TilewrightError(f"{path}: {name!r} has shape {shape}: it holds nothing")
-        expected = math.prod(shape) * dtype.itemsize
+        start, expected = npy.MAGIC_LEN + len(header), math.prod(shape) * dtype.itemsize
+        if stored.file_size != start + expected:
+            raise TilewrightError(
+                f"{path}: {name!r} does not hold the {expected} bytes of its shape"
+            )
+        return cls(name, shape, dtype, start)
+
+    def read(self, archive: zipfile.ZipFile, count: int, path: Path) -> NDArray[Any]:
+        """The first `count` along its first axis, read piece by piece."""
+        shape = (count, *self.shape[1:])
+        expected = math.prod(shape) * self.dtype.itemsize
         content = bytearray()
-        while len(content) <= expected and (piece := file.read(CHUNK)):
-            content += piece
-    if len(content) != expected:
-        raise TilewrightError(f"{path}: {name!r} does not hold the {expected} bytes of its shape")
-    return np.frombuffer(content, dtype).reshape(shape)
+        with archive.open(f"{self.name}.npy") as file:
+            file.read(self.start)
+            while piece := file.read(min(CHUNK, expected - len(content))):
+                content += piece
+            if count == self.shape[0]:
+                file.read(1)  # at its very end the archive's checksum is compared
+        if len(content) < expected:
+            raise TilewrightError(f"{path}: {self.name!r} ends after {len(content)} bytes")
+        return np.frombuffer(content, self.dtype).reshape(shape)
 
 
-def _images(images: NDArray[Any], path: Path) -> NDArray[Any]:
+def _header(file: IO[bytes], length_bytes: int) -> bytes:
+    """An array's header with its length before it, which is looked at first."""
+    length = file.read(length_bytes)
+    if int.from_bytes(length, "little") > LARGEST_HEADER:
+        raise ValueError
+    return length + file.read(int.from_bytes(length, "little"))
+
+
+def _check(images: _Array, labels: _Array | None, path: Path, wanted: Wanted) -> None:
+    if len(images.shape) not in (3, 4):
+        raise TilewrightError(
+            f"{path}: 'images' has {len(images.shape)} dimensions; it needs image, channel, y, x"
+        )
+    if images.dtype != np.uint8 and images.dtype.kind != "f":
+        raise TilewrightError(f"{path}: 'images' is {images.dtype}; it must be uint8 or float")
+    stored, *size = images.shape
+    shape = (1, *size) if len(size) == 2 else tuple(size)
+    check_shape(shape, wanted.shape, str(path))
+    item = images.dtype.itemsize + (0 if images.dtype == np.uint8 else 4)  # float32 beside them
+    check_size(wanted.count(stored), shape, item, str(path))
+    if labels is not None and (labels.shape != (stored,) or labels.dtype.kind not in "iu"):
+        raise TilewrightError(
+            f"{path}: 'labels' is {labels.dtype} of shape {labels.shape}; "
+            f"{stored} images need {stored} whole numbers"
+        )
+
+
+def _values(images: NDArray[Any], path: Path) -> NDArray[Any]:
     if images.ndim == 3:
         images = images[:, None]
-    if images.ndim != 4:
-        raise TilewrightError(
-            f"{path}: 'images' has {images.ndim} dimensions; it needs image, channel, y, x"
-        )
     if images.dtype == np.uint8:
         return images
-    if images.dtype.kind != "f":
-        raise TilewrightError(f"{path}: 'images' is {images.dtype}; it must be uint8 or float")
     with np.errstate(over="ignore"):
         values = images.astype(np.float32)
     if not np.isfinite(values).all():
@@ -88,14 +146,7 @@ def _images(images: NDArray[Any], path: Path) -> NDArray[Any]:
     return values
 
 
-def _labels(labels: NDArray[Any] | None, images: int, path: Path) -> NDArray[np.int64] | None:
-    if labels is None:
-        return None
-    if labels.shape != (images,) or labels.dtype.kind not in "iu":
-        raise TilewrightError(
-            f"{path}: 'labels' is {labels.dtype} of shape {labels.shape}; "
-            f"{images} images need {images} whole numbers"
-        )
+def _labels(labels: NDArray[Any], path: Path) -> NDArray[np.int64]:
     wrong = np.flatnonzero((labels < 0) | (labels > LARGEST_LABEL))
     if wrong.size:
         raise TilewrightError(f"{path}: label {labels[wrong[0]]} of image {wrong[0]} is no class")

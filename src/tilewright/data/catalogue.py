@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.data import arrays, cifar10, fashion_mnist, folder
-from tilewright.data.dataset import Dataset
+from tilewright.data.dataset import ALL, Dataset, Wanted, check_shape
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import ASSETS, cache_home, reason
 from tilewright.model.layers import Shape, dimensions
@@ -32,7 +32,7 @@ class Entry:
     fetched_as: str | None
     folders: Callable[[Path], Sequence[Path]]
     find: Callable[[Path], list[Path]]
-    read: Callable[[list[Path]], Dataset]
+    read: Callable[[list[Path], Wanted], Dataset]
 
     def locate(self, kept: Path) -> list[Path]:
         """The files of this data set on this machine, given the folder of fetched ones."""
@@ -58,8 +58,8 @@ def _fashion(part: str) -> Callable[[Path], list[Path]]:
     return find
 
 
-def _read_fashion(paths: list[Path]) -> Dataset:
-    return fashion_mnist.read(paths[0])
+def _read_fashion(paths: list[Path], wanted: Wanted) -> Dataset:
+    return fashion_mnist.read(paths[0], wanted)
 
 
 def _cifar10_folders(kept: Path) -> list[Path]:
@@ -118,11 +118,11 @@ def open_data(source: str | Path, shape: Shape, images: int | None = None) -> Da
     Fashion-MNIST and pictures are resized to the network's height and width; CIFAR-10 and arrays
     must fit as they are.
     """
-    path = Path(source)
+    path, wanted = Path(source), Wanted(shape, images)
     if str(source) in ENTRIES:
-        dataset = open_named(str(source))
+        dataset = open_named(str(source), wanted)
     elif path.exists():
-        dataset = open_stored(path, shape)
+        dataset = open_stored(path, wanted)
     elif len(path.parts) > 1 or path.suffix:
         raise TilewrightError(f"data {str(path)!r} does not exist")
     else:
@@ -130,11 +130,7 @@ def open_data(source: str | Path, shape: Shape, images: int | None = None) -> Da
     dataset = dataset.first(images)
     if dataset.shape[0] == shape[0] and dataset.name == "fashion-mnist":
         dataset = dataset.resized(shape[1], shape[2])
-    if dataset.shape != shape:
-        raise TilewrightError(
-            f"{dataset.source}: images are {dimensions(dataset.shape)}, "
-            f"but the network takes {dimensions(shape)}"
-        )
+    check_shape(dataset.shape, shape, dataset.source)
     return dataset
 
 
@@ -157,7 +153,7 @@ def open_parts(folder: Path | None, shape: Shape) -> tuple[Dataset, Dataset]:
     return open_data(found[0], shape), open_data(found[1], shape)
 
 
-def open_named(name: str) -> Dataset:
+def open_named(name: str, wanted: Wanted = ALL) -> Dataset:
     """A data set of the catalogue as it is stored."""
     entry = ENTRIES[name]
     found = entry.locate(home())
@@ -167,40 +163,40 @@ def open_named(name: str) -> Dataset:
             f"data set {name!r} is not on this machine: "
             f"get it with `tilewright data fetch {entry.fetched_as}`{debian}"
         )
-    dataset = entry.read(found)
+    dataset = entry.read(found, wanted)
     return dataset if entry.fetched_as else replace(dataset, source=f"{name} (shipped)")
 
 
-def open_stored(path: Path, shape: Shape | None = None) -> Dataset:
+def open_stored(path: Path, wanted: Wanted = ALL) -> Dataset:
     """The images of a file or folder, as they are stored.
 
-    Only pictures need a `shape`: each has its own size and must be brought to one.
+    Only pictures take the shape wanted: each has its own size and must be brought to one.
     """
     try:
-        return _open_folder(path, shape) if path.is_dir() else _open_file(path)
+        return _open_folder(path, wanted) if path.is_dir() else _open_file(path, wanted)
     except OSError as error:  # a folder that cannot be listed; files report their own
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
     except MemoryError as error:
         raise TilewrightError(f"{path}: too large for this machine's memory") from error
 
 
-def _open_folder(path: Path, shape: Shape | None) -> Dataset:
+def _open_folder(path: Path, wanted: Wanted) -> Dataset:
     if cifar10.is_folder(path):
-        return cifar10.read_folder(path)
+        return cifar10.read_folder(path, wanted)
     if any(fashion_mnist.find(path, part) for part in fashion_mnist.PARTS):
-        return fashion_mnist.read_folder(path)
+        return fashion_mnist.read_folder(path, wanted)
     if folder.is_folder(path):
-        return folder.read(path, shape or folder.first_shape(path))
+        return folder.read(path, wanted.shape or folder.first_shape(path), wanted.images)
     raise TilewrightError(f"{path}: no images found (CIFAR-10 batches, IDX files or pictures)")
 
 
-def _open_file(path: Path) -> Dataset:
+def _open_file(path: Path, wanted: Wanted) -> Dataset:
     if path.suffix == ".bin":
-        return cifar10.read([path])
+        return cifar10.read([path], wanted)
     if path.suffix == ".npz":
-        return arrays.read(path)
+        return arrays.read(path, wanted)
     if fashion_mnist.is_images_file(path):
-        return fashion_mnist.read(path)
+        return fashion_mnist.read(path, wanted)
     raise TilewrightError(
         f"{path}: not a CIFAR-10 batch (.bin), an IDX images file "
         f"(*{fashion_mnist.IMAGES}[.gz]) or an .npz"

@@ -6,10 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.data.dataset import Dataset, checked_labels
+from tilewright.data.dataset import (
+    ALL,
+    Dataset,
+    Wanted,
+    check_shape,
+    check_size,
+    checked_labels,
+)
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
 
+SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32
 CLASSES = 10
 TRAINING = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
@@ -21,32 +29,47 @@ def is_folder(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (*TRAINING, TEST))
 
 
-def read_folder(folder: Path) -> Dataset:
+def read_folder(folder: Path, wanted: Wanted = ALL) -> Dataset:
     """The training batches that are there, in order; without any, the test batch."""
     batches = [folder / name for name in TRAINING if (folder / name).is_file()]
-    return read(batches or [folder / TEST])
+    return read(batches or [folder / TEST], wanted)
 
 
-def read(batches: list[Path]) -> Dataset:
+def read(batches: list[Path], wanted: Wanted = ALL) -> Dataset:
     """These batch files, one after the other, each any whole number of records."""
-    records = [_records(path) for path in batches]
-    images = np.concatenate([part[:, 1:] for part in records]).reshape(-1, 3, 32, 32)
-    labels = np.concatenate([part[:, 0] for part in records]).astype(np.int64)
     source = str(batches[0]) if len(batches) == 1 else _names(batches)
+    check_shape(SHAPE, wanted.shape, source)
+    stored = [_count(path) for path in batches]
+    left = wanted.count(sum(stored))
+    check_size(left, SHAPE, 1, source)
+    records = []
+    for path, count in zip(batches, stored, strict=True):
+        records.append(_records(path, min(count, left)))
+        left -= len(records[-1])
+    images = np.concatenate([part[:, 1:] for part in records]).reshape(-1, *SHAPE)
+    labels = np.concatenate([part[:, 0] for part in records]).astype(np.int64)
     return Dataset("cifar10", images, labels, source)
 
 
-def _records(path: Path) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+def _count(path: Path) -> int:
+    """The records in a batch, by the size of the file."""
     check_file(path)
+    size = path.stat().st_size
+    if size == 0 or size % RECORD:
+        raise TilewrightError(
+            f"{path}: {size} bytes is not a whole number of {RECORD}-byte records "
+            f"({size // RECORD} and {size % RECORD} bytes over)"
+        )
+    return size // RECORD
+
+
+def _records(path: Path, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
     try:
-        content = np.fromfile(path, np.uint8)
+        content = np.fromfile(path, np.uint8, count * RECORD)
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
-    if content.size == 0 or content.size % RECORD:
-        raise TilewrightError(
-            f"{path}: {content.size} bytes is not a whole number of {RECORD}-byte records "
-            f"({content.size // RECORD} and {content.size % RECORD} bytes over)"
-        )
+    if content.size != count * RECORD:
+        raise TilewrightError(f"{path}: became shorter while it was read")
     records = content.reshape(-1, RECORD)
     checked_labels(records[:, 0], CLASSES, str(path))
     return records

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.environment import memory_bytes
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape, dimensions
+
+# Of all images of a data set in memory; small files can be packed that become any size.
+LARGEST_BYTES = 4 << 30
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a reader is asked for: images of this shape (None: any), the first so many (None: all).
+
+    It reads no more than that, and refuses what its file's header rules out before it reads on.
+    """
+
+    shape: Shape | None = None
+    images: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.images is not None and self.images < 1:
+            raise TilewrightError(f"--images {self.images}: there must be at least one")
+
+    def count(self, stored: int) -> int:
+        """How many to read of those that are stored."""
+        return stored if self.images is None else min(self.images, stored)
+
+
+ALL = Wanted()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +79,7 @@ class Dataset:
         # Loaded only here: most runs never resize.
         from PIL import Image
 
+        check_size(len(self), (self.shape[0], height, width), 1, self.source)
         pictures = np.empty((*self.images.shape[:2], height, width), np.uint8)
         for source, target in zip(
             self.images.reshape(-1, *self.shape[1:]),
@@ -62,6 +90,24 @@ class Dataset:
             target[:] = np.asarray(picture)
         note = f"{self.source}, {dimensions(self.shape[1:])} resized to {height}x{width}"
         return replace(self, images=pictures, source=note)
+
+
+def check_shape(found: Shape, wanted: Shape | None, source: str) -> None:
+    """Images are what the network takes."""
+    if wanted is not None and found != wanted:
+        raise TilewrightError(
+            f"{source}: images are {dimensions(found)}, but the network takes {dimensions(wanted)}"
+        )
+
+
+def check_size(images: int, shape: Shape, item: int, source: str) -> None:
+    """Images of `item` bytes a value are not larger than what is read at once."""
+    total, limit = images * math.prod(shape) * item, min(LARGEST_BYTES, memory_bytes() // 2)
+    if total > limit:
+        raise TilewrightError(
+            f"{source}: {images:,} images of {dimensions(shape)} are {total:,} bytes, and no more "
+            f"than {limit:,} are read at once: take fewer with --images"
+        )
 
 
 def checked_labels(labels: NDArray[Any], classes: int, source: str) -> NDArray[np.int64]:

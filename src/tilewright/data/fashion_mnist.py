@@ -9,13 +9,23 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.data.dataset import Dataset, checked_labels
+from tilewright.data.dataset import (
+    ALL,
+    Dataset,
+    Wanted,
+    check_shape,
+    check_size,
+    checked_labels,
+)
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
 
@@ -42,50 +52,100 @@ def is_images_file(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(IMAGES)
 
 
-def read_folder(folder: Path) -> Dataset:
+def read_folder(folder: Path, wanted: Wanted = ALL) -> Dataset:
     """The test part if it is there, else the training part."""
     images = find(folder, TEST) or find(folder, TRAINING)
     if images is None:
         raise TilewrightError(f"{folder}: no file named *{IMAGES}[.gz]")
-    return read(images)
+    return read(images, wanted)
 
 
-def read(path: Path) -> Dataset:
-    """An images file and the labels file beside it that goes with it."""
+def read(path: Path, wanted: Wanted = ALL) -> Dataset:
+    """An images file and the labels file beside it that goes with it.
+
+    Of the shape wanted only the channel matters: these pictures are resized.
+    """
     part = path.name.removesuffix(".gz").removesuffix(IMAGES)
     beside = [path.with_name(f"{part}{LABELS}{end}") for end in ("", ".gz")]
     found = next((candidate for candidate in beside if candidate.is_file()), None)
     if found is None:
         raise TilewrightError(f"{beside[0]}[.gz] is missing: the labels of {path.name}")
-    images, labels = read_idx(path, dimensions=3), read_idx(found, dimensions=1)
-    if len(images) != len(labels):
-        raise TilewrightError(
-            f"{path} has {len(images)} images, but {found.name} has {len(labels)} labels"
-        )
-    if images.size == 0:
-        raise TilewrightError(f"{path}: holds no images")
-    checked = checked_labels(labels, CLASSES, str(found))
-    return Dataset("fashion-mnist", images[:, None], checked, str(path))
+    with _open(path, 3) as images, _open(found, 1) as labels:
+        (stored, *size), (labelled,) = images.shape, labels.shape
+        if stored != labelled:
+            raise TilewrightError(
+                f"{path} has {stored} images, but {found.name} has {labelled} labels"
+            )
+        if math.prod(images.shape) == 0:
+            raise TilewrightError(f"{path}: holds no images")
+        if wanted.shape is not None and wanted.shape[0] != 1:
+            check_shape((1, *size), wanted.shape, str(path))
+        count = wanted.count(stored)
+        check_size(count, (1, *size), 1, str(path))
+        pixels, classes = images.read(count), labels.read(count)
+    checked = checked_labels(classes, CLASSES, str(found))
+    return Dataset("fashion-mnist", pixels[:, None], checked, str(path))
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """An IDX file of unsigned bytes with that many dimensions."""
+    with _open(path, dimensions) as file:
+        return file.read(file.shape[0])
+
+
+@dataclass(frozen=True)
+class _Idx:
+    """An open IDX file whose header was read."""
+
+    path: Path
+    file: BinaryIO | gzip.GzipFile
+    shape: tuple[int, ...]
+
+    def read(self, count: int) -> NDArray[np.uint8]:
+        """The first `count` of what it holds; if that is all, nothing may follow."""
+        shape = (count, *self.shape[1:])
+        expected = math.prod(shape)
+        # Read piece by piece: memory follows what is really there, not what the header claims.
+        content = bytearray()
+        with _damage_named(self.path):
+            while piece := self.file.read(min(CHUNK, expected - len(content))):
+                content += piece
+            more = count == self.shape[0] and self.file.read(1)
+        if len(content) < expected or more:
+            found = "more" if more else f"only {len(content)}"
+            raise TilewrightError(
+                f"{self.path}: header says {' x '.join(map(str, shape))} = {expected} bytes, "
+                f"but {found} follow"
+            )
+        return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+@contextmanager
+def _open(path: Path, dimensions: int) -> Iterator[_Idx]:
     check_file(path)
+    with ExitStack() as opened:
+        with _damage_named(path):
+            file: BinaryIO | gzip.GzipFile = opened.enter_context(path.open("rb"))
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            if packed:
+                file = opened.enter_context(gzip.open(file))
+            shape = _shape(file, path, dimensions)
+        yield _Idx(path, file, shape)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as raw:
-            if raw.read(2) == b"\x1f\x8b":
-                raw.seek(0)
-                with gzip.open(raw) as file:
-                    return _read(file, path, dimensions)
-            raw.seek(0)
-            return _read(raw, path, dimensions)
+        yield
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise TilewrightError(f"{path}: damaged gzip file: {error}") from error
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
 
 
-def _read(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> NDArray[np.uint8]:
+def _shape(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> tuple[int, ...]:
+    """What the header says."""
     header = file.read(4 + 4 * dimensions)
     if header[:4] != bytes([0, 0, 8, dimensions]):
         raise TilewrightError(
@@ -95,16 +155,4 @@ def _read(file: BinaryIO | gzip.GzipFile, path: Path, dimensions: int) -> NDArra
         )
     if len(header) < 4 + 4 * dimensions:
         raise TilewrightError(f"{path}: ends inside its header")
-    shape = tuple(int(size) for size in np.frombuffer(header, ">u4", offset=4))
-    expected = math.prod(shape)
-    # Read piece by piece: memory follows what is really there, not what the header claims.
-    content = bytearray()
-    while len(content) <= expected and (piece := file.read(CHUNK)):
-        content += piece
-    if len(content) != expected:
-        found = f"only {len(content)}" if len(content) < expected else "more"
-        raise TilewrightError(
-            f"{path}: header says {' x '.join(map(str, shape))} = {expected} bytes, "
-            f"but {found} follow"
-        )
-    return np.frombuffer(content, np.uint8).reshape(shape)
+    return tuple(int(size) for size in np.frombuffer(header, ">u4", offset=4))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,10 +58,23 @@ def fetch(folder: Path, progress: Progress, downloads: tuple[Download, ...]) -> 
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TilewrightError(f"cannot create {folder}: {reason(error)}") from error
-    for download in downloads:
-        path = _retrieve(download, folder, progress)
-        if path.name.endswith(".tar.gz"):
-            _unpack_batches(path, folder)
+    with _alone(folder):
+        for download in downloads:
+            path = _retrieve(download, folder, progress)
+            if path.name.endswith(".tar.gz"):
+                _unpack_batches(path, folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time fetches into a folder; who comes later finds what is there."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems know no locks; checksums remain
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _retrieve(download: Download, folder: Path, progress: Progress) -> Path:

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.data.dataset import Dataset
+from tilewright.data.dataset import Dataset, Wanted, check_size
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file
 from tilewright.model.layers import Shape
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
+# Pillow goes by content, and hands PostScript to another program, whatever the file is called.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
 MODES = {1: "L", 3: "RGB"}
-# Pillow would clip these to 0..255 without a word.
-DEEP = {"I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+# What a Mac puts beside the pictures in an archive.
+NO_CLASSES = {"__MACOSX"}
 
 
 def is_folder(folder: Path) -> bool:
@@ -29,38 +35,58 @@ def is_folder(folder: Path) -> bool:
 
 def first_shape(folder: Path) -> Shape:
     """The shape of the first picture, in colour."""
-    path = (_pictures(folder) or _pictures(_classes(folder)[0]))[0]
+    (path, _), *_ = _labelled(folder)
     return 3, *_open(path, "RGB", None).shape[:2]
 
 
-def read(folder: Path, shape: Shape) -> Dataset:
-    """All pictures below `folder` at `shape` (channels, height, width)."""
+def read(folder: Path, shape: Shape, images: int | None = None) -> Dataset:
+    """The pictures below `folder`, or the first `images`, at `shape` (channels, height, width)."""
     if shape[0] not in MODES:
         raise TilewrightError(f"{folder}: pictures have 1 or 3 channels, the network {shape[0]}")
+    found = _labelled(folder)
+    count = Wanted(shape, images).count(len(found))
+    check_size(count, shape, 1, str(folder))
+    pixels = np.empty((count, *shape), np.uint8)
+    for (path, _), target in zip(found, pixels, strict=False):  # the first ones
+        target[:] = _read(path, shape)
+    classes = len({label for _, label in found if label is not None})
+    labels = np.array([label for _, label in found[:count]], np.int64) if classes else None
+    kind = f"{classes} classes" if classes else "no classes"
+    return Dataset(folder.name, pixels, labels, f"{folder} ({len(found)} pictures, {kind})")
+
+
+def _labelled(folder: Path) -> list[tuple[Path, int | None]]:
+    """All pictures with their classes, or without."""
     classes = _classes(folder)
-    if classes:
-        # A class without pictures would shift the numbers of all behind it.
-        empty = [sub for sub in classes if not _pictures(sub)]
-        if empty or _pictures(folder):
-            what = f"{empty[0].name} holds no pictures" if empty else "there are pictures beside"
-            raise TilewrightError(f"{folder}: subfolders are classes, but {what}")
-        found = [(path, label) for label, c in enumerate(classes) for path in _pictures(c)]
-    else:
-        found = [(path, -1) for path in _pictures(folder)]
-    images = np.stack([_read(path, shape) for path, _ in found])
-    labels = np.array([label for _, label in found]) if classes else None
-    kind = f"{len(classes)} classes" if classes else "no classes"
-    return Dataset(folder.name, images, labels, f"{folder} ({len(found)} pictures, {kind})")
+    if not classes:
+        return [(path, None) for path in _pictures(folder)]
+    # A class without pictures would shift the numbers of all behind it.
+    empty = [sub for sub in classes if not _pictures(sub)]
+    if empty or _pictures(folder):
+        what = f"{empty[0].name} holds no pictures" if empty else "there are pictures beside"
+        raise TilewrightError(f"{folder}: subfolders are classes, but {what}")
+    return [(path, label) for label, sub in enumerate(classes) for path in _pictures(sub)]
 
 
 def _classes(folder: Path) -> list[Path]:
     """All subfolders, if any of them holds pictures."""
-    found = [sub for sub in sorted(folder.iterdir()) if sub.is_dir() and sub.name[0] != "."]
+    found = [
+        sub
+        for sub in sorted(folder.iterdir())
+        if not _hidden(sub) and sub.name not in NO_CLASSES and sub.is_dir()
+    ]
     return found if any(_pictures(sub) for sub in found) else []
 
 
 def _pictures(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
+    return sorted(
+        path for path in folder.iterdir() if path.suffix.lower() in ENDINGS and not _hidden(path)
+    )
+
+
+def _hidden(path: Path) -> bool:
+    """Not for people to see: a Mac's `._a.png` beside `a.png` is no picture."""
+    return path.name.startswith(".")
 
 
 def _read(path: Path, shape: Shape) -> NDArray[np.uint8]:
@@ -79,12 +105,8 @@ def _open(path: Path, mode: str, size: tuple[int, int] | None) -> NDArray[np.uin
             warnings.simplefilter("ignore")
             # Pillow only warns of a picture that claims a monstrous size; here that is an error.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as picture:
-                if picture.mode in DEEP:
-                    raise TilewrightError(
-                        f"{path}: more than 8 bits a pixel ({picture.mode}): convert it first"
-                    )
-                converted = picture.convert(mode)
+            with Image.open(path, formats=FORMATS) as picture:
+                converted = _upright(picture, path).convert(mode)
                 if size is not None and converted.size != size:
                     converted = converted.resize(size, Image.Resampling.BILINEAR)
                 return np.asarray(converted)
@@ -92,3 +114,19 @@ def _open(path: Path, mode: str, size: tuple[int, int] | None) -> NDArray[np.uin
         raise
     except Exception as error:  # damage makes Pillow raise nearly anything
         raise TilewrightError(f"{path}: not a readable picture: {error}") from error
+
+
+def _upright(picture: Image.Image, path: Path) -> Image.Image:
+    """The first frame in 8 bits, turned as its camera says, with black where it is transparent."""
+    from PIL import Image, ImageOps
+
+    if picture.mode == "F":
+        raise TilewrightError(f"{path}: holds floating-point values: store them in an .npz")
+    turned = ImageOps.exif_transpose(picture)
+    if turned.mode.startswith("I"):
+        # 16 bits of grey: the high byte, which is what Pillow itself takes of 16-bit colour.
+        return Image.fromarray((np.asarray(turned) >> 8).astype(np.uint8))
+    if "A" not in turned.getbands() and "transparency" not in turned.info:
+        return turned
+    black = Image.new("RGBA", turned.size, (0, 0, 0, 255))
+    return Image.alpha_composite(black, turned.convert("RGBA"))

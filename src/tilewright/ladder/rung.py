@@ -61,7 +61,8 @@ class Rung:
     itself between several ways, by the size of a batch, names them in `ways`, each as something
     that prepares that way alone: the verifier tries them all. `memories` are
     the memory plans it can run under (`tilewright.memory`), the default first; `convolution` says
-    what kernels a GPU rung computes a convolution with.
+    what kernels a GPU rung computes a convolution with. `skips_taps`: taps outside the image are
+    left out, not multiplied by zero.
     """
 
     name: str
@@ -78,15 +79,27 @@ class Rung:
     memories: tuple[str, ...] = ("host",)
     convolution: ConvolutionDesign | None = None
     against: str | None = None
+    skips_taps: bool = False
 
     @property
     def label(self) -> str:
         """The rung among others; with its precision, if it has a choice of them."""
         return f"{self.name} {self.precision.name}" if self.precisions else self.name
 
+    def executed_flops(self, network: Network) -> int:
+        """Floating-point operations that it really does for an image."""
+        return sum(
+            stage.inside_flops if self.skips_taps else stage.flops for stage in network.stages
+        )
+
     def at(self, precision: str | None) -> Rung:
-        """The rung with its arithmetic chosen by name; its own if None."""
+        """The rung with its arithmetic chosen by name; float32 if None: less must be asked for."""
         if precision is None:
+            if self.precisions and FLOAT32 not in self.precisions:
+                names = " or ".join(each.name for each in self.precisions)
+                raise TilewrightError(
+                    f"rung {self.name!r} cannot compute in fp32: name --precision {names}"
+                )
             return self
         known = {each.name: each for each in self.precisions or (self.precision,)}
         if precision not in known:

@@ -44,6 +44,10 @@ class Layer:
         """Floating-point operations for one image."""
         return 0
 
+    def inside_flops(self, shape: Shape) -> int:
+        """The same without taps outside the image, whose products are zero."""
+        return self.flops(shape)
+
     @property
     def summary(self) -> str:
         """The layer's settings in a few characters, for tables and errors."""
@@ -106,6 +110,15 @@ class Convolution(Layer):
 
     def flops(self, shape: Shape) -> int:
         return 2 * math.prod(self.output_shape(shape)) * shape[0] * math.prod(self.kernel)
+
+    def inside_flops(self, shape: Shape) -> int:
+        _, *sizes = self.output_shape(shape)
+        taps = 1
+        for axis, places in enumerate(sizes):
+            first = range(-self.padding[axis], places * self.stride[axis], self.stride[axis])
+            ends = [(max(0, at), min(shape[1 + axis], at + self.kernel[axis])) for at in first]
+            taps *= sum(max(0, end - start) for start, end in ends[:places])
+        return 2 * self.filters * shape[0] * taps
 
     @property
     def summary(self) -> str:

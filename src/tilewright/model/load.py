@@ -37,7 +37,7 @@ def describe(net: str | Path | Network) -> Network:
     if path.suffix == ".json":
         return description.read(path)
     if path.suffix == ".safetensors":
-        network = weight_file.read(path).network
+        network = weight_file.read_network(path)
         if network is None:
             raise TilewrightError(
                 f"{path}: holds weights but no description of the network: name the network "

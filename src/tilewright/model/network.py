@@ -18,6 +18,8 @@ from tilewright.model.layers import Layer, Pixels, Shape, dimensions
 Parameters = Mapping[str, NDArray[np.float32]]
 # Of parameters or outputs of one layer; this is about small networks.
 LARGEST_TENSOR = 2**30
+# Of a network; every table has a row for each.
+MOST_LAYERS = 5000
 NONE: Parameters = MappingProxyType({})
 
 
@@ -49,6 +51,11 @@ class Stage:
     def flops(self) -> int:
         """Floating-point operations for one image."""
         return self.layer.flops(self.input_shape)
+
+    @property
+    def inside_flops(self) -> int:
+        """The same without the taps of a convolution that fall outside the image."""
+        return self.layer.inside_flops(self.input_shape)
 
     @property
     def bytes(self) -> int:
@@ -85,6 +92,7 @@ class Network:
         object.__setattr__(self, "layers", tuple(self.layers))
         if not self.layers:
             raise TilewrightError(f"network {self.name!r} has no layers")
+        check_depth(len(self.layers))
         object.__setattr__(self, "stages", _stages(self.name, self.input, self.layers))
 
     def __repr__(self) -> str:
@@ -128,6 +136,12 @@ class Network:
         """The same network with these weights, checked and kept as read-only float32."""
         checked = _checked(self.name, self.parameter_shapes, parameters)
         return replace(self, parameters=checked, notes=dict(notes or {}))
+
+
+def check_depth(layers: int) -> None:
+    """Refuse more layers than a network may have."""
+    if layers > MOST_LAYERS:
+        raise TilewrightError(f"{layers:,} layers are more than the {MOST_LAYERS:,} that are taken")
 
 
 def _stages(network: str, pixels: Pixels, layers: Sequence[Layer]) -> tuple[Stage, ...]:

@@ -69,3 +69,11 @@ def network(name: str) -> Network:
     if name not in ZOO:
         raise unknown("network", name, ZOO)
     return ZOO[name]()
+
+
+def holds(network: Network) -> bool:
+    """Whether a network is the zoo's, and not another of the same name."""
+    if network.name not in ZOO:
+        return False
+    own = ZOO[network.name]()
+    return (own.input, own.layers) == (network.input, network.layers)

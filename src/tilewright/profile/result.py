@@ -19,7 +19,10 @@ DEVICE_KINDS: tuple[Kind, ...] = ("kernel", "copy", "memset")
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: its operations, input and output for one image, and its weights."""
+    """A layer: its operations, input and output for one image, and its weights.
+
+    `inside_flops` are without the taps outside the image; profiles of before do not have it.
+    """
 
     name: str
     kind: str
@@ -27,6 +30,7 @@ class Layer:
     input_bytes: int
     output_bytes: int
     parameter_bytes: int
+    inside_flops: int | None = field(default=None, compare=False)
 
 
 def layers_of(network: Network) -> tuple[Layer, ...]:
@@ -34,7 +38,8 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
     for stage in network.stages:
         pixel = 1 if stage.kind == "input" else 4
         sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
-        made.append(Layer(stage.name, stage.kind, stage.flops, *sizes, 4 * stage.parameter_count))
+        weights = 4 * stage.parameter_count
+        made.append(Layer(stage.name, stage.kind, stage.flops, *sizes, weights, stage.inside_flops))
     return tuple(made)
 
 
@@ -42,7 +47,8 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
 class Ceilings:
     """What a device does at best, measured on `date`: FLOP and bytes a second; None: not known.
 
-    FLOP are those of one precision.
+    FLOP are those of one precision. Loads and operations on whole numbers follow from a GPU's
+    architecture and clock.
     """
 
     device: str
@@ -51,6 +57,8 @@ class Ceilings:
     processors: int
     date: str
     precision: str = "fp32"
+    loads: float | None = None
+    index_operations: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,7 @@ class Profile:
 
     `source` is what the times come from. `stopped` says why not all images went through, where the
     run was cut short; `images` are those that did. `dropped` records are missing from the rows.
+    The rung may leave out taps outside the image (`skips_taps`).
     """
 
     network: str
@@ -81,6 +90,7 @@ class Profile:
     stopped: str | None = None
     notices: tuple[str, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)
+    skips_taps: bool = False
 
     def of(self, *kinds: Kind) -> list[Row]:
         """The rows of some kinds, each with its own layers."""

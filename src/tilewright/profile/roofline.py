@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tilewright.limits import FEW_BLOCKS, MEMORY, Rates, limit
 from tilewright.profile.result import NO_TIME, Ceilings, Profile
 from tilewright.profile.tally import Row
+from tilewright.trace import Cost
 
-# A kernel that reaches less of both ceilings than this is held up by neither.
+# A kernel that reaches less of its limit than this is not held up by it: it waits.
 NEAR = 0.25
 # Shorter launches are mostly their own beginning and end, whatever they compute.
 SHORT_SECONDS = 5e-6
@@ -21,7 +23,8 @@ class Facts:
     """A kernel of some layers: its rates, and as shares of the device's ceilings where known."""
 
     row: Row
-    flops: int  # of all launches
+    flops: int  # of all launches, counting every tap
+    executed: int  # the same without taps that the rung leaves out
     bytes: int  # of all launches, every buffer once
     flop_share: float | None
     byte_share: float | None
@@ -30,6 +33,11 @@ class Facts:
     @property
     def flop_rate(self) -> float:
         return _rate(self.flops, self.row.seconds)
+
+    @property
+    def executed_rate(self) -> float:
+        """What the share of the peak is of."""
+        return _rate(self.executed, self.row.seconds)
 
     @property
     def byte_rate(self) -> float:
@@ -47,10 +55,12 @@ def roofline(profile: Profile) -> list[Facts]:
     return sorted(facts, key=lambda each: -each.row.seconds)
 
 
-def work(profile: Profile, row: Row) -> tuple[int, int] | None:
-    """FLOP and bytes of a kernel: its own account, or that of its layers if it did them alone."""
+def work(profile: Profile, row: Row) -> tuple[int, int, int] | None:
+    """FLOP, those executed, and bytes of a kernel: its own account, or that of its layers if it
+    did them alone.
+    """
     if row.flops is not None and row.least_bytes is not None:
-        return row.flops, row.least_bytes
+        return row.flops, row.flops, row.least_bytes
     others = [other for other in profile.of("kernel") if set(other.layers) & set(row.layers)]
     known = {layer.name: layer for layer in profile.layers}
     if others != [row] or not set(row.layers) <= set(known) or not row.layers:
@@ -59,18 +69,29 @@ def work(profile: Profile, row: Row) -> tuple[int, int] | None:
         return None
     layers = [known[name] for name in row.layers]
     flops = profile.images * sum(layer.flops for layer in layers)
+    executed = flops
+    if profile.skips_taps and all(layer.inside_flops is not None for layer in layers):
+        executed = profile.images * sum(layer.inside_flops or 0 for layer in layers)
     # What is between fused layers need not leave the registers; weights are read in each launch.
     ends = profile.images * (layers[0].input_bytes + layers[-1].output_bytes)
-    return flops, ends + row.calls * sum(layer.parameter_bytes for layer in layers)
+    return flops, executed, ends + row.calls * sum(layer.parameter_bytes for layer in layers)
 
 
-def _facts(profile: Profile, row: Row, flops: int, size: int) -> Facts:
+def rates(ceilings: Ceilings) -> Rates:
+    return Rates(
+        ceilings.flops, ceilings.bytes, ceilings.loads, ceilings.index_operations,
+        ceilings.processors,
+    )  # fmt: skip
+
+
+def _facts(profile: Profile, row: Row, flops: int, executed: int, size: int) -> Facts:
     ceilings = profile.ceilings
-    rate, moved = _rate(flops, row.seconds), _rate(size, row.seconds)
+    rate, moved = _rate(executed, row.seconds), _rate(size, row.seconds)
     flop_share = rate / ceilings.flops if ceilings and ceilings.flops else None
     byte_share = moved / ceilings.bytes if ceilings and ceilings.bytes else None
-    words = _limit(profile, row, flop_share, byte_share)
-    return Facts(row, flops, size, flop_share, byte_share, words)
+    cost = Cost(executed, size, row.loads, row.index_operations)
+    words = _limit(profile, row, cost)
+    return Facts(row, flops, executed, size, flop_share, byte_share, words)
 
 
 def _rate(amount: int, seconds: float) -> float:
@@ -78,26 +99,23 @@ def _rate(amount: int, seconds: float) -> float:
     return amount / seconds if seconds > NO_TIME else 0.0
 
 
-def _limit(profile: Profile, row: Row, flop_share: float | None, byte_share: float | None) -> str:
-    """What holds the kernel up, in words."""
+def _limit(profile: Profile, row: Row, cost: Cost) -> str:
+    """What holds the kernel up, in words: the limit that `explain` names, if it is reached."""
     if row.faulted > MOSTLY * row.seconds > NO_TIME:
         return f"page faults: {100 * row.faulted / row.seconds:.0f} % of the time"
     ceilings = profile.ceilings
     on_gpu = profile.device.partition(":")[0] != "cpu"
-    if on_gpu and ceilings is not None and (few := _few_blocks(row, ceilings)) is not None:
-        return f"too few blocks: {few} for {ceilings.processors}"
-    if flop_share is None or byte_share is None:
+    blocks = max((math.prod(grid) for grid, _ in row.shapes), default=None) if on_gpu else None
+    bound = limit(cost, rates(ceilings), blocks) if ceilings is not None else None
+    if bound is not None and bound.name == FEW_BLOCKS and ceilings is not None:
+        return f"{FEW_BLOCKS}: {blocks} for {ceilings.processors}"
+    if bound is None or ceilings is None or ceilings.flops is None or ceilings.bytes is None:
         return "not known: no ceilings"
-    if max(flop_share, byte_share) >= NEAR:
-        if byte_share > 1:
-            return "caches: more than memory gives"
-        return "arithmetic" if flop_share >= byte_share else "memory bandwidth"
+    share = bound.seconds / row.seconds if row.seconds > NO_TIME else 0.0
+    if bound.name == MEMORY and share > 1:
+        return "caches: more than memory gives"
+    if share >= NEAR:
+        return bound.name
     if on_gpu and row.average < SHORT_SECONDS:
         return "too short: mostly start and end"
-    return "latency: loads, barriers"
-
-
-def _few_blocks(row: Row, ceilings: Ceilings) -> int | None:
-    """The most blocks of a launch, if they leave processors without any."""
-    blocks = max((math.prod(grid) for grid, _ in row.shapes), default=None)
-    return blocks if blocks is not None and blocks < ceilings.processors else None
+    return f"latency: {100 * share:.0f} % of {bound.name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from tilewright.trace import Kind
 
 SCHEMA = "tilewright.profile/1"
 LARGEST_FILE = 100 * 2**20
-LONGEST_SECONDS, FASTEST = 1e9, 1e20  # beyond anything real, and sums of them are finite
+# Beyond anything real, and sums of them are finite.
+LONGEST_SECONDS, FASTEST, MOST_OPERATIONS = 1e9, 1e20, 1e29
 KINDS: tuple[Kind, ...] = (
     "kernel",
     "host",
@@ -65,6 +66,7 @@ def to_json(profile: Profile) -> dict[str, Any]:
                 "layers": list(facts.row.layers),
                 "seconds": facts.row.seconds,
                 "flop": facts.flops,
+                "executed_flop": facts.executed,
                 "least_bytes": facts.bytes,
                 "flop_per_second": facts.flop_rate,
                 "bytes_per_second": facts.byte_rate,
@@ -127,7 +129,10 @@ def from_json(document: dict[str, Any]) -> Profile:
         batch=_whole(document["batch"]),
         dropped=_whole(document["dropped"]),
         layers=tuple(
-            Layer(_text(x["name"]), _text(x["kind"]), *(_whole(x[name]) for name in AMOUNTS))
+            replace(
+                Layer(_text(x["name"]), _text(x["kind"]), *(_whole(x[name]) for name in AMOUNTS)),
+                inside_flops=_maybe(x.get("inside_flops"), _whole),
+            )
             for x in document["layers"]
         ),
         rows=tuple(map(_from_row, document["detail"])),
@@ -138,6 +143,7 @@ def from_json(document: dict[str, Any]) -> Profile:
         stopped=_maybe(document["stopped"], _text),
         notices=_texts(document["notices"]),
         environment=dict(document["environment"]),
+        skips_taps=document.get("skips_taps", False) is True,
     )
 
 
@@ -160,6 +166,8 @@ def _row(row: Row) -> dict[str, Any]:
         "shapes": [{"grid": list(grid), "block": list(block)} for grid, block in row.shapes],
         "more_shapes": row.more_shapes,
         "faulted": row.faulted,
+        "loads": row.loads,
+        "index_operations": row.index_operations,
     }
 
 
@@ -183,6 +191,8 @@ def _from_row(given: dict[str, Any]) -> Row:
         tuple((_size(shape["grid"]), _size(shape["block"])) for shape in given["shapes"]),
         _whole(given["more_shapes"]),
         _number(given["faulted"]),
+        _number(given.get("loads", 0.0), MOST_OPERATIONS),
+        _number(given.get("index_operations", 0.0), MOST_OPERATIONS),
     )
 
 
@@ -194,6 +204,8 @@ def _ceilings(given: dict[str, Any]) -> Ceilings:
         _whole(given["processors"]),
         _text(given["date"]),
         _text(given["precision"]),
+        _maybe(given.get("loads"), _rate),
+        _maybe(given.get("index_operations"), _rate),
     )
 
 

@@ -22,7 +22,7 @@ from tilewright.profile.pages import Pages
 from tilewright.profile.result import Ceilings, Profile, layers_of
 from tilewright.profile.tally import Tally
 from tilewright.profile.wall import WallClock
-from tilewright.runtime import device_number
+from tilewright.runtime import DeviceFault, device_number
 from tilewright.trace import Event, Trace
 
 # Called with what is being done, how much of it is done, and how much there is.
@@ -118,9 +118,9 @@ class _Session:
         error: BaseException | None = None
         try:
             outputs = ready.program(ready.dataset.images, self.trace, self._advance)
-        except TilewrightError:
-            raise
         except (KeyboardInterrupt, Exception) as stopped:
+            if isinstance(stopped, TilewrightError) and not isinstance(stopped, DeviceFault):
+                raise
             error = stopped
             self._wait()
         finally:
@@ -164,8 +164,10 @@ class _Session:
             from tilewright.runtime import cupti
 
             try:
-                number, managed = device_number(ready.plan.device), ready.plan.memory == "managed"
-                return cupti.CuptiCollector(self.trace, number, managed), cupti.CLOCK
+                runtime: Any = ready.program.runtime
+                pages = runtime.shared_pages if ready.plan.memory == "managed" else None
+                number = device_number(ready.plan.device)
+                return cupti.CuptiCollector(self.trace, number, pages), cupti.CLOCK
             except cupti.Refused as refused:
                 self.notices.append(f"no CUPTI, CUDA events instead: {refused}")
         if ready.plan.memory == "managed":
@@ -204,6 +206,7 @@ class _Session:
             stopped=stopped,
             notices=tuple(self.notices),
             environment=environment.fingerprint(),
+            skips_taps=ready.rung.skips_taps,
         )
 
 

@@ -22,7 +22,8 @@ class Row:
     """Events of one kind and name, summed up; times in seconds, sizes in bytes.
 
     `count` is what the events stand for, where a record stands for several. `flops` and
-    `least_bytes` are what the kernels had to do at least, None where that is not known. `shapes`
+    `least_bytes` are what the kernels had to do at least, None where that is not known, `loads` and
+    `index_operations` more of it, as far as somebody counted. `shapes`
     are the launches' grids and blocks, `more_shapes` how many launches had yet others. `faulted` is
     how much of a kernel's time page faults were being served in.
     """
@@ -43,6 +44,8 @@ class Row:
     shapes: tuple[tuple[Size, Size], ...] = ()
     more_shapes: int = 0
     faulted: float = 0.0
+    loads: float = 0.0
+    index_operations: float = 0.0
 
     @property
     def average(self) -> float:
@@ -63,6 +66,8 @@ class _Sum:
     count: int = 0
     flops: int = 0
     least_bytes: int = 0
+    loads: float = 0.0
+    index_operations: float = 0.0
     costed: int = 0  # events whose cost is known
     shapes: dict[tuple[Size, Size], None] = field(default_factory=dict)
     more_shapes: int = 0
@@ -85,6 +90,8 @@ class _Sum:
             self.costed += 1
             self.flops += event.cost.flops
             self.least_bytes += event.cost.bytes
+            self.loads += event.cost.loads
+            self.index_operations += event.cost.index_operations
         if event.grid is not None and event.block is not None:
             shape = (event.grid, event.block)
             if shape in self.shapes or len(self.shapes) < SHAPES:
@@ -116,6 +123,7 @@ class Tally:
                 s.least_bytes if s.costed == s.calls else None,
                 tuple(s.shapes), s.more_shapes,
                 faulted.get((name, layers), 0.0) if kind == "kernel" else 0.0,
+                s.loads, s.index_operations,
             )
             for (kind, name, layers), s in self.sums.items()
         )  # fmt: skip
@@ -152,4 +160,6 @@ def _together(rows: list[Row]) -> Row:
         shapes,
         sum(row.more_shapes for row in rows),
         sum(row.faulted for row in rows),
+        sum(row.loads for row in rows),
+        sum(row.index_operations for row in rows),
     )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from numpy.typing import DTypeLike, NDArray
 
+from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import Block, Grid, Limits, Source
 from tilewright.trace import Cost, Trace
@@ -16,6 +17,10 @@ from tilewright.trace import Cost, Trace
 Buffer = Any
 # A point in a device's work that can be waited for.
 Mark = Any
+
+
+class DeviceFault(TilewrightError):
+    """A device, or its driver, did not do what it was asked for; what was done before stands."""
 
 
 def device_number(device: str) -> int:

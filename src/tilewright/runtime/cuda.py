@@ -45,6 +45,8 @@ PENDING = 2000
 CALLS = {"kernel": "kernel launch (CuPy)", "copy": "copy (CuPy)"}
 # cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
 RATE_ATTRIBUTES = (13, 36, 37)
+# Of pages that are touched to see it recorded: enough to share none with another allocation.
+TOUCHED_BYTES = 4 * 2**20
 SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -245,6 +247,9 @@ class CudaRuntime:
                 self.spare += (before, after)
             self.pending.clear()
 
+    def shared_pages(self) -> ManagedPages:
+        return ManagedPages(self.cupy.cuda.malloc_managed(TOUCHED_BYTES), TOUCHED_BYTES)
+
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
         import cupyx
 
@@ -326,6 +331,17 @@ class CudaRuntime:
     def _event(self) -> Any:
         """Events are used again: making one takes longer than recording it."""
         return self.spare.pop() if self.spare else self.cupy.cuda.Event()
+
+
+class ManagedPages:
+    """Unified memory that nobody has touched: when the host does, the driver has a page fault."""
+
+    def __init__(self, memory: Any, size: int) -> None:
+        self.memory = memory
+        self.addresses = range(memory.ptr, memory.ptr + size)
+
+    def touch(self) -> None:
+        ctypes.memset(self.addresses.start, 0, len(self.addresses))
 
 
 def _host_view(buffer: Any) -> NDArray[Any]:

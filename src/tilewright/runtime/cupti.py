@@ -3,15 +3,22 @@
 It serves one subscriber in a process. Where it cannot be had, the reason is said and the runtime's
 CUDA events have to do. Records come in buffers, some time after the fact; `cupti_records` makes
 events of them.
+
+Those of unified memory come through a thread of CUPTI's own. A flush passes over it while it is not
+running, which it may not be yet when a short run is over, and what it has not delivered when it is
+switched off is lost. So pages are touched before the run and after it: when the record of that has
+come, the thread is running, and everything before has come, too.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,18 +36,40 @@ FORCED = 1
 # What is asked of unified memory: bytes moved to and from the device, CPU page faults, GPU page
 # faults, thrashing, throttling, remote mapping.
 COUNTERS = (1, 2, 3, 4, 5, 6, 7)
+# How long the record of a page that was touched is waited for, with so much between looks, and how
+# often the counters are switched on again if it does not come.
+PATIENCE_SECONDS, PAUSE_SECONDS = 1.0, 0.001
+TRIES = 2
 
 
 class Refused(Exception):
     """CUPTI does not record here; says why and, where there is a way, how it would."""
 
 
+class SharedPages(Protocol):
+    """Memory shared by host and device, that nobody has touched."""
+
+    addresses: range
+
+    def touch(self) -> None: ...
+
+
 class CuptiCollector:
     """Records everything that the process does on a GPU, for a trace, until it is closed."""
 
-    def __init__(self, trace: Trace, device: int, unified: bool, cupti: Any = None) -> None:
-        """`unified`: with memory shared by host and device. Refused if nothing can be recorded."""
+    def __init__(
+        self,
+        trace: Trace,
+        device: int,
+        pages: Callable[[], SharedPages] | None = None,
+        cupti: Any = None,
+    ) -> None:
+        """`pages` makes some, where memory is shared by host and device: pages that move are
+        recorded, too. Refused if nothing can be recorded.
+        """
         self.cupti = cupti or load()
+        self.pages = pages
+        self.touched: list[SharedPages] = []  # kept: their addresses must not become others'
         self.trace = trace
         self.device = device
         self.dropped = 0
@@ -55,13 +84,12 @@ class CuptiCollector:
             raise Refused(self._reason(error)) from error
         try:
             self.cupti.activity_register_callbacks(_request, self.records.take)
+            self._enable_unified()  # first: what is done to try it is not recorded
             for name in KINDS:
                 self._enable(name)
         except Exception as error:
             self.close()
             raise Refused(self._reason(error)) from error
-        if unified:
-            self._enable_unified()
         self._read_clocks()
 
     @contextmanager
@@ -88,17 +116,20 @@ class CuptiCollector:
 
     def close(self) -> None:
         """Take what is left, and let go of CUPTI; also after a fault, when it may not answer."""
+        last = (self._await_pages, partial(self.collect, FORCED)) if self.enabled else ()
         try:
-            if self.enabled:
-                self.collect(FORCED)
-        except Exception as error:  # a fault of the device, or a record that cannot be read
-            self.notices.append(f"the last records are lost: {self._reason(error)}")
+            for step in last:
+                try:
+                    step()
+                except Exception as error:  # a fault of the device, or a record that is unreadable
+                    self.notices.append(f"the last records are lost: {self._reason(error)}")
         finally:
             # After a fault CUPTI refuses this, too, and there is nothing more to save.
             for kind in self.enabled:
                 with suppress(Exception):
                     self.cupti.activity_disable(kind)
             self.enabled.clear()
+            self.touched.clear()
             with suppress(Exception):
                 self.cupti.unsubscribe(self.subscriber)
 
@@ -109,16 +140,43 @@ class CuptiCollector:
 
     def _enable_unified(self) -> None:
         """Page faults and migrations; a device or driver without them has all the rest."""
+        if self.pages is None:
+            return
         configs = (_CounterConfig * len(COUNTERS))(
             *(_CounterConfig(1, kind, self.device, 1) for kind in COUNTERS)
         )
         try:
-            self.cupti.activity_configure_unified_memory_counter(
-                ctypes.addressof(configs), len(COUNTERS)
-            )
-            self._enable(UNIFIED)
+            for _ in range(TRIES):
+                self.cupti.activity_configure_unified_memory_counter(
+                    ctypes.addressof(configs), len(COUNTERS)
+                )
+                self._enable(UNIFIED)
+                if self._await_pages():
+                    return
+                self.cupti.activity_disable(self.enabled.pop())
+            reason = "CUPTI has no record of pages that were touched"
         except Exception as error:
-            self.notices.append(f"no unified-memory counters: {self._reason(error)}")
+            reason = self._reason(error)
+        self.pages = None
+        self.notices.append(f"no unified-memory counters: {reason}")
+
+    def _await_pages(self) -> bool:
+        """Touch pages and wait for the record of it. False if it does not come."""
+        if self.pages is None:
+            return True
+        with self.trace.reading():
+            pages = self.pages()
+            self.touched.append(pages)
+            self.records.own.append(pages.addresses)
+            self.records.own_seen = False
+            pages.touch()
+            end = time.monotonic() + PATIENCE_SECONDS
+            while time.monotonic() < end:
+                self.cupti.activity_flush_all(FORCED)
+                if self.records.own_seen:
+                    return True
+                time.sleep(PAUSE_SECONDS)
+        return False
 
     def _read_clocks(self) -> None:
         """CUPTI's time at which the trace began, in its nanoseconds: too many for a float."""

@@ -40,7 +40,8 @@ MOVING = (TO_DEVICE, TO_HOST, "pages device to device")
 class Records:
     """Takes records from CUPTI's callback, whatever thread that is on, and gives events.
 
-    `known` has the layers and cost that a pushed number stands for.
+    `known` has the layers and cost that a pushed number stands for. `own` are addresses that the
+    profiler itself touches: records of them are no events, and it is noted that they came.
     """
 
     def __init__(self, cupti: Any) -> None:
@@ -53,6 +54,8 @@ class Records:
         self.external_before: dict[int, int] = {}
         self.names: dict[tuple[int, int], str] = {}
         self.error: Exception | None = None
+        self.own: list[range] = []
+        self.own_seen = False
         self.lock = threading.Lock()
         kinds = cupti.ActivityKind
         self.makers = {
@@ -64,6 +67,7 @@ class Records:
             int(kinds.UNIFIED_MEMORY_COUNTER): self._unified,
         }
         self.correlating = int(kinds.EXTERNAL_CORRELATION)
+        self.moving = int(kinds.UNIFIED_MEMORY_COUNTER)
 
     def take(self, records: Iterable[Any]) -> None:
         """CUPTI's callback for a buffer that is full or flushed."""
@@ -73,6 +77,8 @@ class Records:
                     kind = record.kind
                     if kind == self.correlating:
                         self.external[record.correlation_id] = record.external_id
+                    elif kind == self.moving and self._is_own(record):
+                        self.own_seen = True
                     elif kind in self.makers:
                         self.taken.append(self.makers[kind](record))
             except Exception as error:  # CUPTI would swallow it, and the rest of the buffer
@@ -142,6 +148,9 @@ class Records:
             "api", self.names[key], record.start, record.end, lane=f"thread {record.thread_id}",
             correlation=record.correlation_id,
         )  # fmt: skip
+
+    def _is_own(self, record: Any) -> bool:
+        return any(record.address in addresses for addresses in self.own)
 
     def _unified(self, record: Any) -> Event:
         kind = self.cupti.ActivityUnifiedMemoryCounterKind(record.counter_kind).name

@@ -17,6 +17,15 @@ Block = tuple[int, int, int]
 Grid = tuple[int, int, int]
 
 
+# What every GPU of the last decade has: designs that respect it run everywhere. PoCL would accept
+# larger shared and constant arrays, and the kernel would then be refused on a GPU.
+USUAL_SHARED_BYTES = 48 * 1024
+USUAL_CONSTANT_BYTES = 64 * 1024
+USUAL_THREADS = 1024
+USUAL_BLOCK = (1024, 1024, 64)
+LARGEST_GRID_Z = 65_535  # CUDA's limit in y and z
+
+
 class DoesNotFit(TilewrightError):
     """A kernel needs more than the device has."""
 
@@ -30,14 +39,7 @@ class Limits:
     constant_bytes: int
     memory_bytes: int
     processors: int  # multiprocessors, compute units
-
-
-# What every GPU of the last decade has: designs that respect it run everywhere. PoCL would accept
-# larger shared and constant arrays, and the kernel would then be refused on a GPU.
-USUAL_SHARED_BYTES = 48 * 1024
-USUAL_CONSTANT_BYTES = 64 * 1024
-USUAL_THREADS = 1024
-LARGEST_GRID_Z = 65_535  # CUDA's limit in y and z
+    block: Block = USUAL_BLOCK  # threads of a block along x, y and z
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,12 @@ class Source:
             if needed > given:
                 raise DoesNotFit(
                     f"{self.name} needs {what} of {needed:,} {unit}; the device has {given:,}"
+                )
+        for axis, needed, given in zip("xyz", self.block, limits.block, strict=True):
+            if needed > given:
+                raise DoesNotFit(
+                    f"{self.name} needs a block of {needed:,} threads along {axis}; the device has "
+                    f"{given:,}"
                 )
 
 

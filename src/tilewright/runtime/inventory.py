@@ -51,10 +51,11 @@ def _opencl() -> Iterator[Device]:
     from tilewright.runtime import opencl
 
     found = [] if opencl.unusable() else opencl.devices()
-    if not found:
+    if not found or opencl.is_simulator(found[0]):
         yield Device("opencl", problem=opencl.missing("opencl"))
     for index, device in enumerate(found):
-        name = f"opencl:{index}" if index else "opencl"
+        # A simulator is used only when it is named with its number.
+        name = f"opencl:{index}" if index or opencl.is_simulator(device) else "opencl"
         limits = opencl.limits(device)
         yield Device(
             name,

@@ -28,6 +28,7 @@ class Multiprocessor:
     shared_bytes: int
     fma_lanes: int  # multiply-adds of float32
     load_lanes: int  # values of 4 bytes from shared memory or the first cache
+    index_lanes: int = 64  # additions, shifts, comparisons and products of whole numbers
     reserved_bytes: int = 1024
     shared_unit: int = 128
 
@@ -38,8 +39,8 @@ MULTIPROCESSORS = {
     86: Multiprocessor(1536, 16, 100 * 1024, 128, 32),
     89: Multiprocessor(1536, 24, 100 * 1024, 128, 32),
     90: Multiprocessor(2048, 32, 228 * 1024, 128, 32),
-    100: Multiprocessor(2048, 32, 228 * 1024, 128, 32),
-    120: Multiprocessor(1536, 24, 100 * 1024, 128, 32),
+    100: Multiprocessor(2048, 32, 228 * 1024, 128, 32, index_lanes=128),
+    120: Multiprocessor(1536, 24, 100 * 1024, 128, 32, index_lanes=128),
 }
 
 

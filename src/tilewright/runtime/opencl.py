@@ -2,33 +2,45 @@
 
 Times are the device's own, from profiling events. Memory shared with the host (`managed`) is
 fine-grained shared virtual memory: plain NumPy arrays that kernels can read and write.
+
+Drivers differ in what they forgive. Nothing here relies on it: `tests/runtime/strict.py` insists on
+all that the standard asks for.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
+from types import TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
+from tilewright.files import cache_home
 from tilewright.model.layers import Shape
-from tilewright.runtime import GpuKernel, Mark, device_number
+from tilewright.runtime import DeviceFault, GpuKernel, Mark, device_number
 from tilewright.runtime.dialect import (
+    USUAL_BLOCK,
     USUAL_CONSTANT_BYTES,
     USUAL_SHARED_BYTES,
     USUAL_THREADS,
+    Block,
+    DoesNotFit,
     Grid,
     Limits,
     Source,
 )
-from tilewright.runtime.pocl import check_pocl
+from tilewright.runtime.pocl import check_pocl, is_installed, is_pocl
+from tilewright.runtime.pocl_kernels import KERNELS, keep_kernels
 from tilewright.trace import (
     DEVICE_TO_DEVICE,
     DEVICE_TO_HOST,
@@ -49,6 +61,8 @@ PENDING = 2000
 # come, or when it is interrupted.
 QUEUED = 50
 FINE_GRAIN_BUFFER = 2
+# Kernels are OpenCL C of 2011, and say of their arguments which ones they only read.
+BUILD_OPTIONS = "-cl-std=CL1.2 -cl-kernel-arg-info"
 
 
 def missing(device: str) -> str | None:
@@ -56,14 +70,24 @@ def missing(device: str) -> str | None:
     if reason := unusable():
         return reason
     found = devices()
-    if not found:
-        return f"no OpenCL device found; one that runs on the CPU comes with {INSTALL}"
+    # A simulator is never what somebody meant who did not name it.
+    if not found or (":" not in device and is_simulator(found[0])):
+        name = found[0].name.strip() if found else ""
+        only = f" but the simulator {name}, which must be named (opencl:0)" if found else ""
+        return f"no OpenCL device found{only}; {_how_to_get_one()}"
     index = device_number(device)
     if index >= len(found):
         return f"there are {len(found)} OpenCL devices, numbered from 0"
-    if "portable" in found[index].platform.name.lower():
+    if is_pocl(found[index]):
         return check_pocl()
     return None
+
+
+def _how_to_get_one() -> str:
+    if is_installed():
+        why = f": {notice}" if (notice := _kept_kernels()) else ""
+        return f"PoCL is installed and would run on the CPU, but does not start here{why}"
+    return f"one that runs on the CPU comes with {INSTALL}"
 
 
 def unusable() -> str | None:
@@ -80,22 +104,40 @@ def unusable() -> str | None:
 @cache
 def load() -> Any:
     """pyopencl, without its own cache of programs: compilers keep what they built themselves, and
-    that cache fails where its folder cannot be made."""
+    that cache fails where its folder cannot be made. PoCL keeps its kernels among our files."""
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    _kept_kernels()
     import pyopencl
 
     return pyopencl
 
 
 @cache
+def _kept_kernels() -> str | None:
+    """Done before PoCL is loaded: what its user should know of where it keeps kernels."""
+    return keep_kernels(cache_home() / KERNELS)
+
+
+@cache
+def _tell(notice: str) -> None:
+    """Say something to the user, once."""
+    print(f"tilewright: {notice}", file=sys.stderr)
+
+
+@cache
 def devices() -> list[Any]:
     """Every OpenCL device: GPUs first, then the rest, simulators last."""
     cl = load()
-
+    found: list[Any] = []
     try:
-        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+        platforms = cl.get_platforms()
     except cl.Error:  # no platform at all is an error to OpenCL
         return []
+    for platform in platforms:
+        try:
+            found += platform.get_devices()
+        except cl.Error:  # and so is one whose devices are not here
+            continue
 
     def order(device: Any) -> int:
         if is_simulator(device):
@@ -111,7 +153,10 @@ def is_simulator(device: Any) -> bool:
 
 def shares_memory(device: Any) -> bool:
     """Whether kernels and the host can work on the same memory, as `managed` does."""
-    return bool(device.svm_capabilities & FINE_GRAIN_BUFFER)
+    try:
+        return bool(device.svm_capabilities & FINE_GRAIN_BUFFER)
+    except load().Error:  # asked of a device from before OpenCL 2.0
+        return False
 
 
 def limits(device: Any) -> Limits:
@@ -121,24 +166,29 @@ def limits(device: Any) -> Limits:
         constant_bytes=min(device.max_constant_buffer_size, USUAL_CONSTANT_BYTES),
         memory_bytes=device.global_mem_size,
         processors=device.max_compute_units,
+        block=_smallest(device.max_work_item_sizes, USUAL_BLOCK),
     )
+
+
+def _smallest(here: Sequence[int], usual: Block) -> Block:
+    x, y, z = map(min, here, usual)
+    return x, y, z
 
 
 @cache
 def _context(index: int) -> Any:
-    cl = load()
-
-    return cl.Context([devices()[index]])
+    return load().Context([devices()[index]])
 
 
 @lru_cache(maxsize=1000)
 def _program(index: int, text: str) -> Any:
-    cl = load()
+    return load().Program(_context(index), text).build(options=BUILD_OPTIONS)
 
-    try:
-        return cl.Program(_context(index), text).build(options="-cl-std=CL1.2")
-    except cl.RuntimeError as error:
-        raise TilewrightError(f"OpenCL compiler: {' '.join(str(error).split())}") from error
+
+@cache
+def _handed_out(index: int) -> WeakValueDictionary[int, NDArray[Any]]:
+    """The pinned arrays of a device that are in use, by their identity: OpenCL cannot be asked."""
+    return WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -175,16 +225,22 @@ class Array:
         return replace(self, shape=shape)
 
 
+@dataclass(frozen=True)
+class Built:
+    """A kernel, and which of its arguments it may write to."""
+
+    kernel: Any
+    writes: tuple[bool, ...]
+
+
 class OpenClRuntime:
     recording_disturbs = True
     clock = "OpenCL's profiling events, and the host's clock around each call"
 
     def __init__(self, device: str, managed: bool = False) -> None:
-        cl = load()
-
         if reason := missing(device):
             raise TilewrightError(f"device {device!r}: {reason}")
-        self.cl = cl
+        cl = self.cl = load()
         self.name = device
         self.index = device_number(device)
         self.device = devices()[self.index]
@@ -194,13 +250,19 @@ class OpenClRuntime:
                 f"{self.device.name.strip()} shares no memory with the host (fine-grained SVM): "
                 "--memory managed needs that; use resident, streamed or per-layer"
             )
+        if is_pocl(self.device) and (notice := _kept_kernels()):
+            _tell(notice)
         self.limits = limits(self.device)
-        self.context = _context(self.index)
-        profiling = cl.command_queue_properties.PROFILING_ENABLE
-        self.kernels, self.sends, self.fetches = (
-            cl.CommandQueue(self.context, properties=profiling) for _ in range(3)
-        )
+        # Bytes that a pointer into a buffer must be a multiple of: 128 on PoCL, 512 on NVIDIA's.
+        self.alignment = max(1, self.device.mem_base_addr_align // 8)
         self.trace: Trace | None = None
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        with self._in_words():
+            self.context = _context(self.index)
+            self.kernels, self.sends, self.fetches = (
+                cl.CommandQueue(self.context, properties=profiling) for _ in range(3)
+            )
+        self.handed_out = _handed_out(self.index)
         self.queued = 0
         self.pending: list[tuple[Any, Event]] = []
 
@@ -235,7 +297,7 @@ class OpenClRuntime:
             self._finish(self.kernels)  # whoever reads the old content must be done
             buffer[:] = array
         elif array.size:
-            self._copy_in(self.kernels, buffer, array, None, True)
+            self._copy_in(self.kernels, buffer, np.ascontiguousarray(array), None, True)
 
     def download(self, buffer: Any) -> NDArray[Any]:
         if self.managed:
@@ -248,7 +310,9 @@ class OpenClRuntime:
 
     def copy(self, target: Array, source: Array) -> None:
         """Inside the device."""
-        with calling(self.trace, "clEnqueueCopyBuffer") as number:
+        if not source.nbytes:
+            return
+        with self._call("clEnqueueCopyBuffer") as number:
             event = self.cl.enqueue_copy(
                 self.kernels, target.memory, source.memory, byte_count=source.nbytes,
                 src_offset=source.offset, dst_offset=target.offset,
@@ -258,9 +322,42 @@ class OpenClRuntime:
 
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
-        handle = self.cl.Kernel(_program(self.index, source.complete), source.name)
+        with self._in_words(f"the OpenCL compiler, of {source.name}"):
+            kernel = self.cl.Kernel(_program(self.index, source.complete), source.name)
+            self._check_built(kernel, source)
+            writes = tuple(map(partial(self._may_write, kernel), range(kernel.num_args)))
         constant = self.allocate((source.constant_floats,)) if source.constant_floats else None
-        return GpuKernel(source.name, source.block, handle, constant)
+        return GpuKernel(source.name, source.block, Built(kernel, writes), constant)
+
+    def _check_built(self, kernel: Any, source: Source) -> None:
+        """DoesNotFit if the compiler has made more of it than the device can hold at a time."""
+        facts = self.cl.kernel_work_group_info
+        for needed, given, unit in (
+            (
+                math.prod(source.block),
+                kernel.get_work_group_info(facts.WORK_GROUP_SIZE, self.device),
+                "threads in a block",
+            ),
+            (
+                kernel.get_work_group_info(facts.LOCAL_MEM_SIZE, self.device),
+                self.device.local_mem_size,
+                "bytes of shared memory",
+            ),
+        ):
+            if needed > given:
+                raise DoesNotFit(
+                    f"{source.name}, as compiled for {self.device.name.strip()}, needs {needed:,} "
+                    f"{unit} and can have {given:,}"
+                )
+
+    def _may_write(self, kernel: Any, argument: int) -> bool:
+        try:
+            found = kernel.get_arg_info(argument, self.cl.kernel_arg_info.TYPE_QUALIFIER)
+        except self.cl.Error as error:
+            if error.code != self.cl.status_code.KERNEL_ARG_INFO_NOT_AVAILABLE:
+                raise
+            return True  # a compiler that does not say
+        return not found & self.cl.kernel_arg_type_qualifier.CONST
 
     def enqueue(
         self,
@@ -272,13 +369,16 @@ class OpenClRuntime:
     ) -> None:
         constant = [] if kernel.constant is None else [kernel.constant]
         given = [self._aligned(a) if isinstance(a, Array) else a for a in (*arguments, *constant)]
-        with calling(self.trace, "clSetKernelArg"):
-            kernel.handle.set_args(*map(self._argument, given))
+        built: Built = kernel.handle
+        about = f"kernel {kernel.name}"
+        with self._in_words(about):
+            # A kernel does not keep its arguments alive, a queued launch does: until then, we do.
+            kept = [self._argument(each) for each in given]
+        with self._call("clSetKernelArg", about):
+            built.kernel.set_args(*kept)
         items = tuple(blocks * threads for blocks, threads in zip(grid, kernel.block, strict=True))
-        with calling(self.trace, "clEnqueueNDRangeKernel") as number:
-            event = self.cl.enqueue_nd_range_kernel(
-                self.kernels, kernel.handle, items, kernel.block
-            )
+        with self._call("clEnqueueNDRangeKernel", about) as number:
+            event = self.cl.enqueue_nd_range_kernel(self.kernels, built.kernel, items, kernel.block)
         self._record(
             event, kernel.name, 0, "kernel", layers, number=number,
             grid=grid, block=kernel.block, cost=cost,
@@ -286,8 +386,8 @@ class OpenClRuntime:
         self.queued += 1
         if self.queued % QUEUED == 0:
             self._finish(self.kernels)
-        for argument, aligned in zip(arguments, given, strict=False):
-            if aligned is not argument:
+        for argument, aligned, written in zip(arguments, given, built.writes, strict=False):
+            if aligned is not argument and written:
                 self.copy(argument, aligned)
 
     def synchronise(self) -> None:
@@ -299,14 +399,15 @@ class OpenClRuntime:
         # The device's clock was read somewhere between these two moments of the host's, the marker
         # was over before the host knew, and nothing began before it was asked for.
         before = self.trace.now()
-        mark = self.cl.enqueue_marker(self.kernels)
-        after = self.trace.now()
-        mark.wait()
-        offset = min(
-            0.5 * (before + after) - 1e-9 * mark.profile.queued,
-            self.trace.now() - 1e-9 * mark.profile.end,
-        )
-        with self.trace.reading():
+        with self._in_words():
+            mark = self.cl.enqueue_marker(self.kernels)
+            after = self.trace.now()
+            mark.wait()
+            offset = min(
+                0.5 * (before + after) - 1e-9 * mark.profile.queued,
+                self.trace.now() - 1e-9 * mark.profile.end,
+            )
+        with self.trace.reading(), self._in_words():
             times = [(event.profile.start, event.profile.end) for event, _ in self.pending]
             for (start_stamp, _), (_, event) in zip(times, self.pending, strict=True):
                 if event.correlation:
@@ -318,50 +419,66 @@ class OpenClRuntime:
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> NDArray[Any]:
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.ALLOC_HOST_PTR
+        access: Any = self.cl.map_flags.READ | self.cl.map_flags.WRITE
         size = math.prod(shape) * np.dtype(dtype).itemsize
         try:
-            buffer = self.cl.Buffer(self.context, flags, size)
+            # The array's base keeps the buffer, and gives it back when nobody has the array.
+            buffer = self.cl.Buffer(self.context, flags, max(1, size))
+            array, _ = self.cl.enqueue_map_buffer(
+                self.kernels, buffer, access, 0, (max(1, size),), np.dtype(np.uint8)
+            )
         except self.cl.Error as error:
-            raise self._out_of_memory(size) from error
-        access: Any = self.cl.map_flags.READ | self.cl.map_flags.WRITE
-        array, _ = self.cl.enqueue_map_buffer(
-            self.kernels, buffer, access, 0, shape, np.dtype(dtype)
-        )
-        return np.asarray(array)
+            raise TilewrightError(
+                f"{self.name} pins no {size:,} bytes of the host's memory ({_line(error)}): use "
+                "fewer --images, or --memory resident"
+            ) from error
+        self.handed_out[id(array)] = array
+        return np.asarray(array[:size].view(dtype).reshape(shape))
 
     def is_pinned(self, array: NDArray[Any]) -> bool:
-        return False  # OpenCL has no way to ask: everything is copied into what is
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        return self.handed_out.get(id(array)) is array
 
     def send(self, buffer: Array, array: NDArray[Any], after: Mark | None) -> Mark:
+        assert array.flags.c_contiguous  # a copy of it might not live until it is sent
         return self._copy_in(self.sends, buffer, array, after, False)
 
     def fetch(self, array: NDArray[Any], buffer: Array, after: Mark | None) -> Mark:
         return self._copy_out(self.fetches, array, buffer, after, False)
 
     def mark(self) -> Mark:
-        with calling(self.trace, "clEnqueueMarkerWithWaitList"):
+        with self._call("clEnqueueMarkerWithWaitList"):
             event = self.cl.enqueue_marker(self.kernels)
             self.kernels.flush()
         return event
 
     def hold(self, mark: Mark) -> None:
-        with calling(self.trace, "clEnqueueBarrierWithWaitList"):
+        with self._call("clEnqueueBarrierWithWaitList"):
             self.cl.enqueue_barrier(self.kernels, wait_for=[mark])
 
     def wait(self, mark: Mark) -> None:
-        with calling(self.trace, "clWaitForEvents"):
+        with self._call("clWaitForEvents"):
             mark.wait()
 
+    def _call(self, name: str, about: str = "") -> _Driver:
+        """A call of the driver that a profile shows."""
+        return _Driver(self, calling(self.trace, name), about)
+
+    def _in_words(self, about: str = "") -> _Driver:
+        """Calls of the driver that no profile shows."""
+        return _Driver(self, nullcontext(0), about)
+
     def _finish(self, queue: Any) -> None:
-        with calling(self.trace, "clFinish"):
+        with self._call("clFinish"):
             queue.finish()
 
     def _copy_in(
         self, queue: Any, buffer: Array, array: NDArray[Any], after: Mark | None, wait: bool
     ) -> Any:
-        with calling(self.trace, "clEnqueueWriteBuffer") as number:
+        with self._call("clEnqueueWriteBuffer") as number:
             event = self.cl.enqueue_copy(
-                queue, buffer.memory, np.ascontiguousarray(array), dst_offset=buffer.offset,
+                queue, buffer.memory, array, dst_offset=buffer.offset,
                 is_blocking=wait, wait_for=None if after is None else [after],
             )  # fmt: skip
             queue.flush()
@@ -371,7 +488,7 @@ class OpenClRuntime:
     def _copy_out(
         self, queue: Any, array: NDArray[Any], buffer: Array, after: Mark | None, wait: bool
     ) -> Any:
-        with calling(self.trace, "clEnqueueReadBuffer") as number:
+        with self._call("clEnqueueReadBuffer") as number:
             event = self.cl.enqueue_copy(
                 queue, array, buffer.memory, src_offset=buffer.offset,
                 is_blocking=wait, wait_for=None if after is None else [after],
@@ -389,10 +506,10 @@ class OpenClRuntime:
     def _aligned(self, array: Array) -> Array:
         """The array itself, or a copy where OpenCL has no pointer to its first element.
 
-        A pointer into the middle of a buffer must be a multiple of some bytes (128 on PoCL). What
-        starts elsewhere, as a batch may inside a whole data set, is copied out and back again.
+        What starts elsewhere than on a multiple of some bytes, as a batch may inside a whole data
+        set, is copied out, and back again if the kernel may have written to it.
         """
-        if array.offset % (self.device.mem_base_addr_align // 8) == 0:
+        if array.offset % self.alignment == 0:
             return array
         aligned: Array = self.allocate(array.shape, array.dtype)
         self.copy(aligned, array)
@@ -403,9 +520,9 @@ class OpenClRuntime:
             return np.int32(argument)
         if isinstance(argument, np.ndarray):
             return self.cl.SVM(argument)
-        if argument.offset == 0:
+        if not argument.offset or not argument.nbytes:
             return argument.memory
-        return argument.memory.get_sub_region(argument.offset, max(1, argument.nbytes))
+        return argument.memory.get_sub_region(argument.offset, argument.nbytes)
 
     def _lane(self, queue: Any) -> str:
         return "queue" if queue is self.kernels else "queue of copies"
@@ -431,3 +548,37 @@ class OpenClRuntime:
         if len(self.pending) >= PENDING:
             with self.trace.reading():
                 self.synchronise()
+
+
+class _Driver:
+    """Around calls of the driver: what it refuses is an error in one line that says of what."""
+
+    def __init__(
+        self, runtime: OpenClRuntime, recorded: AbstractContextManager[int], about: str
+    ) -> None:
+        self.runtime, self.recorded, self.about = runtime, recorded, about
+
+    def __enter__(self) -> int:
+        return self.recorded.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.recorded.__exit__(kind, error, where)
+        cl = self.runtime.cl
+        if not isinstance(error, cl.Error):
+            return
+        said = f"{self.runtime.name} ({self.runtime.device.name.strip()})"
+        if isinstance(error, cl.MemoryError):  # some drivers allocate when memory is first used
+            raise TilewrightError(
+                f"{said} has no memory left: use a smaller --batch, or --memory streamed"
+            ) from error
+        about = f", {self.about}" if self.about else ""
+        raise DeviceFault(f"{said}{about}: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

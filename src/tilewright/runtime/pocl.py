@@ -8,10 +8,14 @@ import secrets
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, cache_home
 
 TRY = """
@@ -28,6 +32,14 @@ assert result[0] == SALT, result
 """
 
 
+def is_pocl(device: Any) -> bool:
+    return "portable" in device.platform.name.lower()
+
+
+def is_installed() -> bool:
+    return find_spec("pocl_binary_distribution") is not None
+
+
 @cache
 def check_pocl() -> str | None:
     """Why PoCL cannot build kernels here and what it needs, or None. Success is remembered."""
@@ -38,15 +50,15 @@ def check_pocl() -> str | None:
     # A kernel that PoCL has cached would not be linked, so each try is of a new one.
     salt = str(secrets.randbits(31))
     result = subprocess.run(
-        [sys.executable, "-c", TRY.replace("SALT", salt)], capture_output=True, text=True
-    )
+        # Not from the current folder (-P): a numpy.py there is not the one that is meant.
+        [sys.executable, "-P", "-c", TRY.replace("SALT", salt)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
     if result.returncode == 0:
-        try:
+        with suppress(OSError, TilewrightError):  # it will be tried again next time
             known.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(known) as file:
                 file.write(b"PoCL builds and runs kernels on this machine.\n")
-        except OSError:
-            pass  # it will be tried again next time
         return None
     if linker is None:
         return (

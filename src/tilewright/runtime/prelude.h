@@ -29,7 +29,6 @@ typedef uchar tw_byte;
 #else /* without the hardware, fma is a slow function; PoCL says so even where there is hardware */
 #define TW_FMA(a, b, c) ((a) * (b) + (c))
 #endif
-#define TW_MAX(a, b) fmax(a, b)
 #define TW_TANH(a) tanh(a)
 #define TW_EXP(a) exp(a)
 #define TW_INFINITY INFINITY
@@ -77,7 +76,6 @@ typedef long long tw_index;
 typedef unsigned char tw_byte;
 
 #define TW_FMA(a, b, c) fmaf(a, b, c)
-#define TW_MAX(a, b) fmaxf(a, b)
 #define TW_TANH(a) tanhf(a)
 #define TW_EXP(a) expf(a)
 #define TW_INFINITY __int_as_float(0x7f800000)
@@ -95,4 +93,6 @@ __constant__ float tw_constant[TW_CONSTANT_FLOATS];
 
 #endif
 
+/* The larger of two, or NaN if either is: fmax would lose it. Arguments are evaluated repeatedly. */
+#define TW_MAX(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define TW_CEIL_DIV(a, b) (((a) + (b) - 1) / (b))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -19,7 +21,11 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
+
+from tilewright.terminal import printable
 
 WIDTH = 100
 # Between two updates of a bar. Each takes as long as an image of a small network.
@@ -27,9 +33,41 @@ UPDATE_SECONDS = 0.1
 
 
 class Screen(Console):
+    """A console that shows what would steer the terminal, and goes on when nobody reads any more.
+
+    A command whose reader has left still writes its files and ends with its own exit code.
+    """
+
     def on_broken_pipe(self) -> None:
-        """Leave it to the command line, which handles all errors in one place."""
-        raise BrokenPipeError
+        silence()
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """Text in cells, titles and lines: spelled out before its width is measured."""
+        return super().render_str(printable(text), **settings)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Whatever else is shown."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control or text.isprintable() else Segment(printable(text), style)
+
+
+def silence() -> None:
+    """From here on standard output leads nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def write(text: str) -> None:
+    """A document to standard output, as it is."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence()
 
 
 def output() -> Console:
@@ -61,7 +99,7 @@ def progress_bar(download: bool = False) -> Iterator[Progress]:
     if download:
         counts = (DownloadColumn(), TransferSpeedColumn())
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), *counts)
-    console, hidden = Console(file=sys.stderr), not sys.stderr.isatty()
+    console, hidden = Screen(file=sys.stderr), not sys.stderr.isatty()
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         yield bar
 

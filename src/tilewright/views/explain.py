@@ -23,8 +23,7 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         "", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA", ">MFLOP\nnominal",
         ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", ">of\ntime",
     )  # fmt: skip
-    total = sum(group.seconds for group in explanation.groups)
-    for group in explanation.groups:
+    for group in (*explanation.groups, explanation.total):
         first, last = group.layers[0], group.layers[-1]
         busy = group.executed_flops > 0
         rows.add_row(
@@ -36,12 +35,13 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
             f"{group.executed_flops / 1e6:.2f}" if busy else "-",
             f"{group.rate / 1e9:.0f}" if busy else "-",
             f"{100 * group.rate / explanation.peak:.0f} %" if busy else "-",
-            units.share(group.seconds / total),
+            units.share(group.seconds / explanation.total.seconds),
         )
     yield rows
     yield (
         "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak\n"
-        "are of these. Times include the activation and pooling of a group."
+        "are of these. Times include the activation and pooling of a group; the total includes\n"
+        "how pixels become vectors."
     )
 
 

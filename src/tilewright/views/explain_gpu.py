@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from tilewright.ladder.gpu.design import Design
 from tilewright.ladder.gpu.explain import KernelFacts, LayerFacts, Target
 from tilewright.ladder.rung import Rung
+from tilewright.limits import FEW_BLOCKS, INDICES, MEMORY
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network, Stage
 from tilewright.runtime import nvrtc
@@ -56,8 +57,8 @@ def report(
     yield (
         "\nonce: every buffer read or written once. issued: what threads ask of device memory, "
         "which caches\nmay serve. The limit and the time at best are of throughput alone: waiting "
-        "for memory, barriers,\nbank conflicts and idle threads come on top. Taps outside the "
-        "image count like the others,\nthough some kernels leave them out."
+        "for memory and at\nbarriers and bank conflicts come on top. Taps outside the image count "
+        "like the others, though\nsome kernels leave them out."
     )
 
 
@@ -109,10 +110,10 @@ def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
         )
     yield (
         "bytes",
-        f"{_bytes(kernel, kernel.once_bytes)} once; {_bytes(kernel, kernel.issued_bytes)} issued",
+        f"{_bytes(kernel, kernel.cost.bytes)} once; {_bytes(kernel, kernel.issued_bytes)} issued",
     )
     if kernel.loads_each is not None:
-        each = f"{units.digits(kernel.flops / 1e6)} MFLOP, {kernel.loads_each:.2f} loads"
+        each = f"{units.digits(kernel.cost.flops / 1e6)} MFLOP, {kernel.loads_each:.2f} loads"
         if kernel.broadcasts:
             each += f" and {kernel.broadcasts / kernel.multiply_adds:.2f} from constant memory"
         yield "arithmetic", f"{each} for each multiply-add"
@@ -122,12 +123,18 @@ def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
 
 def _limit(kernel: KernelFacts, gpu: Gpu) -> str:
     lanes = gpu.multiprocessor
-    if kernel.limit == "too few blocks":
-        return f"too few blocks: {math.prod(kernel.grid):,} for {gpu.processors} multiprocessors"
-    if kernel.limit == "device memory":
-        return f"device memory: every byte once at {gpu.bytes_per_second / 1e12:.1f} TB/s"
+    if kernel.limit == FEW_BLOCKS:
+        return f"{FEW_BLOCKS}: {math.prod(kernel.grid):,} for {gpu.processors} multiprocessors"
+    if kernel.limit == MEMORY:
+        return f"{MEMORY}: every byte once at {gpu.bytes_per_second / 1e12:.1f} TB/s"
+    if kernel.limit == INDICES:
+        each = kernel.cost.index_operations / max(1, kernel.multiply_adds)
+        return (
+            f"{INDICES}: {each:.1f} operations for each multiply-add, "
+            f"{lanes.index_lanes / lanes.fma_lanes:.2f} are sustained"
+        )
     if kernel.loads_each is None:
-        return f"load units: {kernel.loads:,.0f} loads"
+        return f"{kernel.limit}: {kernel.cost.loads:,.0f} loads"
     return (
         f"{kernel.limit}: {kernel.loads_each:.2f} loads for each multiply-add, "
         f"a multiprocessor sustains {lanes.load_lanes / lanes.fma_lanes:.2f}"
@@ -135,9 +142,9 @@ def _limit(kernel: KernelFacts, gpu: Gpu) -> str:
 
 
 def _bytes(kernel: KernelFacts, size: float) -> str:
-    if not kernel.flops:
+    if not kernel.cost.flops:
         return units.size(size)
-    return f"{units.size(size)} ({kernel.flops / size:.2f} FLOP each)"
+    return f"{units.size(size)} ({kernel.cost.flops / size:.2f} FLOP each)"
 
 
 def _product(sizes: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from tilewright.model import zoo
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network
 from tilewright.views import units
@@ -40,8 +41,15 @@ def layer_table(network: Network) -> Iterator[RenderableType]:
     )
     if network.parameters:
         yield f"\nweights: {_provenance(network)}"
-    else:
+    elif not network.parameter_shapes:
+        yield "\nweights: none needed"
+    elif zoo.holds(network):
         yield f"\nweights: none here; `tilewright train {network.name}` makes them"
+    else:
+        yield (
+            "\nweights: none here; give some with --weights, or make them with `tilewright train`\n"
+            "and the path of this description"
+        )
 
 
 def _provenance(network: Network) -> str:

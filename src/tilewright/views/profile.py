@@ -197,9 +197,11 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
     ceilings = profile.ceilings
     if any((each.flop_share or 0.0) > BEYOND for each in facts):
         yield (
-            "more than the ceiling: that was measured while the machine had other work; "
-            "`tilewright cache\nclear` forgets it"
+            "more than the ceiling, which was measured again and did not come out higher: "
+            "the kernel does\nfewer operations than are counted, or the machine is busy"
         )
+    if profile.skips_taps:
+        yield "GFLOP/s count every tap; the share of the peak is without those outside the image"
     if ceilings is not None and ceilings.flops and ceilings.bytes:
         yield (
             f"ceilings, measured {ceilings.date}: {units.digits(ceilings.flops / 1e9)} GFLOP/s in "

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.fuse.cpu.machines import TARGETS
 from tests.strategies import networks
-from tilewright.fuse.cpu.build import host
 from tilewright.fuse.cpu.few import phases
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_channels
@@ -15,21 +17,18 @@ from tilewright.trials import random_parameters
 LARGE = Network("layer", Pixels((1, 70, 70)), (Convolution(12, 7),))
 
 
-def found(network):
-    plan = by_channels(network, host().target)
-    return plan, phases(plan)
-
-
-@given(networks())
-def test_every_group_has_its_phase_and_one_thread_hands_out_the_results(network):
-    plan, parts = found(network)
+@given(networks(), st.sampled_from(list(TARGETS.values())))
+def test_every_group_has_its_phase_and_one_thread_hands_out_the_results(network, target):
+    plan = by_channels(network, target)
+    parts = phases(plan)
     groups = [index for phase in parts for index in range(phase.first, phase.last)]
     assert groups == list(range(len(plan.groups)))
     assert parts[0].units == parts[-1].units == 1
 
 
-def test_a_layer_worked_on_together_is_handed_out_afterwards():
-    _, parts = found(LARGE)
+@pytest.mark.parametrize("level", TARGETS)
+def test_a_layer_worked_on_together_is_handed_out_afterwards(level):
+    parts = phases(by_channels(LARGE, TARGETS[level]))
     assert [phase.units > 1 for phase in parts] == [False, True, False]
 
 

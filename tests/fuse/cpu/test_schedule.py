@@ -5,10 +5,12 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuse.cpu.machines import TARGETS
 from tests.strategies import networks
 from tilewright.fuse.cpu.schedule import (
     ConvolutionGroup,
     DenseGroup,
+    PlainGroup,
     by_channels,
     by_images,
 )
@@ -16,7 +18,7 @@ from tilewright.fuse.cpu.tiles import Target
 from tilewright.model import zoo
 
 AVX2, AVX512 = Target(lanes=8, registers=16), Target(lanes=16, registers=32)
-targets = st.sampled_from([AVX2, AVX512, Target(lanes=4, registers=16)])
+targets = st.sampled_from(list(TARGETS.values()))
 
 
 def test_the_zoo_is_cut_as_the_ladder_says():
@@ -58,6 +60,48 @@ def test_every_layer_is_in_one_group(network, target, schedule):
     assert len(plan.pictures) == len(plan.groups) + 1
     for picture, group in zip(plan.pictures[1:], plan.groups, strict=True):
         assert picture.size >= math.prod(group.stages[-1].output_shape)
+
+
+@given(networks(), targets, st.sampled_from([by_images, by_channels]))
+def test_tiles_fit_the_registers_and_cover_every_output_once(network, target, schedule):
+    for group in schedule(network, target).groups:
+        if isinstance(group, PlainGroup):
+            continue
+        covered = [
+            block.first + index * block.width + item
+            for block in group.blocks
+            for index in range(block.count)
+            for item in range(block.width)
+        ]
+        channels = group.stages[0].output_shape[0]
+        assert covered == list(range(math.ceil(channels / group.unit)))
+        if isinstance(group, DenseGroup):
+            assert group.images * group.blocks[0].width + group.blocks[0].width < target.registers
+            continue
+        assert group.tile[0] % group.window[0] == group.tile[1] % group.window[1] == 0
+        positions = math.prod(group.tile)
+        for block in group.blocks:
+            extra = 3 if block.packed > 1 else 1
+            assert block.sums(positions) + block.width + extra <= target.registers
+        for axis, found in enumerate((group.rows, group.columns)):
+            outputs = group.stages[0].output_shape[1 + axis]
+            places = [
+                index * group.tile[axis] + position
+                for span in found
+                for index in range(span.first, span.last)
+                for position in range(len(span.taps))
+            ]
+            assert places == list(range(outputs // group.window[axis] * group.window[axis]))
+
+
+@given(networks(), targets, st.sampled_from([by_images, by_channels]))
+def test_no_more_is_executed_than_the_network_has_but_for_lanes_left_over(
+    network, target, schedule
+):
+    plan = schedule(network, target)
+    assert plan.executed_flops == sum(group.executed_flops for group in plan.groups)
+    if schedule is by_images:
+        assert plan.executed_flops <= network.flops
 
 
 @given(networks(), targets)

@@ -5,16 +5,19 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fuse.cpu.machines import TARGETS
 from tilewright.fuse.cpu.tiles import (
+    Border,
     Target,
     best_tile,
     block_width,
     blocks_of,
     packed_blocks,
     spans,
+    with_borders,
 )
 
-targets = st.sampled_from([Target(8, 16), Target(16, 32), Target(4, 16)])
+targets = st.sampled_from(list(TARGETS.values()))
 
 
 @given(st.integers(1, 300), st.integers(1, 8), targets)
@@ -50,6 +53,21 @@ def test_spans_cover_an_axis_and_know_its_valid_taps(size, tiles, kernel, stride
     for position, taps in seen.items():
         inside = [k for k in range(kernel) if 0 <= position * stride + k - padding < size]
         assert taps == inside
+    pieces = with_borders(found, tile, kernel, window)
+    covered = []
+    for piece in pieces:
+        if isinstance(piece, Border):
+            covered += range(piece.first * window, piece.last * window)
+        else:
+            assert set(piece.taps) == {(0, kernel)}
+            length = len(piece.taps)
+            covered += [i * tile + d for i in range(piece.first, piece.last) for d in range(length)]
+    assert covered == sorted(seen)
+    assert len(pieces) <= 4
+
+
+def test_windows_far_outside_the_image_are_one_span():
+    assert len(spans(2008, 1, 3, 1, 1000, 10)) <= 7
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 300), targets,

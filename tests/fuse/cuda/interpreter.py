@@ -2,12 +2,15 @@
 
 The interpreter knows what the building blocks do (`stack.cuh`, `dense.cuh`) and takes everything
 else from the plan that the text is generated from: tables, packed weights, pictures, places in
-shared memory. A mistake in any of these gives wrong numbers here as it would on a GPU.
+shared memory. A mistake in any of these gives wrong numbers here as it would on a GPU. What becomes
+of NaN and of numbers too large for a half depends on single instructions: those are read from the
+text.
 """
 
 from __future__ import annotations
 
-import math
+import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.emit import text
 from tilewright.fuse.cuda.pictures import Picture, runs
 from tilewright.fuse.cuda.stack import Phase, Stack
 from tilewright.model.layers import Pixels
@@ -43,16 +47,50 @@ def values(words: Array, per_word: int) -> Array:
     return np.ascontiguousarray(words, np.uint32).view(kind).astype(FLOAT)
 
 
+@cache
+def body(function: str) -> str:
+    """What a building block does, as text."""
+    pattern = rf"^__device__[^\n]* {function}\([^{{]*\{{(.*?)(\n\}}|; \}})$"
+    found = re.search(pattern, text("stack.cuh"), re.M | re.S)
+    assert found, f"stack.cuh has no {function}"
+    return found[1]
+
+
+def maximum(function: str) -> Any:
+    """The maximum that a building block takes: C's, which prefers any number to NaN, or PTX's."""
+    if "fmaxf(" in body(function):
+        return np.fmax
+    assert "maximum(" in body(function)
+    assert "max.NaN.f32" in body("maximum")
+    return np.maximum
+
+
+def rounded_halves(x: Array) -> Array:
+    """As `pack` makes them of floats: what is too large is infinity, and that may become NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = x.astype(np.float16)
+        if "fma.rn.f16x2" in body("pack"):  # times zero, plus itself
+            found = found * np.float16(0) + found
+    return found
+
+
 def halves(low: Array, high: Array) -> Array:
-    with np.errstate(over="ignore"):
-        pair = np.stack([low, high], -1).astype(np.float16)
+    pair = rounded_halves(np.stack([low, high], -1))
     return np.ascontiguousarray(pair).view(np.uint32)[..., 0]
 
 
 def activate(x: Array, kinds: tuple[str, ...]) -> Array:
     for kind in kinds:
-        x = np.maximum(x, 0) if kind == "relu" else np.tanh(x)
+        x = maximum("relu")(x, FLOAT(0)) if kind == "relu" else np.tanh(x)
     return x.astype(FLOAT)
+
+
+def probabilities(scores: Array) -> Array:
+    """Of rows of scores."""
+    with np.errstate(invalid="ignore"):
+        most = maximum("softmax").reduce(scores, -1, keepdims=True)
+        powers = np.exp(scores - maximum("softmax")(most, np.finfo(FLOAT).min))
+        return (powers / powers.sum(-1, keepdims=True)).astype(FLOAT)
 
 
 class StackMachine:
@@ -91,9 +129,7 @@ class StackMachine:
                 self.each(phase, source, target)
             else:
                 size = phase.operation.source[2]
-                scores = source[:size].view(FLOAT)
-                powers = np.exp(scores - scores.max())
-                target[:size] = (powers / powers.sum()).astype(FLOAT).view(np.uint32)
+                target[:size] = probabilities(source[:size].view(FLOAT)).view(np.uint32)
             if phase.target is not None:
                 self.border(index + 1)
                 self.blank(index + 1, start)
@@ -122,8 +158,7 @@ class StackMachine:
         across = x + picture.padding[1]
         if picture.tight:
             place = across * picture.channels
-            with np.errstate(over="ignore"):
-                bits = pixel.astype(np.float16).view(np.uint16)
+            bits = rounded_halves(pixel).view(np.uint16)
             as_halves = row.view(np.uint16)
             as_halves[place : place + len(bits)] = bits
             for c, half in enumerate(bits):
@@ -147,8 +182,9 @@ class StackMachine:
     def border(self, index: int) -> None:
         """Zeros around a picture, as far as others were written there."""
         picture, dirty = self.plan.phases[index].source, self.plan.dirty(index)
-        if not dirty:
+        if not self.plan.bordered(index):
             return
+        gap, after = self.plan.gaps(index)
         unit = 2 if picture.tight else 1
         memory = self.own[self.plan.place(index) :]
         row, top = picture.row * unit, picture.padding[0]
@@ -166,6 +202,11 @@ class StackMachine:
                 line = at[(top + y) * row : (top + y + 1) * row]
                 line[:left] = 0
                 line[right:] = 0
+                for x in range(picture.width if gap else 0):
+                    end = left + x * picture.pitch + picture.words
+                    line[end : end + gap] = 0
+            end = below + top * row
+            at[end : max(end, min(end + after * unit, reach))] = 0
 
     def blank(self, index: int, start: int) -> None:
         """Zeros where a strip's picture has rows that the whole one has not."""
@@ -220,7 +261,7 @@ class StackMachine:
         block: Array, first: int, sums: Array,
     ) -> None:  # fmt: skip
         """The products of some words of every row of taps with every row of sums."""
-        arithmetic, window = shares.arithmetic, shares.operation.window
+        arithmetic, window = shares.arithmetic, shares.geometry.window
         taps_y, stride_y = window.taps[0], window.stride[0]
         b = operand_columns(block, taps_y, shares.all_columns, arithmetic)
         size = b.shape[1]
@@ -242,7 +283,7 @@ class StackMachine:
             # Rows g and g+8 of an operand are neighbours; so are two rows of sums.
             windows = [sums[0::2, :8], sums[0::2, 8:], sums[1::2, :8], sums[1::2, 8:]]
             if operation.pool == "max":
-                found = activate(np.maximum.reduce(windows), operation.before)
+                found = activate(maximum("pooled").reduce(windows), operation.before)
             else:
                 found = sum(activate(each, operation.before) for each in windows) * FLOAT(0.25)
             found = activate(found, operation.after)
@@ -278,7 +319,7 @@ class StackMachine:
                 if operation.pool == "average":
                     found = (np.sum(window, 0, FLOAT) / FLOAT(len(window))).astype(FLOAT)
                 else:
-                    found = np.max(window, 0)
+                    found = maximum("each").reduce(window)
                 place = phase.sink.place(0, 0) + y * phase.sink.row + x * phase.sink.pixel
                 self._put(phase, target, place, 0, activate(found, operation.after))
 
@@ -323,31 +364,45 @@ def operand_columns(block: Array, rows: int, columns: int, arithmetic: Arithmeti
 
 
 def run_dense(plan: Dense, parameters: Parameters, features: Array) -> Array:
-    """Fully connected layers on all images at once."""
-    arithmetic = plan.arithmetic
+    """Fully connected layers on many images at once, a block's after the other."""
     packed = plan.parameters(parameters)
-    rows = values(features[:, : plan.words], arithmetic.per_word)
+    blocks = range(0, len(features), plan.images)
+    return np.concatenate(
+        [dense_block(plan, packed, features[first : first + plan.images]) for first in blocks]
+    )
+
+
+def dense_block(plan: Dense, packed: Array, features: Array) -> Array:
+    """Rows of all layers but the first lie in two places of shared memory, used in turn."""
+    arithmetic, count, last = plan.arithmetic, len(features), len(plan.layers)
+    first_place, _ = plan.row_places
+    shared = np.zeros(sum(plan.row_places), np.uint32)
+
+    def rows_of(index: int) -> Array:
+        """A view of what layer `index` reads."""
+        at, row = first_place if index % 2 else 0, plan.row(index)
+        return shared[at : at + plan.images * row].reshape(plan.images, row)[:count]
+
     for index, layer in enumerate(plan.layers):
         name, columns = layer.names[0], plan.all_columns(index)
         steps = plan.words // arithmetic.step if index == 0 else plan.steps(index)
+        depth = steps * arithmetic.step
         at = plan.parameter_words[f"{name}.weight"]
-        size = steps * columns * 8 * arithmetic.step
-        weights = operand_columns(packed[at : at + size], steps, columns, arithmetic)
-        depth = math.prod(weights.shape[:2])
-        given = np.zeros((len(rows), depth), FLOAT)
-        given[:, : rows.shape[1]] = rows[:, :depth]
+        weights = operand_columns(packed[at : at + depth * columns * 8], steps, columns, arithmetic)
         at = plan.parameter_words[f"{name}.bias"]
         bias = packed[at : at + 8 * columns].view(FLOAT)
-        sums = (given @ weights.reshape(depth, -1) + bias)[:, : layer.summed[0]]
-        rows = activate(sums, layer.before + layer.after)
-        if index + 1 < len(plan.layers):
-            width = arithmetic.words(rows.shape[1])
-            words = np.zeros((len(rows), width), np.uint32)
-            to = "TW_TO_HALVES" if arithmetic.per_word == 2 else "TW_TO_OPERANDS"
-            for row, target in zip(rows, words, strict=True):
-                put(to, 1, arithmetic, target, 0, 0, row)
-            rows = values(words, arithmetic.per_word)
-    if plan.softmax:
-        powers = np.exp(rows - rows.max(1, keepdims=True))
-        rows = (powers / powers.sum(1, keepdims=True)).astype(FLOAT)
-    return rows
+        words = features[:, :depth] if index == 0 else rows_of(index)[:, :depth]
+        given = values(words, arithmetic.per_word)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = (given @ weights.reshape(given.shape[1], -1) + bias)[:, : layer.summed[0]]
+        found = activate(sums, layer.before + layer.after)
+        if index + 1 == last:
+            break
+        to = "TW_TO_HALVES" if arithmetic.per_word == 2 else "TW_TO_OPERANDS"
+        target = rows_of(index + 1)
+        if plan.emptied(index + 1):
+            first, size = plan.gap(index + 1)
+            target[:, first : first + size] = 0
+        for row, line in zip(found, target, strict=True):
+            put(to, 1, arithmetic, line, 0, 0, row)
+    return probabilities(found) if plan.softmax else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from unittest import mock
 
@@ -14,8 +15,9 @@ from tests.fuse.cuda.interpreter import interpret
 from tests.strategies import networks as drawn_networks
 from tilewright import reference
 from tilewright.fuse.cuda import arrange, limits
+from tilewright.fuse.cuda import cut as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import Kernel, cut
+from tilewright.fuse.cuda.cut import MOST_TOGETHER, Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.model import zoo
@@ -33,7 +35,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.trials import random_parameters, trials
+from tilewright.trials import Trial, random_parameters, trials
 from tilewright.verify import compare
 
 PRECISIONS = list(ARITHMETICS)
@@ -50,16 +52,24 @@ def problem(
     return compare(output, truth)[1]
 
 
+def tried_of(network: Network | None, precision: str) -> Iterator[Trial]:
+    """The verifier's trials of a rung that computes networks as one piece."""
+    claimed = ARITHMETICS[precision].precision
+    return trials(network, claimed, lambda network: True, 8, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_the_verifier_tries(precision: str) -> None:
     """Single layers and short sequences of odd sizes, with every kind of inputs."""
     tried = 0
-    found = trials(None, ARITHMETICS[precision].precision, np.random.default_rng(0))
-    for inputs, network, images in found:
+    for trial in tried_of(None, precision):
+        network = trial.network
+        if trial.arrival:
+            continue  # test_not_finite
         tried += 1
         layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
-        wrong = problem(network, images, precision)
-        assert wrong is None, f"{layers} on {network.input.shape}, {inputs}: {wrong}"
+        wrong = problem(network, trial.images, precision)
+        assert wrong is None, f"{layers} on {network.input.shape}, {trial.inputs}: {wrong}"
     assert tried > 200
 
 
@@ -77,12 +87,11 @@ def whole_numbers(precision: str) -> tuple[Network, np.ndarray]:
 
     Several images: the second finds what the first left in shared memory.
     """
-    network = zoo.network("cifar10")
-    found = trials(network, ARITHMETICS[precision].precision, np.random.default_rng(0))
     return next(
-        (net, images) for inputs, net, images in found
-        if net.name == "scores" and inputs == "whole numbers"
-    )  # fmt: skip
+        (trial.network, trial.images)
+        for trial in tried_of(zoo.network("cifar10"), precision)
+        if trial.network.name == "scores" and trial.inputs == "whole numbers"
+    )
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -230,6 +239,33 @@ def test_a_layer_with_too_many_outputs_is_named() -> None:
     network = Network("wide", Pixels((1, 32, 32)), (FullyConnected(20_000),))
     with pytest.raises(DoesNotFit, match=r"^fc: 20,000 outputs of a fully connected layer do not"):
         cut(network.stages, ARITHMETICS["fp16"], 90)
+
+
+def test_deep_networks_are_planned_in_time_that_grows_with_their_layers() -> None:
+    """Operations that are alike are planned once, and a kernel takes a limited number of them."""
+    layers = (Convolution(3, 1), ReLU()) * 150
+    network = Network("deep", Pixels((3, 4, 4)), layers)
+    with mock.patch.object(arrange, "_best", wraps=arrange._best) as best:
+        kernels = cut(network.stages, ARITHMETICS["fp16"], 90)
+    # As many lengths as there are, with and without the first, which reads pixels, and the last.
+    assert best.call_count <= 4 * MOST_TOGETHER
+    assert max(len(plan.operations) for plan in kernels) <= MOST_TOGETHER
+    names = tuple(name for plan in kernels for name in plan.names)
+    assert names == tuple(stage.name for stage in network.stages[1:])
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_kernels_that_take_few_operations(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alike, but not in what they are called, or in what they read and give."""
+    monkeypatch.setattr(module, "MOST_TOGETHER", 2)
+    layers = (*(Convolution(3, 3, padding=1), ReLU()) * 5, FullyConnected(4), Softmax())
+    network = Network("deep", Pixels((3, 6, 6)), layers)
+    generator = np.random.default_rng(6)
+    ready = network.with_parameters(random_parameters(network, generator))
+    images = generator.normal(size=(2, *network.input.shape)).astype(np.float32)
+    kernels = cut(ready.stages, ARITHMETICS[precision], 90)
+    assert len(kernels) >= 4
+    assert problem(ready, images, precision, kernels) is None
 
 
 def _shifted_table(plan: Stack) -> Stack:

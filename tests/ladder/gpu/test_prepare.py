@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import tilewright
+from tests.ladder.gpu.kernels import ODD
 from tilewright import reference
-from tilewright.ladder import find
+from tilewright.ladder import find, rungs
 from tilewright.ladder.gpu import prepare
 from tilewright.ladder.gpu.prepare import GpuLaunch, layer_design
 from tilewright.model.layers import (
@@ -23,7 +26,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime import opencl
-from tilewright.runtime.dialect import DoesNotFit
+from tilewright.runtime.dialect import DoesNotFit, Limits, Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
 from tilewright.verify import compare
@@ -128,6 +131,38 @@ def test_windows_beyond_shared_memory(rung, words, runtime):
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize(("threads", "shared"), [(256, 32), (256, 64)])
+@pytest.mark.parametrize("rung", [rung.name for rung in rungs("opencl")])
+def test_designs_fit_devices_of_every_kind(rung, threads, shared):
+    """AMD's and some of Intel's have 256 threads, the smallest 32 KiB of shared memory."""
+    limits = Limits(threads, shared * 1024, 65536, 10**9, 1, block=(256, 256, 64))
+    for network in (tilewright.load("cifar10"), tilewright.load("ece408"), *ODD):
+        for stage in network.stages:
+            if stage.kind != "flatten":
+                for work in layer_design(stage, find(rung).convolution, limits).works:
+                    work.source.check(limits)
+
+
+@pytest.mark.parametrize("rung", [rung.name for rung in rungs("opencl")])
+def test_a_device_too_small_for_any_kernel_is_one_line(rung, runtime):
+    runtime.limits = replace(runtime.limits, threads=3)
+    network = Network("one", Pixels((1, 4, 4)), (Convolution(2, 3), ReLU()))
+    for stage in network.stages:
+        if stage.kind == "conv" and rung == "tuned":
+            continue  # whose tiles can be as small as that
+        with pytest.raises(DoesNotFit) as error:
+            find(rung).prepare(runtime, (stage,), {})
+        assert str(error.value).startswith(f"{stage.name}: ")
+        assert "rung direct" not in str(error.value)
+
+
+def test_a_kernel_that_does_not_fit_names_one_that_does(runtime):
+    runtime.limits = replace(runtime.limits, shared_bytes=200)
+    network = Network("one", Pixels((1, 8, 8)), (Convolution(2, 8),))
+    with pytest.raises(DoesNotFit, match=r"^conv: .* 200; rung direct needs none of it$"):
+        find("shared").prepare(runtime, (network.stages[1],), {})
+
+
 def test_parameters_are_sent_again(runtime):
     launch = check(runtime, "constant", Convolution(3, 2), (2, 4, 4))
     for buffer, array in launch.sent:
@@ -153,18 +188,62 @@ def test_nan_stays_visible(layer, place, runtime):
     assert np.isnan(result[place if result.size == 4 else 0])
 
 
-@pytest.mark.parametrize("rung", ["direct", "fused-gemm", "tuned", "direct-reduce", "constant"])
-def test_nan_reaches_all_it_touches_and_nothing_else(rung, runtime):
-    network = Network("one", Pixels((1, 3, 9)), (Convolution(1, 3),))
-    ready = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
-    design = layer_design(ready.stages[1], find(rung).convolution, runtime.limits)
-    values = np.zeros((2, 1, 3, 9), np.float32)
-    values[1, 0, 1, 4] = np.nan
-    out = runtime.allocate((2, 1, 1, 7))
-    GpuLaunch(runtime, ready.stages[1], design, ready.parameters)(runtime.upload(values), out)
-    found = np.isnan(runtime.download(out))
-    assert found[1, 0, 0].tolist() == [False, False, True, True, True, False, False]
-    assert not found[0].any()
+WINDOWED = {
+    **{rung.name: Convolution(2, (3, 2), padding=1) for rung in rungs("opencl")},
+    "max": MaxPool(2, stride=1),
+    "average": AveragePool(2, stride=1),
+}
+
+
+@pytest.mark.parametrize("what", WINDOWED)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_reaches_all_it_touches_and_nothing_else(what, value, runtime):
+    """Image n has it at place n, and in the last image it is nowhere."""
+    layer, shape = WINDOWED[what], (2, 3, 5)
+    network = Network("one", Pixels(shape), (layer,))
+    stage, size = network.stages[1], math.prod(shape)
+    rung = find(what if isinstance(layer, Convolution) else "direct")
+    design = layer_design(stage, rung.convolution, runtime.limits)
+    # All weights are positive: what is infinite stays infinite.
+    parameters = {
+        name: np.ones(given, np.float32) for name, given in stage.parameter_shapes.items()
+    }
+    values = np.ones((size + 1, size), np.float32)
+    np.fill_diagonal(values, value)
+    out = runtime.upload(np.zeros((size + 1, *stage.output_shape), np.float32))
+    GpuLaunch(runtime, stage, design, parameters)(
+        runtime.upload(values.reshape(size + 1, *shape)), out
+    )
+    lost = what == "max" and value == -np.inf  # beside anything larger, as it must be
+    touched = reaches(stage, values.reshape(size + 1, *shape) != 1) & (not lost)
+    expected = np.where(touched, np.float32(value), runtime.download(out)[size])
+    np.testing.assert_array_equal(runtime.download(out), expected)
+    assert np.isfinite(expected[size]).all()
+
+
+def reaches(stage, marked):
+    """Which outputs' windows cover a marked place."""
+    layer, channels = stage.layer, isinstance(stage.layer, Convolution)
+    pad_y, pad_x = layer.padding if channels else (0, 0)
+    marked = np.pad(marked, ((0, 0), (0, 0), (pad_y, pad_y), (pad_x, pad_x)))
+    window = layer.kernel if channels else layer.size
+    windows = np.lib.stride_tricks.sliding_window_view(marked, window, (2, 3)).any((4, 5))
+    if channels:
+        windows = windows.any(1, keepdims=True)
+    return np.broadcast_to(windows, (len(marked), *stage.output_shape))
+
+
+def test_the_larger_of_two_or_nan(runtime):
+    text = (
+        "TW_ENTRY TW_NAME(TW_GLOBAL const float *x, TW_GLOBAL float *out) {"
+        " out[TW_BLOCK_X] = TW_MAX(x[2 * TW_BLOCK_X], x[2 * TW_BLOCK_X + 1]); }"
+    )
+    some = [-np.inf, -1.0, 0.0, 2.0, np.inf, np.nan]
+    pairs = np.array([(a, b) for a in some for b in some], np.float32)
+    out = runtime.allocate((len(pairs),))
+    kernel = runtime.compile(Source("larger", text, (1, 1, 1), ()))
+    runtime.enqueue(kernel, (len(pairs), 1, 1), [runtime.upload(pairs), out], ())
+    np.testing.assert_array_equal(runtime.download(out), np.maximum(*pairs.T))
 
 
 def test_softmax_of_large_scores_is_finite_and_of_nan_is_nan(runtime):

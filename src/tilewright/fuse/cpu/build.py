@@ -37,11 +37,12 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class Machine:
-    """A CPU to compile for, as LLVM names it."""
+    """A CPU to compile for, as LLVM names it; `triple` names its architecture and system."""
 
     cpu: str
     features: str
     level: str
+    triple: str
 
     @property
     def target(self) -> Target:
@@ -76,7 +77,7 @@ def machine(features: dict[str, bool]) -> Machine:
     for level, (feature, _) in LEVELS.items():
         if features.get(feature):
             flags = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
-            return Machine(llvm.get_host_cpu_name(), flags, level)
+            return Machine(llvm.get_host_cpu_name(), flags, level, llvm.get_default_triple())
     raise TilewrightError(
         f"the fused rung knows no vectors of this CPU ({llvm.get_host_cpu_name()})"
     )
@@ -115,7 +116,7 @@ def compile_network(
     _initialise()
     plan = plan or by_images(network, on.target)
     key = _key(on, to_json(network), repr(plan))
-    return Compiled(plan, *_engine(on, folder, key, lambda: _module(network, plan)))
+    return Compiled(plan, *_engine(on, folder, key, lambda: _module(network, on, plan)))
 
 
 def compile_code(code: str, on: Machine, folder: Path | None = None) -> llvm.ExecutionEngine:
@@ -144,28 +145,38 @@ def _engine(
 def assembly(network: Network, on: Machine, plan: Schedule) -> str:
     """The machine code as text."""
     _initialise()
-    return str(_target_machine(on).emit_assembly(_module(network, plan)))
+    return str(_target_machine(on).emit_assembly(_module(network, on, plan)))
 
 
-def is_arm() -> bool:
-    return bool(llvm.get_default_triple().startswith(("aarch64", "arm")))
+def object_code(code: str, on: Machine) -> bytes:
+    """A module as the content of an object file, which need not be for this CPU."""
+    return bytes(_target_machine(on).emit_object(llvm.parse_assembly(code)))
 
 
-def _module(network: Network, plan: Schedule) -> llvm.ModuleRef:
+def is_arm(triple: str | None = None) -> bool:
+    """Whether an architecture, this machine's unless it is given, is ARM's."""
+    return (triple or llvm.get_default_triple()).startswith(("aarch64", "arm"))
+
+
+def module_code(network: Network, on: Machine, plan: Schedule) -> str:
+    """A network in LLVM's language."""
     # ARM's cycle counter is closed to programs, its steady one is not; x86 has only the former.
-    clock = "llvm.readsteadycounter" if is_arm() else "llvm.readcyclecounter"
-    return llvm.parse_assembly(generate(network, plan, clock))
+    clock = "llvm.readsteadycounter" if is_arm(on.triple) else "llvm.readcyclecounter"
+    return generate(network, plan, clock)
+
+
+def _module(network: Network, on: Machine, plan: Schedule) -> llvm.ModuleRef:
+    return llvm.parse_assembly(module_code(network, on, plan))
 
 
 def _target_machine(on: Machine) -> llvm.TargetMachine:
-    target = llvm.Target.from_default_triple()
+    target = llvm.Target.from_triple(on.triple)
     return target.create_target_machine(cpu=on.cpu, features=on.features, opt=OPTIMISATION)
 
 
 def _key(on: Machine, *what: str) -> str:
     version = f"{llvm.llvm_version_info} {__version__}"
-    parts = (*what, on.cpu, on.features, version, _source())
-    return key_of(*parts)
+    return key_of(*what, on.cpu, on.features, on.triple, version, _source())
 
 
 @cache

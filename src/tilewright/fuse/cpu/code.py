@@ -110,9 +110,13 @@ class Function:
         return self.binary("fadd", a, b)
 
     def maximum(self, a: Value, b: Value) -> Value:
-        """The larger one, NaN if either is."""
+        """The larger one, NaN if either is.
+
+        Of zeros with different signs it may be either (nsz): on x86 that is three instructions
+        instead of five, seven instead of seventeen with plain SSE. On ARM it is one.
+        """
         name = f"@llvm.maximum.v{self.lanes}f32"
-        return self.op(f"call {self.vector} {name}({self.vector} {a}, {self.vector} {b})")
+        return self.op(f"call nsz {self.vector} {name}({self.vector} {a}, {self.vector} {b})")
 
     def at_least(self, x: Value, bound: float) -> Value:
         """x or the bound; NaN stays NaN, at the price of one instruction."""

@@ -8,44 +8,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.elementary import tanh
 from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import ConvolutionGroup, average_factor
-from tilewright.fuse.cpu.tiles import Block, Span
-
-# A kernel with more taps than this loops over its rows instead of being unrolled.
-UNROLLED_TAPS = 9
+from tilewright.fuse.cpu.schedule import (
+    UNROLLED_COLUMNS,
+    UNROLLED_TAPS,
+    ConvolutionGroup,
+    average_factor,
+)
+from tilewright.fuse.cpu.tiles import Block, Border, Span
 
 
 def convolution(f: Function, group: ConvolutionGroup, before: Picture, after: Picture) -> None:
     """The tiles of rows `%first` to `%last` (in tiles), from `%x` to `%out`, with weights `%w`."""
-    for row in group.rows:
-        first, last = f.larger("%first", str(row.first)), f.smaller("%last", str(row.last))
+    rows, columns = group.pieces
+    for row in rows:
+        # Rows are shared out in tiles, also those at the border.
+        each = group.tile[0] // group.window[0] if isinstance(row, Border) else 1
+        first = f.larger(f.mul("%first", each), str(row.first))
+        last = f.smaller(f.mul("%last", each), str(row.last))
         with f.loop(first, last) as y:
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
-                    for column in group.columns:
+                    for column in columns:
                         with f.loop(column.first, column.last) as x:
                             Tile(f, group, before, after, block, row, column).write(y, x, b)
 
 
+@dataclass(frozen=True)
+class Run:
+    """Taps `low` to `high` along an axis, and which rows or columns of positions have them."""
+
+    low: Value | int
+    high: Value | int
+    valid: list[int]
+    loop: bool
+
+
 class Tile:
-    """The code of the tiles that have the same valid taps."""
+    """The code of the tiles that have the same valid taps, or that find theirs while they run."""
 
     def __init__(
         self, f: Function, group: ConvolutionGroup, before: Picture, after: Picture, block: Block,
-        row: Span, column: Span,
+        row: Span | Border, column: Span | Border,
     ) -> None:  # fmt: skip
         self.f, self.group, self.before, self.after = f, group, before, after
-        self.block, self.row, self.column = block, row, column
+        self.block, self.pieces = block, (row, column)
         self.width, self.packed = block.width, block.packed
         # Items that have a vector for each position, and the sums before the packed ones.
         self.full = block.width - (block.packed > 1)
-        self.positions = [(dy, dx) for dy in range(len(row.taps)) for dx in range(len(column.taps))]
+        # How far it is to the next tile, and how many positions this one has along both axes.
+        pieces = list(zip(self.pieces, group.tile, group.window, strict=True))
+        self.distance = [w if isinstance(piece, Border) else t for piece, t, w in pieces]
+        self.size = [w if isinstance(piece, Border) else len(piece.taps) for piece, _, w in pieces]
+        self.positions = [(dy, dx) for dy in range(self.size[0]) for dx in range(self.size[1])]
         self.activation, self.weight = (f.load, f.spread) if group.unit == 1 else (f.spread, f.load)
 
     def write(self, y: Value, x: Value, number: Value) -> None:
@@ -63,9 +84,10 @@ class Tile:
         f, layer, before = self.f, self.group.layer, self.before
         kernel_y, kernel_x = layer.kernel
         unit = self.width * self.group.unit
-        top = f.add(f.mul(y, self.group.tile[0] * layer.stride[0]), -layer.padding[0])
-        left = f.add(f.mul(x, self.group.tile[1] * layer.stride[1]), -layer.padding[1])
+        top = f.add(f.mul(y, self.distance[0] * layer.stride[0]), -layer.padding[0])
+        left = f.add(f.mul(x, self.distance[1] * layer.stride[1]), -layer.padding[1])
         corner = f.at("%x", f.add(f.mul(top, before.pitch), f.mul(left, before.step)))
+        down, across = self._runs(0, top), self._runs(1, left)
 
         def plane_of(channel: Value) -> tuple[Value, Value]:
             plane = f.at(corner, f.mul(channel, before.plane))
@@ -73,53 +95,71 @@ class Tile:
 
         def rows(channel: Value, sums: list[Value]) -> None:
             plane, taps = plane_of(channel)
-            for low, high, valid in self._segments():
-                if kernel_y * kernel_x <= UNROLLED_TAPS or high - low == 1:
-                    for ky in range(low, high):
-                        row(ky, plane, taps, valid, sums)
+            for run in down:
+                if not run.loop:
+                    for ky in range(int(run.low), int(run.high)):
+                        row(ky, plane, taps, run.valid, sums)
                     continue
-                with f.carried_loop(low, high, list(sums)) as (index, current, carried):
+                with f.carried_loop(run.low, run.high, list(sums)) as (index, current, carried):
                     line = f.at(plane, f.mul(index, before.pitch))
-                    row(0, line, f.at(taps, f.mul(index, kernel_x * unit)), valid, current)
+                    row(0, line, f.at(taps, f.mul(index, kernel_x * unit)), run.valid, current)
                 sums[:] = carried
 
-        def row(ky: int, plane: Value, taps: Value, valid: list[int], sums: list[Value]) -> None:
-            for kx in range(kernel_x):
-                self._tap(plane, f.at(taps, (ky * kernel_x + kx) * unit), valid, ky, kx, sums)
+        def row(ky: int, line: Value, taps: Value, valid: list[int], sums: list[Value]) -> None:
+            for run in across:
+                places = [(p, dy, dx) for p, (dy, dx) in enumerate(self.positions)
+                          if dy in valid and dx in run.valid]  # fmt: skip
+                if not run.loop:
+                    for kx in range(int(run.low), int(run.high)):
+                        at = f.at(taps, (ky * kernel_x + kx) * unit)
+                        self._tap(line, at, places, ky, kx, sums)
+                    continue
+                with f.carried_loop(run.low, run.high, list(sums)) as (index, current, carried):
+                    at = f.at(taps, f.mul(f.add(index, ky * kernel_x), unit))
+                    self._tap(f.at(line, f.mul(index, before.step)), at, places, ky, 0, current)
+                sums[:] = carried
 
         values = [self.weight(bias, c * self.group.unit) for c in range(self.width)]
         start = values[: self.full] * len(self.positions)
         start += values[self.full :] * math.ceil(len(self.positions) / self.packed)
         return f.accumulate(before.channels, start, rows)
 
-    def _segments(self) -> list[tuple[int, int, list[int]]]:
-        """Runs of kernel rows that are valid for the same rows of positions."""
+    def _runs(self, axis: int, start: Value) -> list[Run]:
+        """The taps along an axis; the first position of the tile reads from `start` on."""
+        f, layer, piece = self.f, self.group.layer, self.pieces[axis]
+        kernel, size = layer.kernel[axis], self.group.stages[0].input_shape[1 + axis]
+        if isinstance(piece, Border):
+            runs = []
+            for d in range(self.size[axis]):
+                outside = f.op(f"sub i64 {-d * layer.stride[axis]}, {start}")
+                high = f.smaller(f.add(outside, size), str(kernel))
+                runs.append(Run(f.larger(outside, "0"), high, [d], loop=True))
+            return runs
         found: list[tuple[int, int, list[int]]] = []
-        for ky in range(self.group.layer.kernel[0]):
-            valid = [dy for dy, (low, high) in enumerate(self.row.taps) if low <= ky < high]
+        for k in range(kernel):
+            valid = [d for d, (low, high) in enumerate(piece.taps) if low <= k < high]
             if found and found[-1][2] == valid:
-                found[-1] = (found[-1][0], ky + 1, valid)
+                found[-1] = (found[-1][0], k + 1, valid)
             else:
-                found.append((ky, ky + 1, valid))
-        return [segment for segment in found if segment[2]]
+                found.append((k, k + 1, valid))
+        long = kernel > UNROLLED_COLUMNS if axis else math.prod(layer.kernel) > UNROLLED_TAPS
+        return [
+            Run(low, high, valid, loop=long and high - low > 1)
+            for low, high, valid in found
+            if valid
+        ]
 
     def _tap(
-        self, plane: Value, taps: Value, rows: list[int], ky: int, kx: int, sums: list[Value]
-    ) -> None:
-        """Multiply-add one tap for the positions that have it, in these rows."""
+        self, plane: Value, taps: Value, places: list[tuple[int, int, int]], ky: int, kx: int,
+        sums: list[Value],
+    ) -> None:  # fmt: skip
+        """Multiply-add one tap for the positions that have it."""
         f, layer = self.f, self.group.layer
-        valid = [
-            (place, dy, dx)
-            for place, (dy, dx) in enumerate(self.positions)
-            if dy in rows and self.column.taps[dx][0] <= kx < self.column.taps[dx][1]
-        ]
-        if not valid:
-            return
         f.forget()
         weights = [self.weight(taps, c * self.group.unit) for c in range(self.width)]
-        for number, places in groupby(valid, lambda position: position[0] // self.packed):
+        for number, together in groupby(places, lambda place: place[0] // self.packed):
             pack = [f.constant(0)] * self.packed
-            for place, dy, dx in places:
+            for place, dy, dx in together:
                 row = dy * layer.stride[0] + ky
                 column = dx * layer.stride[1] + kx
                 offset = row * self.before.pitch + column * self.before.step
@@ -143,9 +183,9 @@ class Tile:
         f, group, after = self.f, self.group, self.after
         activate = activation(f, group.activation)
         across = group.unit * after.plane
-        window = group.pooling.size if group.pooling else (1, 1)
-        row = f.mul(y, group.tile[0] // window[0] * after.pitch)
-        column = f.mul(x, group.tile[1] // window[1] * after.step)
+        window = group.window
+        row = f.mul(y, self.distance[0] // window[0] * after.pitch)
+        column = f.mul(x, self.distance[1] // window[1] * after.step)
         target = f.at("%out", f.add(f.mul(item, across), f.add(row, column)))
         factor = average_factor(group.pooling)
         windows: dict[tuple[int, int], list[int]] = {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.parameters import layout, weight_offsets
-from tilewright.fuse.cpu.schedule import Group, Schedule
+from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.model.layers import Pixels
 
 PIXEL_TYPES = {"u8": "i8", "f32": "float"}
@@ -14,9 +16,16 @@ ARGUMENTS = (
 )  # fmt: skip
 
 
-def symbol(group: Group) -> str:
-    """The name of a group's function."""
-    return "_".join(stage.name for stage in group.stages)
+def symbols(plan: Schedule) -> tuple[str, ...]:
+    """The name of each group's function: groups that compute the same have the first one's."""
+    names: dict[Hashable, str] = {}
+    found = []
+    for index, group in enumerate(plan.groups):
+        layers = tuple((s.layer, s.input_shape, s.output_shape) for s in group.stages)
+        same = (layers, *plan.pictures[index : index + 2])
+        names.setdefault(same, "_".join(stage.name for stage in group.stages))
+        found.append(names[same])
+    return tuple(found)
 
 
 def normalised(f: Function, pixels: Pixels, suffix: str, row: Value) -> Value:
@@ -33,6 +42,7 @@ class Steps:
     def __init__(self, f: Function, plan: Schedule, clock: str) -> None:
         self.f, self.plan, self.clock = f, plan, clock
         self.places, self.offsets = layout(plan), weight_offsets(plan)
+        self.symbols = symbols(plan)
         self.since = ""
 
     def start(self) -> None:
@@ -51,6 +61,6 @@ class Steps:
     ) -> None:
         weights = self.f.at("%weights", self.offsets[index])
         self.f.do(
-            f"call void @{symbol(self.plan.groups[index])}(ptr {source}, ptr {target}, "
+            f"call void @{self.symbols[index]}(ptr {source}, ptr {target}, "
             f"ptr {weights}, i64 {first}, i64 {last})"
         )

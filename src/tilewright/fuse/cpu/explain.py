@@ -7,14 +7,15 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.environment import cpu_cores
 from tilewright.errors import unknown
-from tilewright.fuse.cpu.build import assembly, host
-from tilewright.fuse.cpu.entry import symbol
+from tilewright.fuse.cpu.build import Machine, assembly, host
+from tilewright.fuse.cpu.entry import symbols
 from tilewright.fuse.cpu.peak import Peak
 from tilewright.fuse.cpu.run import FusedNetwork, Variant
-from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group
+from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, Schedule
 from tilewright.fuse.cpu.shares import Shares
 from tilewright.model.network import Network
 
@@ -45,7 +46,8 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`groups` are those of the schedule that most images of the batch go by."""
+    """`groups` are those of the schedule that most images of the batch go by; `total` is all of it,
+    with the time in which the pixels are read."""
 
     level: str
     lanes: int
@@ -53,6 +55,7 @@ class Explanation:
     shares: Shares
     peak: float
     groups: tuple[GroupFacts, ...]
+    total: GroupFacts
 
 
 def explain(network: Network, images: int) -> Explanation:
@@ -77,25 +80,45 @@ def explain(network: Network, images: int) -> Explanation:
                 best, ticks = elapsed, counted.astype(np.float64)
     divided = fused.shares(images, cpu_cores())
     plan = _variant(fused, divided).schedule
-    facts = tuple(
-        _facts(group, images, float(seconds))
-        for group, seconds in zip(plan.groups, best * ticks[1:] / ticks.sum(), strict=True)
+    return explanation(host().level, plan, divided, peak.best, best * ticks / ticks.sum())
+
+
+def explanation(
+    level: str, plan: Schedule, divided: Shares, peak: float, seconds: NDArray[np.float64]
+) -> Explanation:
+    """What a schedule does, and in which time: that of reading the pixels, then each group's."""
+    images = divided.images
+    groups = tuple(
+        _facts(group, images, float(each))
+        for group, each in zip(plan.groups, seconds[1:], strict=True)
     )
-    return Explanation(host().level, plan.target.lanes, plan.lanes_are, divided, peak.best, facts)
+    nominal = sum(group.nominal_flops for group in groups)
+    total = GroupFacts(
+        ("total",), "", 0, 0.0, nominal, plan.executed_flops, images, float(seconds.sum())
+    )
+    return Explanation(level, plan.target.lanes, plan.lanes_are, divided, peak, groups, total)
 
 
 def machine_code(network: Network, layer: str, images: int) -> str:
-    """The longest run of straight code in a layer's function: its inner loop."""
+    """The inner loop of a layer by the schedule that most of so many images go by."""
     fused = FusedNetwork(network)
     plan = _variant(fused, fused.shares(images, cpu_cores())).schedule
-    groups = {s.name: g for g in plan.groups for s in g.stages}
-    if layer not in groups:
-        raise unknown("layer of the fused kernel", layer, groups)
-    text = assembly(network, host(), plan)
-    body = re.split(rf"^{re.escape(symbol(groups[layer]))}:", text, flags=re.MULTILINE)[1]
+    return inner_loop(network, host(), plan, layer)
+
+
+def inner_loop(network: Network, on: Machine, plan: Schedule, layer: str) -> str:
+    """The longest run of straight code in a layer's function."""
+    named = zip(plan.groups, symbols(plan), strict=True)
+    functions = {stage.name: name for group, name in named for stage in group.stages}
+    if layer not in functions:
+        raise unknown("layer of the fused kernel", layer, functions)
+    text = assembly(network, on, plan)
+    body = re.split(rf"^{re.escape(functions[layer])}:", text, flags=re.MULTILINE)[1]
     body = body.partition(".Lfunc_end")[0]
     blocks = re.split(r"\n(?=\.LBB)", body)
-    return max(blocks, key=lambda block: block.count("fma") * 1000 + len(block)).rstrip()
+    # A multiply-add is called vfmadd231ps on x86 and fmla on ARM; plain SSE and AVX have mulps.
+    arithmetic = re.compile(r"\b(?:vfmadd|fml[as]\b|v?mulps\b)")
+    return max(blocks, key=lambda b: len(arithmetic.findall(b)) * 1000 + len(b)).rstrip()
 
 
 def _variant(fused: FusedNetwork, divided: Shares) -> Variant:
@@ -117,12 +140,13 @@ def _facts(group: Group, images: int, seconds: float) -> GroupFacts:
         sums = group.images * width
         # Where lanes are channels, inputs are broadcast and every weight is loaded for its sum.
         loads = (group.images + width) / sums
-        rows = f"{group.images} vectors" if group.unit == 1 else "1 input"
+        many = "s" if group.images > 1 else ""
+        rows = f"{group.images} vector{many}" if group.unit == 1 else "1 input"
         return GroupFacts(
             layers, f"{rows} x {_times(group)} outputs", sums, loads, nominal,
             group.executed_flops, images, seconds,
         )  # fmt: skip
-    return GroupFacts(layers, "-", 0, 0.0, nominal, nominal, images, seconds)
+    return GroupFacts(layers, "-", 0, 0.0, nominal, group.executed_flops, images, seconds)
 
 
 def _times(group: ConvolutionGroup | DenseGroup) -> str:

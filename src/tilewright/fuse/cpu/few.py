@@ -18,7 +18,7 @@ from tilewright.fuse.cpu.code import Function
 from tilewright.fuse.cpu.entry import ARGUMENTS, PIXEL_TYPES, Steps, normalised
 from tilewright.fuse.cpu.groups import units
 from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import Group, PlainGroup, Schedule
+from tilewright.fuse.cpu.schedule import PlainGroup, Schedule
 from tilewright.model.network import Network
 
 # What is worth sharing out, in FLOP: about a microsecond of one core.
@@ -46,7 +46,7 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
     found = [Phase(0, 0, 1, 1)]
     for index, group in enumerate(plan.groups):
         parts = units(group, plan.pictures[index + 1])
-        work = _flops(group)
+        work = group.executed_flops
         if parts > 1 and work >= 2 * SHARED_FLOP:
             step = math.ceil(parts / math.floor(work / SHARED_FLOP))
             found.append(Phase(index, index + 1, parts, step))
@@ -62,12 +62,6 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
 def read_in_place(plan: Schedule, suffix: str) -> bool:
     """Whether the first group reads the image where it is: values as they lie, one by one."""
     return suffix == "f32" and not isinstance(plan.groups[0], PlainGroup)
-
-
-def _flops(group: Group) -> int:
-    if isinstance(group, PlainGroup):
-        return sum(stage.flops for stage in group.stages)
-    return group.executed_flops
 
 
 def entries_of_few(

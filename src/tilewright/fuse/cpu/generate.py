@@ -1,7 +1,7 @@
 """A schedule written out as LLVM code.
 
-One internal function for each group of layers, named after them, and for each type of pixels an
-entry
+One internal function for each group of layers, named after them (one for all that compute the
+same), and for each type of pixels an entry
 
     void network_u8(images, out, weights, scratch, ticks, first, last)
 
@@ -13,7 +13,7 @@ a block of images.
 
 from __future__ import annotations
 
-from tilewright.fuse.cpu.entry import PIXEL_TYPES, symbol
+from tilewright.fuse.cpu.entry import PIXEL_TYPES, symbols
 from tilewright.fuse.cpu.few import entries_of_few
 from tilewright.fuse.cpu.groups import group_function
 from tilewright.fuse.cpu.many import entry_of_many
@@ -31,9 +31,11 @@ def generate(network: Network, plan: Schedule, clock: str) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         f"declare {vector} @llvm.maximum.v{lanes}f32({vector}, {vector})\n",
     ]
+    names = symbols(plan)
     for index, group in enumerate(plan.groups):
-        pictures = plan.pictures[index : index + 2]
-        parts.append(group_function(group, symbol(group), lanes, attributes, *pictures))
+        if names.index(names[index]) == index:
+            pictures = plan.pictures[index : index + 2]
+            parts.append(group_function(group, names[index], lanes, attributes, *pictures))
     write = entry_of_many if plan.lanes_are == "images" else entries_of_few
     for suffix in PIXEL_TYPES:
         parts.append(write(network, plan, attributes, suffix, clock))

@@ -15,6 +15,7 @@ from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
 from tilewright.fuse.cpu.elementary import exp
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.schedule import (
+    UNROLLED_COLUMNS,
     ConvolutionGroup,
     DenseGroup,
     Group,
@@ -65,8 +66,9 @@ def _plain(f: Function, group: PlainGroup, before: Picture, after: Picture) -> N
 
 
 def _pooling(f: Function, layer: Pooling, unit: int, before: Picture, after: Picture) -> None:
-    """Windows that overlap or are large: the rows of a window as a loop, its columns unrolled."""
+    """Windows that overlap or are large: the rows of a window as a loop, a few columns unrolled."""
     factor = average_factor(layer)
+    combine = f.sum if factor else f.maximum
     start = f.constant(0) if factor else f.constant(float("-inf"))
     with (
         f.loop(0, math.ceil(after.channels / unit)) as c,
@@ -77,12 +79,13 @@ def _pooling(f: Function, layer: Pooling, unit: int, before: Picture, after: Pic
         corner = f.at("%x", f.add(row, f.mul(x, layer.stride[1] * before.step)))
         with f.carried_loop(0, layer.size[0], [start]) as (ky, current, carried):
             source = f.at(corner, f.mul(ky, before.pitch))
-            for kx in range(layer.size[1]):
-                value = f.load(source, kx * before.step)
-                if factor:
-                    current[0] = f.binary("fadd", current[0], value)
-                else:
-                    current[0] = f.maximum(current[0], value)
+            if layer.size[1] <= UNROLLED_COLUMNS:
+                for kx in range(layer.size[1]):
+                    current[0] = combine(current[0], f.load(source, kx * before.step))
+            else:
+                with f.carried_loop(0, layer.size[1], current) as (column, now, along):
+                    now[0] = combine(now[0], f.load(source, f.mul(column, before.step)))
+                current[:] = along
         result = f.binary("fmul", carried[0], f.constant(factor)) if factor else carried[0]
         row = f.add(f.mul(c, unit * after.plane), f.mul(y, after.pitch))
         f.store(result, "%out", f.add(row, f.mul(x, after.step)))

@@ -4,7 +4,8 @@ There are two schedules. In both, a convolution takes its activation and its poo
 on register tiles of output positions x output channels; where a pooling window follows, a tile is
 one or more windows, and the pooling happens in registers. Nothing is padded: positions whose
 window sticks out of the image skip the taps outside. Tiles with the same valid taps share their
-code, so each axis is cut into a few `Span`s.
+code, so each axis is cut into a few `Span`s; where those would be many, as with a large kernel, the
+tiles at the borders of the image share code that counts its taps in the run (`Border`).
 
 `by_images`: lanes are images. A vector holds one activation of as many images as it has lanes, so
 every layer is plain vertical arithmetic, whatever its shape. A tap costs a load of activations for
@@ -24,6 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.pictures import (
     Picture,
     channels_picture,
@@ -33,6 +35,7 @@ from tilewright.fuse.cpu.pictures import (
 )
 from tilewright.fuse.cpu.tiles import (
     Block,
+    Border,
     Span,
     Target,
     best_tile,
@@ -40,10 +43,19 @@ from tilewright.fuse.cpu.tiles import (
     blocks_of,
     packed_blocks,
     spans,
+    with_borders,
 )
 from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pooling, Shape
 from tilewright.model.network import Network, Stage
 
+# Layers that are compiled at most: a thousand small ones take seconds.
+MOST_LAYERS = 1000
+# A kernel with more taps than this loops over its rows, and one with more columns than that over
+# those, instead of being unrolled.
+UNROLLED_TAPS, UNROLLED_COLUMNS = 9, 12
+# Multiply-adds in the code of a convolution at most; 10,000 are compiled in a second. With more,
+# tiles at the borders of the image share code that finds its taps in the run, which takes longer.
+MOST_MULTIPLY_ADDS = 16_000
 # Above this size a fully connected layer's weights are read for several vectors of images at once.
 LARGE_WEIGHTS_BYTES = 64 * 1024
 # Vectors of outputs in a block of such a layer where lanes are channels: the fewer, the more evenly
@@ -76,6 +88,24 @@ class ConvolutionGroup:
     def loads_per_fma(self) -> float:
         positions, width = math.prod(self.tile), self.blocks[0].width
         return (positions + width) / (positions * width)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return self.pooling.size if self.pooling else (1, 1)
+
+    @property
+    def pieces(self) -> tuple[tuple[Span | Border, ...], tuple[Span | Border, ...]]:
+        """The rows and the columns of tiles that have code of their own."""
+        height, width = self.layer.kernel
+        lines = height if height * width <= UNROLLED_TAPS else self.tile[0]
+        sums = sum(block.sums(math.prod(self.tile)) for block in self.blocks)
+        multiply_adds = len(self.rows) * len(self.columns) * lines * width * sums
+        if width <= UNROLLED_COLUMNS and multiply_adds <= MOST_MULTIPLY_ADDS:
+            return self.rows, self.columns
+        return (
+            with_borders(self.rows, self.tile[0], height, self.window[0]),
+            with_borders(self.columns, self.tile[1], width, self.window[1]),
+        )
 
     @property
     def executed_flops(self) -> int:
@@ -117,6 +147,10 @@ class PlainGroup:
     stages: tuple[Stage, ...]
     unit: int
 
+    @property
+    def executed_flops(self) -> int:
+        return sum(stage.flops for stage in self.stages)
+
 
 Group = ConvolutionGroup | DenseGroup | PlainGroup
 
@@ -138,6 +172,14 @@ class Schedule:
     together: int
     # What goes into each group, and last what comes out of the network.
     pictures: tuple[Picture, ...]
+
+    @property
+    def executed_flops(self) -> int:
+        """FLOP that are computed for one image: a share of the peak is a share of these.
+
+        The network's own count has the taps outside the image, too.
+        """
+        return sum(group.executed_flops for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -190,6 +232,11 @@ def by_channels(network: Network, target: Target) -> Schedule:
 
 def _groups(network: Network, target: Target, unit: int, rules: Rules) -> list[Group]:
     rest = [stage for stage in network.stages[1:] if stage.kind != "flatten"]
+    if len(rest) > MOST_LAYERS:
+        raise TilewrightError(
+            f"network {network.name!r} has {len(rest):,} layers; the fused rung compiles at most "
+            f"{MOST_LAYERS:,}"
+        )
     groups: list[Group] = []
     while rest:
         group = (

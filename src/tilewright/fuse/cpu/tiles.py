@@ -31,6 +31,15 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Border:
+    """Pooling windows, or single positions, `first` to `last` along one axis, each a tile of its
+    own; their valid taps are found in the run."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class Block:
     """`count` blocks of `width` items (output channels, or vectors of them) from item `first`.
 
@@ -83,7 +92,10 @@ def packed_blocks(channels: int, positions: int, target: Target) -> tuple[Block,
     left = channels % target.lanes
     packed = min(target.lanes // left, positions) if left else 1
     packed = 1 << packed.bit_length() - 1  # a power of two
-    for count in range(1, items + 1):
+    # No wider block than this fits, packed or not.
+    plain = target.registers - 1
+    most = max(plain, plain - 2 + positions - math.ceil(positions / packed)) // (positions + 1)
+    for count in range(math.ceil(items / max(1, most)), items + 1):
         blocks = _last_packed(blocks_of(items, math.ceil(items / count)), packed, positions)
         needed = [b.sums(positions) + b.width + (3 if b.packed > 1 else 1) for b in blocks]
         if max(needed) <= target.registers:
@@ -113,7 +125,8 @@ def spans(
 
     def taps(position: int) -> tuple[int, int]:
         start = position * stride - padding
-        return max(0, -start), max(0, -start, min(kernel, size - start))
+        low, high = max(0, -start), min(kernel, size - start)
+        return (low, high) if low < high else (0, 0)
 
     found: list[Span] = []
     used = outputs // window * window
@@ -123,6 +136,23 @@ def spans(
             found[-1] = Span(found[-1].first, index + 1, valid)
         else:
             found.append(Span(index, index + 1, valid))
+    return tuple(found)
+
+
+def with_borders(
+    spans: tuple[Span, ...], tile: int, kernel: int, window: int
+) -> tuple[Span | Border, ...]:
+    """The same in a few pieces: tiles with all taps inside the image, windows before and behind."""
+    found: list[Span | Border] = []
+    for span in spans:
+        if all(taps == (0, kernel) for taps in span.taps):
+            found.append(span)
+            continue
+        first = span.first * tile // window
+        last = ((span.last - 1) * tile + len(span.taps)) // window
+        if found and isinstance(found[-1], Border):
+            first = found.pop().first
+        found.append(Border(first, last))
     return tuple(found)
 
 

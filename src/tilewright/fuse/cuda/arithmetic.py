@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.reference import FLOAT32, FP16, TF32, Precision
+from tilewright.runtime.dialect import DoesNotFit
 
 Words = NDArray[np.uint32]
 
@@ -42,9 +43,23 @@ class Arithmetic:
             with np.errstate(over="ignore"):
                 halves = values.astype(np.float16)
             return np.ascontiguousarray(halves).view(np.uint32)
-        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-        # To the nearest number of 10 fraction bits, as cvt.rna.tf32 does.
-        return (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000) if self.tensor else bits
+        plain = np.ascontiguousarray(values, np.float32)
+        bits = plain.view(np.uint32)
+        if not self.tensor:
+            return bits
+        # To the nearest number of 10 fraction bits, as cvt.rna.tf32 does; what is none stays so.
+        rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        return np.where(np.isfinite(plain), rounded, bits)
+
+    def check_weights(self, layer: str, weight: NDArray[np.float32]) -> None:
+        """Refuse what would be infinite as an operand: a tanh or a ReLU can make a number of it."""
+        # From half a unit beyond the largest number on.
+        infinite = (2 - self.precision.operand_unit) * 2.0 ** (15 if self.per_word == 2 else 127)
+        worst = weight.flat[np.abs(weight).argmax()] if weight.size else np.float32(0)
+        if abs(float(worst)) >= infinite:
+            raise DoesNotFit(
+                f"{layer}: a weight of {worst:g} is too large for {self.name}; fp32 has room for it"
+            )
 
 
 ARITHMETICS = {

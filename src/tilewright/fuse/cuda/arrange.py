@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.pictures import plain
-from tilewright.fuse.cuda.stack import Form, Phase, Rows, Stack, Strip, weight_reads, weight_words
-from tilewright.fuse.cuda.sums import WEIGHTS, into, planes, share, source_picture
+from tilewright.fuse.cuda.pictures import Picture, plain
+from tilewright.fuse.cuda.stack import Form, Phase, Rows, Stack, Strip
+from tilewright.fuse.cuda.sums import WEIGHTS, Shares, into, planes, share, source_picture
 from tilewright.runtime.dialect import DoesNotFit
 
 # Operations that strips of an image may go through together: each makes them overlap more.
@@ -22,6 +25,19 @@ MOST_TWICE = 1.25
 SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
 
 
+class Arrangement(NamedTuple):
+    """What was chosen: which of the ways to divide an image, warps, groups, and units' weight."""
+
+    division: int
+    warps: int
+    groups: int
+    weight: float
+
+
+# By operations that are alike, and the forms in which images come and results go; None: none fits.
+Known = dict[Hashable, Arrangement | None]
+
+
 def stack(
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
@@ -29,27 +45,55 @@ def stack(
     gives: Form,
     capability: int,
     rounded: bool = False,
+    known: Known | None = None,
 ) -> Stack:
     """The best plan for these operations in one kernel; DoesNotFit if there is none.
 
-    `rounded`: words that it gives are a sum's operands.
+    `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
+    same arithmetic and capability, and gets what is found.
     """
-    for parts, strip in _divisions(operations):
-        if 4 * _least_words(arithmetic, parts) > shared_bytes(capability):
-            continue
-        settings = (given, gives, rounded, capability)
-        tried = (
-            _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
-            for warps, groups in SHAPES
-            for weight in WEIGHTS
-        )
-        plans = [plan for plan in tried if plan is not None]
-        if plans:
-            return min(plans, key=lambda plan: (plan.cycles(), -plan.groups))
+    settings = (given, gives, rounded, capability)
+    alike = (tuple(each.alike for each in operations), *settings)
+    if known is None or alike not in known:
+        found = _best(arithmetic, operations, *settings)
+        if known is not None:
+            known[alike] = found[1] if found else None
+        if found:
+            return found[0]
+    elif chosen := known[alike]:
+        number, warps, groups, weight = chosen
+        parts, strip = next(itertools.islice(_divisions(operations), number, None))
+        plan = _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
+        assert plan
+        return plan
     names = ", ".join(name for operation in operations for name in operation.names)
     raise DoesNotFit(
         f"{names}: does not fit into {shared_bytes(capability):,} bytes of shared memory"
     )
+
+
+def _best(
+    arithmetic: Arithmetic,
+    operations: Sequence[Operation],
+    given: Form,
+    gives: Form,
+    rounded: bool,
+    capability: int,
+) -> tuple[Stack, Arrangement] | None:
+    for number, (parts, strip) in enumerate(_divisions(operations)):
+        if 4 * _least_words(arithmetic, parts) > shared_bytes(capability):
+            continue
+        settings = (given, gives, rounded, capability)
+        tried = (
+            (_plan(arithmetic, parts, *settings, warps, groups, weight, strip),
+             Arrangement(number, warps, groups, weight))
+            for warps, groups in SHAPES
+            for weight in WEIGHTS
+        )  # fmt: skip
+        plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
+        if plans:
+            return min(plans, key=lambda each: (each[0].cycles(), -each[0].groups))
+    return None
 
 
 def _divisions(
@@ -137,8 +181,8 @@ def _plan(
     strip: Strip | None,
 ) -> Stack | None:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
-    registers = lane_registers(warps * groups)
-    phases = _phases(arithmetic, operations, given, gives, rounded, warps, registers, weight, strip)
+    setting = _Setting(arithmetic, warps, lane_registers(warps * groups), weight)
+    phases = _phases(setting, operations, given, gives, rounded, strip)
     last = strip.result if strip else operations[-1].result
     words = plain(arithmetic, last, floats=gives == "output")
     result = words.height * words.row
@@ -150,61 +194,93 @@ def _plan(
     whole = Stack(arithmetic, phases, warps, groups, given, gives, result, staged, strip)
     # Weights stay out of shared memory, one layer's after another's, those first that are read
     # least often; before that, nothing is fetched ahead.
-    order = sorted((phase for phase in phases if phase.shares), key=weight_reads)
+    order = sorted(
+        (phase for phase in phases if phase.shares), key=lambda phase: phase.weight_reads
+    )
     excess = whole.shared_bytes - shared_bytes(capability)
-    unstaged = replace(whole, staged_bytes=0)
-    without = whole.shared_bytes - unstaged.shared_bytes
+    without = 4 * whole.groups * whole.staged_words
     outside = 0
     while excess > without and outside < len(order):
-        excess -= 4 * weight_words(order[outside])
+        excess -= 4 * order[outside].weight_words
         outside += 1
     if excess > without:
         return None
     left = order[:outside]
     room = (0 if excess <= 0 else without) - excess
     for phase in reversed(left[:]):  # those that still fit go back
-        if 4 * weight_words(phase) <= room:
+        if 4 * phase.weight_words <= room:
             left.remove(phase)
-            room -= 4 * weight_words(phase)
+            room -= 4 * phase.weight_words
+    if excess <= 0 and not left:
+        return whole
     kept = tuple(replace(each, shared=False) if each in left else each for each in phases)
-    return replace(whole if excess <= 0 else unstaged, phases=kept)
+    return replace(whole, phases=kept, staged_bytes=staged if excess <= 0 else 0)
+
+
+class _Setting(NamedTuple):
+    """What the phases of a plan depend on besides their operations."""
+
+    arithmetic: Arithmetic
+    warps: int
+    registers: int
+    weight: float
 
 
 def _phases(
-    arithmetic: Arithmetic,
+    setting: _Setting,
     operations: Sequence[Operation],
     given: Form,
     gives: Form,
     rounded: bool,
-    warps: int,
-    registers: int,
-    weight: float,
     strip: Strip | None,
 ) -> tuple[Phase, ...]:
-    shares = [
-        share(operation, arithmetic, warps, registers, weight) if operation.kind == "sum" else None
-        for operation in operations
-    ]
-    sources = []
-    for index, (operation, shared) in enumerate(zip(operations, shares, strict=True)):
-        if shared is None:
-            # Scores of a softmax stay as exact as they were summed, and so do probabilities.
-            floats = operation.kind == "softmax" or (
-                index > 0 and operations[index - 1].kind == "softmax"
-            )
-            sources.append(plain(arithmetic, operation.source, floats))
-        else:
-            sources.append(source_picture(shared, index == 0 and given == "pixels"))
-    phases = []
-    for index, (operation, shared) in enumerate(zip(operations, shares, strict=True)):
-        target = sources[index + 1] if index + 1 < len(operations) else None
-        if target is not None and operations[index + 1].kind == "softmax":
-            sink = planes(operation.result)
-        elif target is not None:
-            sink = into(target, arithmetic, rounded=operations[index + 1].kind == "sum")
-        elif gives == "output":
-            sink = planes(strip.result if strip else operation.result)
-        else:
-            sink = into(plain(arithmetic, operation.result), arithmetic, rounded)
-        phases.append(Phase(operation, sources[index], target, sink, shared))
-    return tuple(phases)
+    phases: list[Phase] = []
+    before: Operation | None = None
+    for operation, following in itertools.pairwise(operations):
+        phases.append(_inner(setting, operation, _is_softmax(before), following, given, not phases))
+        before = operation
+    last = operations[-1]
+    shares, source = _source(setting, last, _is_softmax(before), not phases and given == "pixels")
+    if gives == "output":
+        sink = planes(strip.result if strip else last.result)
+    else:
+        sink = into(plain(setting.arithmetic, last.result), setting.arithmetic, rounded)
+    return (*phases, Phase(last, source, None, sink, shares))
+
+
+def _is_softmax(operation: Operation | None) -> bool:
+    return operation is not None and operation.kind == "softmax"
+
+
+# The same operations are tried together with more and more of those that follow.
+@lru_cache(maxsize=50_000)
+def _inner(
+    setting: _Setting,
+    operation: Operation,
+    after_softmax: bool,
+    following: Operation,
+    given: Form,
+    first: bool,
+) -> Phase:
+    """A phase whose results the next one reads."""
+    shares, source = _source(setting, operation, after_softmax, first and given == "pixels")
+    _, target = _source(setting, following, operation.kind == "softmax", False)
+    if following.kind == "softmax":
+        sink = planes(operation.result)
+    else:
+        sink = into(target, setting.arithmetic, rounded=following.kind == "sum")
+    return Phase(operation, source, target, sink, shares)
+
+
+@lru_cache(maxsize=50_000)
+def _source(
+    setting: _Setting, operation: Operation, after_softmax: bool, loaded: bool
+) -> tuple[Shares | None, Picture]:
+    """How an operation's work is shared out, and the picture that it reads."""
+    arithmetic, warps, registers, weight = setting
+    if operation.kind != "sum":
+        # Scores of a softmax stay as exact as they were summed, and so do probabilities.
+        floats = operation.kind == "softmax" or after_softmax
+        return None, plain(arithmetic, operation.source, floats)
+    shares = share(operation.geometry, arithmetic, warps, registers, weight)
+    return shares, source_picture(shares, loaded)

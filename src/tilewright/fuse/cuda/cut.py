@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.arrange import stack
+from tilewright.fuse.cuda.arrange import Known, stack
 from tilewright.fuse.cuda.dense import Dense, dense
 from tilewright.fuse.cuda.operations import Operation, only_input, operations
 from tilewright.fuse.cuda.stack import Form, Stack
@@ -19,6 +20,8 @@ MOST_CONNECTED = 8192
 # A launch costs this much, in cycles of a multiprocessor an image; device memory moves so many
 # words in a cycle of each.
 LAUNCH_CYCLES, WORDS_A_CYCLE = 600.0, 5.0
+# Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
+MOST_TOGETHER = 32
 # One kernel more must promise to save this much: estimates are not that good.
 WORTH_IT = 1.25
 
@@ -78,11 +81,12 @@ def _stacks(
     `following` comes after them. Found from the end to the beginning: `best[i]` has, for every
     number of kernels, the cheapest way to do all but the first i operations.
     """
-    best: dict[int, dict[int, tuple[float, list[Stack]]]] = {len(todo): {0: (0.0, [])}}
+    known: Known = {}
+    best: dict[int, dict[int, tuple[float, _Chain | None]]] = {len(todo): {0: (0.0, None)}}
     for first in range(len(todo) - 1, -1, -1):
-        found: dict[int, tuple[float, list[Stack]]] = {}
+        found: dict[int, tuple[float, _Chain | None]] = {}
         problem: DoesNotFit | None = None
-        for end in range(first + 1, len(todo) + 1):
+        for end in range(first + 1, min(first + MOST_TOGETHER, len(todo)) + 1):
             after = todo[end] if end < len(todo) else following
             # Values come one by one to the first kernel of all, to a softmax, and from one.
             alone = first == 0 or _between(todo[first - 1], todo[first]) == "output"
@@ -95,21 +99,35 @@ def _stacks(
                     _between(todo[end - 1], after),
                     capability,
                     rounded=after is not None and after.kind == "sum",
+                    known=known,
                 )
             except DoesNotFit as error:
                 problem = error
                 break
+            own = _cost(plan)
             for count, (cost, rest) in best[end].items():
-                total = _cost(plan) + cost
+                total = own + cost
                 if count + 1 not in found or total < found[count + 1][0]:
-                    found[count + 1] = total, [plan, *rest]
+                    found[count + 1] = total, _Chain(plan, rest)
         if not found:
             assert problem
             raise problem
         best[first] = found
     least = min(cost for cost, _ in best[0].values())
     near = [count for count, (cost, _) in best[0].items() if cost <= WORTH_IT * least]
-    return best[0][min(near)][1]
+    chain = best[0][min(near)][1]
+    plans = []
+    while chain is not None:
+        plans.append(chain.plan)
+        chain = chain.rest
+    return plans
+
+
+class _Chain(NamedTuple):
+    """A kernel and those after it."""
+
+    plan: Stack
+    rest: _Chain | None
 
 
 def _cost(plan: Stack) -> float:

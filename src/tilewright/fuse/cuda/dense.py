@@ -101,6 +101,15 @@ class Dense:
         words = self.steps(layer) * self.arithmetic.step
         return -(-words // 8) * 8 + ROW_GAP
 
+    def gap(self, layer: int) -> tuple[int, int]:
+        """Words of a row that no feature has but steps read: from where, and how many."""
+        words = self.arithmetic.words(self.layers[layer].source[0])
+        return words, self.steps(layer) * self.arithmetic.step - words
+
+    def emptied(self, layer: int) -> bool:
+        """Whether that gap lies where other rows were: weights there are zero, but not NaN's."""
+        return 2 < layer < len(self.layers) and self.gap(layer)[1] > 0
+
     @property
     def ring_words(self) -> int:
         return self.stages * (self.images * (self.chunk + ROW_GAP) + self.chunk_weights)
@@ -152,7 +161,9 @@ class Dense:
         packed = np.zeros(self.parameter_words["all"], np.uint32)
         for index, layer in enumerate(self.layers):
             name = layer.names[0]
-            words = self._pack(index, given[f"{name}.weight"])
+            weight = given[f"{name}.weight"]
+            self.arithmetic.check_weights(name, weight)
+            words = self._pack(index, weight)
             at = self.parameter_words[f"{name}.weight"]
             packed[at : at + len(words)] = words
             bias = given.get(f"{name}.bias")

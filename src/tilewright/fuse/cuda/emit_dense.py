@@ -94,8 +94,15 @@ def _kernel(plan: Dense, name: str) -> str:
     ]
     for index in range(1, len(layers)):
         weight, bias = parameters(index)
+        lines.append("    __syncthreads();")
+        if plan.emptied(index + 1):
+            first, size = plan.gap(index + 1)
+            lines += [
+                f"    for (int i = threadIdx.x; i < {plan.images * size}; i += {plan.threads})",
+                f"        ({place(index + 1)})[i / {size} * {plan.row(index + 1)} + {first} + "
+                f"i % {size}] = 0;",
+            ]
         lines += [
-            "    __syncthreads();",
             f"    connect<Layer{index}>({place(index)}, {weight}, {bias},",
             f"                   {place(index + 1)}, rows);",
         ]

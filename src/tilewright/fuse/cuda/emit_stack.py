@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from tilewright.fuse.cuda.emit import activation, head, struct
-from tilewright.fuse.cuda.pictures import Picture, runs
+from tilewright.fuse.cuda.pictures import runs
 from tilewright.fuse.cuda.stack import Phase, Rows, Stack
 from tilewright.model.layers import Pixels
 
@@ -59,10 +60,15 @@ def _phase(plan: Stack, index: int) -> str:
             "SOURCE_HEIGHT": plan.strip.pictures[index].height,
         }  # fmt: skip
         texts.append(struct(f"Blank{index}", constants))
-    if phase.operation.kind == "sum":
-        texts.append(_sum(plan, index, phase))
-    elif phase.operation.kind == "each":
-        texts.append(_each(plan, index, phase))
+    match phase.operation.kind:
+        case "sum":
+            texts.append(_sum(plan, index, phase))
+        case "each":
+            texts.append(_each(plan, index, phase))
+        case "softmax":
+            pass  # needs its size only
+        case unknown:
+            assert_never(unknown)
     return "\n".join(texts)
 
 
@@ -70,6 +76,7 @@ def _border(plan: Stack, index: int) -> dict[str, int | str]:
     picture = plan.phases[index].source
     unit = picture.channels if picture.tight else picture.pitch
     left = picture.padding[1]
+    gap, after = plan.gaps(index)
     return {
         "THREADS": 32 * plan.warps,
         "ROW": picture.row,
@@ -78,6 +85,11 @@ def _border(plan: Stack, index: int) -> dict[str, int | str]:
         "HEIGHT": picture.height,
         "LEFT": left * unit,
         "RIGHT": (left + picture.width) * unit,
+        "WIDTH": picture.width,
+        "PITCH": picture.pitch,
+        "WORDS": picture.words,
+        "GAP": gap,
+        "AFTER": after,
         "DIRTY": plan.dirty(index),
     }
 
@@ -174,11 +186,10 @@ def _kernel(plan: Stack, name: str, source: str) -> str:
         "    word* shared = reinterpret_cast<word*>(memory);",
         f"    const int group = threadIdx.x / {threads}, thread = threadIdx.x % {threads};",
         "    const int warp = thread / 32;",
-        f"    word* own = shared + {plan.parameter_words['shared']} + group * {plan.group_words};",
+        f"    word* own = shared + {plan.shared_words} + group * {plan.group_words};",
         f"    for (int i = thread; i < {plan.group_words}; i += {threads})",
         "        own[i] = 0;",
-        f"    fetch<{4 * plan.parameter_words['shared']}, {plan.threads}>"
-        "(shared, parameters, threadIdx.x);",
+        f"    fetch<{4 * plan.shared_words}, {plan.threads}>(shared, parameters, threadIdx.x);",
         f"    const int step = gridDim.x * {plan.groups};",
         "    int item = blockIdx.x + gridDim.x * group;",
     ]
@@ -229,7 +240,7 @@ def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
         fill += f"(images + size_t({size}) * {image}"
     start = "" if fill.startswith("fill_threes") else f", {row}"
     lines.append(f"{fill}, {tile}{start}, thread);")
-    if _bordered(first) and plan.dirty(0):
+    if plan.bordered(0):
         lines.append(_clear(plan, 0))
     lines.append(together)
     if plan.staged_bytes:
@@ -239,24 +250,26 @@ def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
         source_at = f"own + {plan.place(index)}"
         after = index + 1
         target = "out" if phase.target is None else f"own + {plan.place(after)}"
-        if phase.shares:
-            layer = phase.operation.names[0]
-            words = plan.parameter_words
-            weights = "shared" if phase.shared else "parameters"
-            lines.append(
-                f"convolve<Layer{index}>({source_at}, {weights} + {words[f'{layer}.weight']}, "
-                f"reinterpret_cast<const float*>(shared + {words[f'{layer}.bias']}), "
-                f"tables + {tables[layer]}, {target}, warp);"
-            )
-        elif phase.operation.kind == "each":
-            lines.append(f"each<Layer{index}>({source_at}, {target}, thread);")
-        else:
-            lines += [
-                "if (warp == 0)",
-                f"    softmax<{phase.operation.source[2]}>(reinterpret_cast<const float*>"
-                f"({source_at}), reinterpret_cast<float*>({target}));",
-            ]
-        if phase.target is not None and _bordered(phase.target) and plan.dirty(after):
+        match phase.operation.kind:
+            case "sum":
+                layer, words = phase.operation.names[0], plan.parameter_words
+                weights = "shared" if phase.shared else "parameters"
+                lines.append(
+                    f"convolve<Layer{index}>({source_at}, {weights} + {words[f'{layer}.weight']}, "
+                    f"reinterpret_cast<const float*>(shared + {words[f'{layer}.bias']}), "
+                    f"tables + {tables[layer]}, {target}, warp);"
+                )
+            case "each":
+                lines.append(f"each<Layer{index}>({source_at}, {target}, thread);")
+            case "softmax":
+                lines += [
+                    "if (warp == 0)",
+                    f"    softmax<{phase.operation.source[2]}>(reinterpret_cast<const float*>"
+                    f"({source_at}), reinterpret_cast<float*>({target}));",
+                ]
+            case unknown:
+                assert_never(unknown)
+        if phase.target is not None and plan.bordered(after):
             lines.append(_clear(plan, after))
         lines.append(together)
         if phase.target is not None and plan.strip:
@@ -272,13 +285,6 @@ def _inside(plan: Stack, size: int, source: str, ahead: str) -> list[str]:
 
 def _first_row(rows: Rows) -> str:
     return f"start * {rows.stride} - {rows.padding}"
-
-
-def _bordered(picture: Picture) -> bool:
-    """Whether there are zeros around it, or words that no pixel has."""
-    unit = picture.channels if picture.tight else picture.pitch
-    filled = picture.across * unit == picture.row * (2 if picture.tight else 1)
-    return picture.padding != (0, 0) or not filled
 
 
 def _clear(plan: Stack, index: int) -> str:

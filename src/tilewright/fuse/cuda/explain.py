@@ -75,7 +75,7 @@ def _stack(plan: Stack) -> tuple[str, str, tuple[Share, ...]]:
         f"a block a multiprocessor, {plan.groups} x {plan.warps} warps: "
         f"{_count(plan.groups, 'group')}, {what}, from input to result"
     )
-    weights = 4 * plan.parameter_words["shared"]
+    weights = 4 * plan.shared_words
     memory = (
         f"{plan.shared_bytes:,} bytes shared: {weights:,} of weights, "
         f"{4 * plan.group_words:,} of activations a group"

@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from tilewright.model.layers import AveragePool, Convolution, Pooling, Shape
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    FullyConnected,
+    MaxPool,
+    Pooling,
+    Shape,
+)
 from tilewright.model.network import Stage
 
 Kind = Literal["sum", "each", "softmax"]
@@ -21,6 +30,19 @@ class Window:
     taps: tuple[int, int] = (1, 1)
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
+
+
+TWO_BY_TWO = Window((2, 2), (2, 2))
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """All of a sum that its plan depends on: what is found for one is good for all like it."""
+
+    source: Shape
+    summed: Shape
+    window: Window
+    pool: Pool
 
 
 @dataclass(frozen=True, eq=False)  # looked up by what it is: thousands of times in a deep network
@@ -52,6 +74,15 @@ class Operation:
         """Whether it is a fully connected layer."""
         return bool(self.stages) and self.stages[0].kind == "fc"
 
+    @cached_property
+    def geometry(self) -> Geometry:
+        return Geometry(self.source, self.summed, self.window, self.pool)
+
+    @cached_property
+    def alike(self) -> tuple[object, ...]:
+        """All but its layers' names: operations with the same are planned the same."""
+        return self.kind, self.geometry, self.result, self.before, self.after, self.connected
+
     @property
     def weights(self) -> int:
         return self.source[0] * self.summed[0] * math.prod(self.window.taps)
@@ -62,12 +93,13 @@ def operations(stages: Sequence[Stage]) -> list[Operation]:
     shape = picture_shape(stages[0].input_shape)
     rest = [stage for stage in stages if stage.kind not in ("input", "flatten")]
     found: list[Operation] = []
-    while rest:
-        operation = _next(rest, shape)
+    at = 0
+    while at < len(rest):
+        operation = _next(rest, at, shape)
         found.append(operation)
         shape = operation.result
-        del rest[: len(operation.stages)]
-        if operation.kind == "softmax" and rest:
+        at += len(operation.stages)
+        if operation.kind == "softmax" and at < len(rest):
             # Probabilities are floats; what comes next reads operands.
             found.append(Operation("each", (), shape, shape, shape))
     return found
@@ -79,57 +111,80 @@ def only_input(stages: Sequence[Stage]) -> Operation:
     return Operation("each", (), shape, shape, shape)
 
 
-def _next(rest: list[Stage], source: Shape) -> Operation:
-    """`source` is the picture at hand: a flattened one is still a picture."""
-    first = rest[0]
-    if first.kind == "softmax":
-        row = (1, 1, math.prod(source))
-        return Operation("softmax", (first,), row, row, row)
-    if first.kind in ("conv", "fc"):
-        return _sum(rest, source)
-    layer = first.layer
-    if isinstance(layer, Pooling):
-        after = _activations(rest[1:])
-        pool: Pool = "average" if isinstance(layer, AveragePool) else "max"
-        window, result = Window(layer.size, layer.stride), picture_shape(first.output_shape)
-        stages = tuple(rest[: 1 + len(after)])
-        return Operation("each", stages, source, result, result, window, pool, after=after)
-    after = _activations(rest)
-    return Operation("each", tuple(rest[: len(after)]), source, source, source, after=after)
+def _next(rest: Sequence[Stage], at: int, source: Shape) -> Operation:
+    """From layer `at` on. `source` is the picture at hand: a flattened one is still a picture."""
+    first = rest[at]
+    match first.kind:
+        case "softmax":
+            row = (1, 1, math.prod(source))
+            return Operation("softmax", (first,), row, row, row)
+        case "conv" | "fc":
+            return _sum(rest, at, source)
+        case "pool":
+            after = _activations(rest, at + 1)
+            window, result = _pooling_window(first), picture_shape(first.output_shape)
+            stages = tuple(rest[at : at + 1 + len(after)])
+            return Operation(
+                "each", stages, source, result, result, window, _pool(first), after=after
+            )
+        case "relu" | "tanh":
+            after = _activations(rest, at)
+            stages = tuple(rest[at : at + len(after)])
+            return Operation("each", stages, source, source, source, after=after)
+    raise _unknown(first)
 
 
-def _sum(rest: list[Stage], source: Shape) -> Operation:
-    summed = result = picture_shape(rest[0].output_shape)
-    layer = rest[0].layer
-    if isinstance(layer, Convolution):
-        window = Window(layer.kernel, layer.stride, layer.padding)
-    else:
+def _sum(rest: Sequence[Stage], at: int, source: Shape) -> Operation:
+    first = rest[at]
+    summed = result = picture_shape(first.output_shape)
+    if isinstance(first.layer, Convolution):
+        window = Window(first.layer.kernel, first.layer.stride, first.layer.padding)
+    elif isinstance(first.layer, FullyConnected):
         window = Window((source[1], source[2]))
-    before = _activations(rest[1:])
-    taken = 1 + len(before)
+    else:
+        raise _unknown(first)
+    before = _activations(rest, at + 1)
+    end = at + 1 + len(before)
     pool: Pool = ""
     after: tuple[str, ...] = ()
-    if taken < len(rest) and _is_two_by_two(rest[taken]):
-        pool = "average" if isinstance(rest[taken].layer, AveragePool) else "max"
-        result = picture_shape(rest[taken].output_shape)
-        after = _activations(rest[taken + 1 :])
-        taken += 1 + len(after)
-    stages = tuple(rest[:taken])
-    return Operation("sum", stages, source, summed, result, window, pool, before, after)
+    if end < len(rest) and rest[end].kind == "pool" and _pooling_window(rest[end]) == TWO_BY_TWO:
+        pool = _pool(rest[end])
+        result = picture_shape(rest[end].output_shape)
+        after = _activations(rest, end + 1)
+        end += 1 + len(after)
+    return Operation(
+        "sum", tuple(rest[at:end]), source, summed, result, window, pool, before, after
+    )
 
 
-def _activations(rest: Sequence[Stage]) -> tuple[str, ...]:
+def _activations(rest: Sequence[Stage], at: int) -> tuple[str, ...]:
+    """The activations that follow each other from layer `at` on."""
     kinds: list[str] = []
-    for stage in rest:
-        if stage.kind not in ("relu", "tanh"):
-            break
-        kinds.append(stage.kind)
+    while at < len(rest) and rest[at].kind in ("relu", "tanh"):
+        kinds.append(rest[at].kind)
+        at += 1
     return tuple(kinds)
 
 
-def _is_two_by_two(stage: Stage) -> bool:
-    layer = stage.layer
-    return isinstance(layer, Pooling) and layer.size == layer.stride == (2, 2)
+def _pool(stage: Stage) -> Pool:
+    if isinstance(stage.layer, AveragePool):
+        return "average"
+    if isinstance(stage.layer, MaxPool):
+        return "max"
+    raise _unknown(stage)
+
+
+def _pooling_window(stage: Stage) -> Window:
+    if not isinstance(stage.layer, Pooling):
+        raise _unknown(stage)
+    return Window(stage.layer.size, stage.layer.stride)
+
+
+def _unknown(stage: Stage) -> TilewrightError:
+    layer = type(stage.layer).__name__
+    return TilewrightError(
+        f"{stage.name}: whole-network kernels know no layer of kind {stage.kind!r} ({layer})"
+    )
 
 
 def picture_shape(shape: Shape) -> Shape:

@@ -17,7 +17,7 @@ def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
     begins = [source.place(y, x) for tile in shares.tiles for y, x in shares.read(tile)]
     ends: list[int] = []
     for tile in shares.tiles:
-        if shares.operation.pool:
+        if shares.geometry.pool:
             ends += [
                 -1 if top is None else sink.place(top[0] // 2, top[1] // 2) for top in tile[:8]
             ]
@@ -28,9 +28,9 @@ def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
 
 def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
     """Weights in the order the lanes of a warp read them, step by step."""
-    arithmetic, operation = shares.arithmetic, shares.operation
-    channels = operation.source[0]
-    taps_y, taps_x = operation.window.taps
+    arithmetic, geometry = shares.arithmetic, shares.geometry
+    channels = geometry.source[0]
+    taps_y, taps_x = geometry.window.taps
     filters = shares.all_columns * 8
     full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
     full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)

@@ -9,7 +9,8 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.model.layers import Shape
 
 BANKS = 32
-# A step may read this far past the last pixel; what it finds there meets weights of zero.
+# A step may read this far past the last pixel; what it finds there meets weights of zero, and must
+# be a number.
 SLACK = 8
 # What reads of single words cost against reads of two (fp32, H200, 2026-11-15).
 UNALIGNED = 1.3
@@ -137,18 +138,32 @@ def runs(
     arithmetic: Arithmetic, source: Picture, taps_x: int, reads: Sequence[Reads]
 ) -> tuple[int, int, int]:
     """Runs of words in a row of taps, and the full and half steps each of them takes."""
-    if source.tight:
-        count, length = 1, -(-taps_x * source.channels // arithmetic.per_word)
-    elif source.contiguous:
-        count, length = 1, taps_x * source.words
-    else:
-        count, length = taps_x, source.words
+    count, length = _run(arithmetic, source, taps_x)
     if not arithmetic.tensor and not aligned(source, reads):
         return count, 0, length
     full, rest = divmod(length, arithmetic.step)
     if 2 * rest > arithmetic.step:
         full, rest = full + 1, 0
     return count, full, 1 if rest else 0
+
+
+def words_beyond(
+    arithmetic: Arithmetic, source: Picture, taps_x: int, reads: Sequence[Reads]
+) -> int:
+    """Words after a run's last that its steps read, too."""
+    _, full, half = runs(arithmetic, source, taps_x, reads)
+    return (
+        full * arithmetic.step + half * arithmetic.step // 2 - _run(arithmetic, source, taps_x)[1]
+    )
+
+
+def _run(arithmetic: Arithmetic, source: Picture, taps_x: int) -> tuple[int, int]:
+    """How many runs of words a row of taps has, and the words of each."""
+    if source.tight:
+        return 1, -(-taps_x * source.channels // arithmetic.per_word)
+    if source.contiguous:
+        return 1, taps_x * source.words
+    return taps_x, source.words
 
 
 def conflicts(arithmetic: Arithmetic, source: Picture, reads: Sequence[Reads]) -> float:

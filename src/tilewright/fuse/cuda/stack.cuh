@@ -8,10 +8,14 @@
 
 typedef unsigned int word;
 
+// Two halves. What is too large for one becomes NaN, not infinity: of that the next layer could
+// make minus infinity, and a ReLU zero. Times zero plus itself is NaN for infinity, else itself.
 __device__ __forceinline__ word pack(float low, float high)
 {
     word both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    asm("{ .reg .b32 halves; cvt.rn.f16x2.f32 halves, %1, %2;\n"
+        "  fma.rn.f16x2 %0, halves, %3, halves; }"
+        : "=r"(both) : "f"(high), "f"(low), "r"(0));
     return both;
 }
 
@@ -22,6 +26,14 @@ __device__ __forceinline__ float2 unpack(word both)
         "  cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
         : "=f"(values.x), "=f"(values.y) : "r"(both));
     return values;
+}
+
+// The larger number, or NaN if either is: fmaxf would prefer the other, and NaN be lost.
+__device__ __forceinline__ float maximum(float a, float b)
+{
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+    return larger;
 }
 
 // A float as a sum takes it: rounded to what the tensor cores read, so that they cut nothing off.
@@ -241,7 +253,7 @@ template <class L>
 __device__ __forceinline__ float pooled(float a, float b, float c, float d)
 {
     if (L::POOL == TW_POOL_MAX)
-        return L::after(L::before(fmaxf(fmaxf(a, b), fmaxf(c, d))));
+        return L::after(L::before(maximum(maximum(maximum(a, b), c), d)));
     return L::after(0.25f * ((L::before(a) + L::before(b)) + (L::before(c) + L::before(d))));
 }
 
@@ -336,7 +348,7 @@ __device__ __forceinline__ void convolve(
 
 // ---- everything else ---------------------------------------------------------------------------
 
-__device__ __forceinline__ float relu(float x) { return fmaxf(x, 0.0f); }
+__device__ __forceinline__ float relu(float x) { return maximum(x, 0.0f); }
 
 // Pixels, or values of a picture in device memory, into a picture in shared memory: HEIGHT rows
 // that begin at row `first` of the source; rows outside it are zero.
@@ -436,9 +448,11 @@ __device__ __forceinline__ void fill_words(const word* from, word* tile, int fir
     }
 }
 
-// Zeros around a picture: rows above and below, columns left and right, as far as other pictures
-// were written there, that is in the first DIRTY words. `Unit` is what a border may begin in the
-// middle of a word with: a half, in tight pictures.
+// Zeros around a picture: rows above and below, columns left and right; and where steps read words
+// that are no pixel's, GAP of them after each pixel and AFTER the last row: weights there are zero,
+// but zero times NaN is NaN. All as far as other pictures were written there, that is in the first
+// DIRTY words. `Unit` is what a border may begin in the middle of a word with: a half, in tight
+// pictures.
 template <class L, class Unit>
 __device__ __forceinline__ void border(word* tile, int thread)
 {
@@ -457,6 +471,16 @@ __device__ __forceinline__ void border(word* tile, int thread)
         for (int i = thread; i < rows * sides; i += L::THREADS) {
             const int y = i / sides, k = i % sides;
             at[(L::TOP + y) * ROW + (k < left ? k : right - left + k)] = 0;
+        }
+        if constexpr (L::GAP > 0)
+            for (int i = thread; i < rows * L::WIDTH * L::GAP; i += L::THREADS) {
+                const int y = i / (L::WIDTH * L::GAP), x = i / L::GAP % L::WIDTH;
+                at[(L::TOP + y) * ROW + L::LEFT + x * L::PITCH + L::WORDS + i % L::GAP] = 0;
+            }
+        if constexpr (L::AFTER > 0) {
+            const int end = below + L::TOP * ROW;
+            for (int i = end + thread; i < min(end + L::AFTER * UNITS, dirty); i += L::THREADS)
+                at[i] = 0;
         }
     }
 }
@@ -500,8 +524,8 @@ __device__ __forceinline__ void each(const word* in, word* out, int thread)
                 found.x += next.x;
                 found.y += next.y;
             } else {
-                found.x = fmaxf(found.x, next.x);
-                found.y = fmaxf(found.y, next.y);
+                found.x = maximum(found.x, next.x);
+                found.y = maximum(found.y, next.y);
             }
         }
         if (L::AVERAGE) {
@@ -520,10 +544,10 @@ __device__ __forceinline__ void softmax(const float* scores, float* out)
     const int lane = threadIdx.x & 31;
     float most = -3.402823466e38f, total = 0.0f;
     for (int i = lane; i < SIZE; i += 32)
-        most = fmaxf(most, scores[i]);
+        most = maximum(most, scores[i]);
 #pragma unroll
     for (int reach = 16; reach; reach /= 2)
-        most = fmaxf(most, __shfl_xor_sync(0xffffffff, most, reach));
+        most = maximum(most, __shfl_xor_sync(0xffffffff, most, reach));
     for (int i = lane; i < SIZE; i += 32)
         total += expf(scores[i] - most);
 #pragma unroll

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.packing import Table, pack, tables
-from tilewright.fuse.cuda.pictures import Picture, runs, steps
+from tilewright.fuse.cuda.pictures import SLACK, Picture, runs, steps, words_beyond
 from tilewright.fuse.cuda.sums import Shares, Sink
 from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
@@ -43,6 +43,42 @@ class Phase:
     sink: Sink
     shares: Shares | None = None
     shared: bool = True  # its weights lie in shared memory
+
+    @cached_property
+    def weight_words(self) -> int:
+        assert self.shares
+        arithmetic, taps = self.shares.arithmetic, self.operation.window.taps
+        count, full, half = runs(arithmetic, self.source, taps[1], self.shares.reads)
+        step = 8 * arithmetic.step * taps[0] * self.shares.all_columns
+        return count * (full * step + half * step // 2)
+
+    @cached_property
+    def weight_reads(self) -> int:
+        """Words of weights that an image's units read."""
+        assert self.shares
+        return self.shares.tile_count * self.weight_words
+
+    @cached_property
+    def work(self) -> float:
+        """Cycles that it takes of a multiprocessor."""
+        operation, shares = self.operation, self.shares
+        if shares:
+            distant = 0 if self.shared else self.weight_reads / shares.rates.distant_words
+            return shares.work(self._steps) + distant
+        if operation.kind == "each":
+            outputs = math.prod(operation.result) / 2
+            return outputs * math.prod(operation.window.taps) / EACH_A_CYCLE
+        return 0.0
+
+    def wait(self, warps: int) -> float:
+        """Cycles until the warp with most to do is done."""
+        return self.shares.wait(self._steps, warps) if self.shares else 0.0
+
+    @cached_property
+    def _steps(self) -> float:
+        assert self.shares
+        taps_x = self.operation.window.taps[1]
+        return steps(self.shares.arithmetic, self.source, taps_x, self.shares.reads)
 
 
 @dataclass(frozen=True)
@@ -125,13 +161,35 @@ class Stack:
         ]
         return min(self.phases[index].source.size, max(others, default=0))
 
+    def gaps(self, index: int) -> tuple[int, int]:
+        """Words after each pixel, and after the last row, that a phase reads as if they were."""
+        phase = self.phases[index]
+        if phase.shares is None:
+            return 0, 0
+        source, taps_x = phase.source, phase.operation.window.taps[1]
+        beyond = words_beyond(self.arithmetic, source, taps_x, phase.shares.reads)
+        between = 0 if source.contiguous else min(beyond, source.pitch - source.words)
+        return between, SLACK if beyond else 0
+
+    def bordered(self, index: int) -> bool:
+        """Whether the picture that a phase reads has words around its pixels to be kept at zero."""
+        source = self.phases[index].source
+        unit = source.channels if source.tight else source.pitch
+        filled = source.across * unit == source.row * (2 if source.tight else 1)
+        words = source.padding != (0, 0) or not filled or any(self.gaps(index))
+        return words and self.dirty(index) > 0
+
     @property
     def group_words(self) -> int:
-        return sum(self.arenas) + -(-self.staged_bytes // 16) * 4
+        return sum(self.arenas) + self.staged_words
+
+    @property
+    def staged_words(self) -> int:
+        return -(-self.staged_bytes // 16) * 4
 
     @cached_property
     def parameter_words(self) -> dict[str, int]:
-        """Where in the parameters each layer's weights and bias begin; `shared`, `all`: sizes."""
+        """Where in the parameters each layer's weights and bias begin; `all`: their size."""
         places, at = {}, 0
         order = sorted(self.sums, key=lambda phase: not phase.shared)
         for phase in order:
@@ -139,17 +197,23 @@ class Stack:
             places[f"{phase.operation.names[0]}.bias"] = at
             at += 8 * phase.shares.all_columns
         for phase in order:
-            if not phase.shared and "shared" not in places:
-                places["shared"] = at
             places[f"{phase.operation.names[0]}.weight"] = at
-            at += weight_words(phase)
+            at += phase.weight_words
         places["all"] = at
-        places.setdefault("shared", at)
         return places
+
+    @cached_property
+    def shared_words(self) -> int:
+        """Of the parameters, those in shared memory: the first."""
+        return sum(
+            8 * phase.shares.all_columns + (phase.weight_words if phase.shared else 0)
+            for phase in self.phases
+            if phase.shares
+        )
 
     @property
     def shared_bytes(self) -> int:
-        return 4 * (self.parameter_words["shared"] + self.groups * self.group_words)
+        return 4 * (self.shared_words + self.groups * self.group_words)
 
     def parameters(self, given: Parameters) -> Words:
         """All biases, then all weights, as the kernel reads them."""
@@ -158,6 +222,7 @@ class Stack:
             name = phase.operation.names[0]
             assert phase.shares
             weight = given[f"{name}.weight"]
+            self.arithmetic.check_weights(name, weight)
             words = pack(phase.shares, phase.source, weight)
             at = self.parameter_words[f"{name}.weight"]
             packed[at : at + len(words)] = words
@@ -181,31 +246,11 @@ class Stack:
 
     def cycles(self) -> float:
         """About how many of a multiprocessor's cycles an image takes; for comparison only."""
-        work, wait = float(IMAGE_WORK), float(IMAGE_WAIT)
-        for phase in self.phases:
-            if phase.shares:
-                length = steps(
-                    self.arithmetic,
-                    phase.source,
-                    phase.operation.window.taps[1],
-                    phase.shares.reads,
-                )
-                work += phase.shares.work(length)
-                wait += phase.shares.wait(length, self.warps)
-                if not phase.shared:
-                    work += weight_reads(phase) / phase.shares.rates.distant_words
-            elif phase.operation.kind == "each":
-                outputs = math.prod(phase.operation.result) / 2
-                work += outputs * math.prod(phase.operation.window.taps) / EACH_A_CYCLE
+        work = IMAGE_WORK + sum(phase.work for phase in self.phases)
+        wait = IMAGE_WAIT + sum(phase.wait(self.warps) for phase in self.phases)
         parts = len(self.strip.starts) if self.strip else 1
         # Groups fill each other's waits.
         return parts * math.hypot(work, wait / self.groups)
-
-
-def weight_reads(phase: Phase) -> int:
-    """Words of weights that an image's units read."""
-    assert phase.shares
-    return phase.shares.tile_count * weight_words(phase)
 
 
 def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:
@@ -216,12 +261,3 @@ def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:
         else:
             sizes[index % 2] = max(sizes[index % 2], phase.source.size)
     return sizes[0], sizes[1], sizes[2]
-
-
-def weight_words(phase: Phase) -> int:
-    assert phase.shares
-    shares = phase.shares
-    arithmetic, taps = shares.arithmetic, phase.operation.window.taps
-    count, full, half = runs(arithmetic, phase.source, taps[1], shares.reads)
-    step = 8 * arithmetic.step * taps[0] * shares.all_columns
-    return count * (full * step + half * step // 2)

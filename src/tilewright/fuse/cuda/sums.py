@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.operations import Geometry
 from tilewright.fuse.cuda.pictures import Picture, Reads, picture
 from tilewright.model.layers import Shape
 
@@ -56,7 +56,7 @@ PLAIN = Rates(2.25, 0.24, 16.5, 4.1, 343, 637, 4)
 class Shares:
     """How a warp's unit of a convolution's work is cut."""
 
-    operation: Operation
+    geometry: Geometry
     arithmetic: Arithmetic
     rows: int
     columns: int
@@ -64,12 +64,12 @@ class Shares:
     @property
     def needed(self) -> tuple[int, int]:
         """Rows and columns of sums that anything depends on."""
-        _, height, width = self.operation.summed
-        if self.operation.pool:
+        _, height, width = self.geometry.summed
+        if self.geometry.pool:
             return height // 2 * 2, width // 2 * 2
         return height, width
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """Blocks of rows; the last begins early enough not to stick out."""
         return -(-self.needed[0] // self.rows)
@@ -86,7 +86,7 @@ class Shares:
             ]
             yield group[0::2] + group[1::2]
 
-    @property
+    @cached_property
     def tile_count(self) -> int:
         return -(-self.blocks * self.needed[1] // TILE)
 
@@ -97,19 +97,19 @@ class Shares:
 
     def read(self, tile: Tile) -> Reads:
         """The pixels that the rows of a tile begin at."""
-        stride_y, stride_x = self.operation.window.stride
+        stride_y, stride_x = self.geometry.window.stride
         return [(y * stride_y, x * stride_x) for y, x in (top or (0, 0) for top in tile)]
 
     @property
     def filters(self) -> int:
-        return self.operation.summed[0]
+        return self.geometry.summed[0]
 
-    @property
+    @cached_property
     def splits(self) -> int:
         """How many units share the filters of a tile."""
         return -(-self.filters // (8 * self.columns))
 
-    @property
+    @cached_property
     def all_columns(self) -> int:
         return self.splits * self.columns
 
@@ -119,7 +119,7 @@ class Shares:
 
     @property
     def input_rows(self) -> int:
-        return (self.rows - 1) * self.operation.window.stride[0] + self.operation.window.taps[0]
+        return (self.rows - 1) * self.geometry.window.stride[0] + self.geometry.window.taps[0]
 
     @property
     def registers(self) -> int:
@@ -136,12 +136,12 @@ class Shares:
     def _operands(self) -> tuple[int, int]:
         """Registers for a step's operands: all weights held, or all rows."""
         each = 2 if self.arithmetic.tensor else 4  # words of weights of a column that a lane holds
-        weights = self.operation.window.taps[0] * self.columns * each
+        weights = self.geometry.window.taps[0] * self.columns * each
         return weights + 8, 4 * self.input_rows + 2 * each
 
     def work(self, steps: float) -> float:
         """Cycles that all units of an image take of a multiprocessor."""
-        rates, taps_y = self.rates, self.operation.window.taps[0]
+        rates, taps_y = self.rates, self.geometry.window.taps[0]
         products = steps * taps_y * self.rows * self.columns
         reads = steps * (4 * self.input_rows + 2 * taps_y * self.columns)
         results = self.rows * self.columns
@@ -151,7 +151,7 @@ class Shares:
     def wait(self, steps: float, warps: int) -> float:
         """Cycles until the warp with most to do is done."""
         rates = self.rates
-        products = steps * self.operation.window.taps[0] * self.rows * self.columns
+        products = steps * self.geometry.window.taps[0] * self.rows * self.columns
         each = rates.own_product * products + rates.own_step * steps + rates.own_unit
         return -(-self.units // warps) * each
 
@@ -162,18 +162,18 @@ class Shares:
 
 @lru_cache(maxsize=20_000)
 def share(
-    operation: Operation, arithmetic: Arithmetic, warps: int, registers: int, weight: float
+    geometry: Geometry, arithmetic: Arithmetic, warps: int, registers: int, weight: float
 ) -> Shares:
     """The best units for so many warps of so many registers."""
-    smallest = Shares(operation, arithmetic, 2 if operation.pool else 1, 1)
-    words = arithmetic.words(operation.source[0]) * operation.window.taps[1]
+    smallest = Shares(geometry, arithmetic, 2 if geometry.pool else 1, 1)
+    words = arithmetic.words(geometry.source[0]) * geometry.window.taps[1]
     steps = max(0.5, words / arithmetic.step)
     candidates = [smallest]
     most_columns = -(-smallest.filters // 8)
     most_rows = min(smallest.needed[0], registers // 4)  # each takes four registers at least
     for rows in range(smallest.rows, most_rows + 1, smallest.rows):
         for columns in range(1, most_columns + 1):
-            one = Shares(operation, arithmetic, rows, columns)
+            one = Shares(geometry, arithmetic, rows, columns)
             if one.registers > registers:
                 break
             candidates.append(one)
@@ -217,8 +217,8 @@ def planes(shape: Shape) -> Sink:
 @lru_cache(maxsize=20_000)
 def source_picture(shares: Shares, loaded: bool) -> Picture:
     """How the input of these sums lies; `loaded`: it comes value by value."""
-    operation = shares.operation
+    geometry = shares.geometry
     return picture(
-        shares.arithmetic, operation.source, operation.window.padding, operation.window.taps[1],
+        shares.arithmetic, geometry.source, geometry.window.padding, geometry.window.taps[1],
         shares.reads, loaded,
     )  # fmt: skip

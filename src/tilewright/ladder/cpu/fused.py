@@ -46,6 +46,7 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),
+    skips_taps=True,
     cut=whole_network,
     ways=(partial(prepare, single=0.0), partial(prepare, single=math.inf)),
 )

@@ -36,4 +36,5 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=lambda device, memory: CpuRuntime(),
+    skips_taps=True,
 )

@@ -1,4 +1,4 @@
-"""What a kernel of a design has to do at least: operations, and every buffer touched once."""
+"""What a kernel of a design has to do at least: operations, loads, every buffer touched once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ def cost(stage: Stage, design: Design, work: Work, images: int) -> Cost:
     """Of one of a layer's kernels, launched for so many images."""
     alone = len(design.works) == 1
     flops = 2 * images * multiply_adds(work) or (images * stage.flops if alone else 0)
-    return Cost(flops, _once_bytes(stage, design, work, images))
+    # A block that is not full loads as if it were.
+    covered = work.grid(images)[2] * work.images_per_block
+    return Cost(
+        flops,
+        _once_bytes(stage, design, work, images),
+        covered * (work.traffic.global_loads + work.traffic.shared_loads),
+        covered * work.index_operations,
+    )
 
 
 def multiply_adds(work: Work) -> int:

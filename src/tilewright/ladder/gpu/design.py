@@ -52,6 +52,8 @@ class Work:
     """One kernel, launched once for a batch: `blocks` for every group of images.
 
     `arguments` names what it is given: `x` and `out`, parameters, scratch buffers, `images`.
+    `index_operations` are those on whole numbers for one image, where a kernel works out the place
+    of every tap; a warp takes its turn also for threads that are idle.
     """
 
     source: Source
@@ -60,6 +62,7 @@ class Work:
     images_per_block: int = 1
     loops: tuple[Loop, ...] = ()
     traffic: Traffic = Traffic()
+    index_operations: float = 0.0
 
     @property
     def has_weights(self) -> bool:

@@ -15,6 +15,7 @@ from tilewright.ladder.gpu.cost import cost, multiply_adds
 from tilewright.ladder.gpu.design import Design, Work
 from tilewright.ladder.gpu.prepare import layer_design, most_images
 from tilewright.ladder.rung import Rung
+from tilewright.limits import limit, rates_of
 from tilewright.model.network import Network, Stage
 from tilewright.runtime import cuda, device_number, nvrtc
 from tilewright.runtime.dialect import (
@@ -27,6 +28,7 @@ from tilewright.runtime.dialect import (
 )
 from tilewright.runtime.multiprocessor import REFERENCE, Gpu, Occupancy, occupancy
 from tilewright.runtime.nvrtc import Compiled
+from tilewright.trace import Cost
 
 USUAL = Limits(USUAL_THREADS, USUAL_SHARED_BYTES, USUAL_CONSTANT_BYTES, 141 * 10**9, 132)
 
@@ -52,10 +54,8 @@ class KernelFacts:
     compiled: Compiled | None
     occupancy: Occupancy | None
     multiply_adds: int
-    flops: int
-    once_bytes: int  # every buffer it is given, read or written once
+    cost: Cost
     issued_bytes: float  # what its threads ask of device memory; caches may serve it
-    loads: float  # from device and shared memory
     broadcasts: float  # from constant memory, one for a whole warp
     limit: str
     seconds: float  # at best, if nothing but that limit held it up
@@ -63,7 +63,7 @@ class KernelFacts:
     @property
     def loads_each(self) -> float | None:
         """Loads for each multiply-add."""
-        return self.loads / self.multiply_adds if self.multiply_adds else None
+        return self.cost.loads / self.multiply_adds if self.multiply_adds else None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def target(device: str | None, rung: Rung) -> Target:
         if cuda.missing("cuda") is None:
             return target("cuda", rung)
         return Target(USUAL, REFERENCE, f"no CUDA GPU here: an {REFERENCE.name} is assumed")
-    choose(device, rung.name)  # refuses a device that is not here
+    choose(device, rung.name, rung.precision.name)  # refuses a device that is not here
     if device.startswith("cuda"):
         index = device_number(device)
         return Target(cuda.limits(index), cuda.gpu(index))
@@ -144,23 +144,12 @@ def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> 
         occupied = occupancy(math.prod(source.block), compiled, gpu.multiprocessor)
     products = images * multiply_adds(work)
     least = cost(stage, design, work, images)
-    traffic = work.traffic
-    grid = work.grid(images)
+    traffic, grid = work.traffic, work.grid(images)
     covered = grid[2] * work.images_per_block  # a block that is not full loads as if it were
-    loads = covered * (traffic.global_loads + traffic.shared_loads)
-    # What throughput allows, if only as many multiprocessors work as there are blocks.
-    blocks = math.prod(grid)
-    cycles = gpu.hertz * min(blocks, gpu.processors)
-    lanes = gpu.multiprocessor
-    times = {
-        "arithmetic": products / (lanes.fma_lanes * cycles),
-        "load units": loads / (lanes.load_lanes * cycles),
-        "device memory": least.bytes / gpu.bytes_per_second,
-    }
-    limit = max(times, key=lambda name: times[name])
+    bound = limit(least, rates_of(gpu), math.prod(grid))
+    assert bound is not None  # a GPU's rates are known
     return KernelFacts(
-        work, grid, compiled, occupied, products, least.flops, least.bytes,
-        issued_bytes=4 * (covered * traffic.global_loads + images * traffic.stores), loads=loads,
-        broadcasts=covered * traffic.constant_loads,
-        limit="too few blocks" if blocks < gpu.processors else limit, seconds=times[limit],
+        work, grid, compiled, occupied, products, least,
+        issued_bytes=4 * (covered * traffic.global_loads + images * traffic.stores),
+        broadcasts=covered * traffic.constant_loads, limit=bound.name, seconds=bound.seconds,
     )  # fmt: skip

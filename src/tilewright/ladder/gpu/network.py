@@ -24,7 +24,7 @@ def prepare(
     runtime: CudaRuntime,
     stages: Stages,
     parameters: Parameters,
-    precision: Precision = FP16,
+    precision: Precision = FLOAT32,
     share_sums: bool = True,
 ) -> Launch:
     """`share_sums`: as for few images, several blocks may add up one sum."""
@@ -42,7 +42,6 @@ RUNG = Rung(
     open_runtime=open_runtime,
     cut=whole_network,
     missing=missing,
-    precision=FP16,
     precisions=(FP16, TF32, FLOAT32),
     ways=(prepare, partial(prepare, share_sums=False)),
     memories=MEMORY_PLANS,

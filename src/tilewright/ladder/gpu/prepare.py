@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.ladder.gpu.cost import cost
-from tilewright.ladder.gpu.design import Array, ConvolutionDesign, Design, Geometry, Work
+from tilewright.ladder.gpu.design import (
+    BLOCK_THREADS,
+    Array,
+    ConvolutionDesign,
+    Design,
+    Geometry,
+    Work,
+)
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.model.network import Parameters, Stage
@@ -33,7 +40,10 @@ def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | Non
             kernels = layer_design(stage, design, runtime.limits)
             return GpuLaunch(runtime, stage, kernels, parameters)
         except DoesNotFit as error:
-            raise DoesNotFit(f"{stage.name}: {error}; rung direct needs none of it") from error
+            # Only a convolution has other kernels on another rung, and direct's take the least.
+            other = stage.kind == "conv" and runtime.limits.threads >= BLOCK_THREADS
+            hint = "; rung direct needs none of it" if other else ""
+            raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
 
     return Rung(
         name=name, idea=idea, against=against, devices=DEVICES, prepare=prepare,

@@ -23,6 +23,7 @@ from tilewright.model.layers import Convolution, FullyConnected, Shape, dimensio
 from tilewright.model.network import Network, Stage
 
 Array = NDArray[np.float64]
+LONGEST_NUMBER = 100  # characters, with what is around it
 
 
 def read(folder: Path, network: Network) -> dict[str, Array]:
@@ -89,6 +90,9 @@ def _numbers(
 ) -> tuple[Array, Array]:
     """The file's weights and biases, once its shape line and its length are as they must be."""
     check_file(path)
+    most = LONGEST_NUMBER * (weights + biases + len(shape))
+    if path.stat().st_size > most:
+        raise TilewrightError(f"{path}: too large for the {weights + biases} numbers it must hold")
     try:
         first, _, rest = path.read_text(encoding="ascii", errors="replace").partition("\n")
     except OSError as error:

@@ -29,7 +29,7 @@ from tilewright.model.layers import (
     Softmax,
     Tanh,
 )
-from tilewright.model.network import Network
+from tilewright.model.network import Network, check_depth
 
 LARGEST_BYTES = 10_000_000
 TYPES: dict[str, type[Layer]] = {
@@ -92,6 +92,7 @@ def _network(document: Any) -> Network:
         raise TilewrightError(f"name must be up to 60 printable characters, not {name!r:.60}")
     if not isinstance(fields["layers"], list):
         raise TilewrightError("layers must be a list")
+    check_depth(len(fields["layers"]))  # before they are made
     pixels = _object("input", fields["input"], required={"shape"}, optional={"scale", "shift"})
     if not isinstance(pixels["shape"], list):
         raise TilewrightError(f"input shape must be a list, not {pixels['shape']!r}")

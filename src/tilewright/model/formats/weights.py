@@ -8,9 +8,11 @@ it belongs to, it can stand alone: `--net FILE.safetensors`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,9 +20,11 @@ from numpy.typing import DTypeLike, NDArray
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, check_file, reason
 from tilewright.model.formats.description import from_json, to_json
-from tilewright.model.network import Network
+from tilewright.model.network import MOST_LAYERS, Network
 
 DESCRIPTION = "tilewright.network"
+LARGEST_BYTES = 4 << 30
+MOST_TENSORS = 2 * MOST_LAYERS
 
 
 @dataclass(frozen=True)
@@ -49,19 +53,41 @@ def save(network: Network, path: str | Path, dtype: DTypeLike = np.float32) -> N
 
 
 def read(path: Path) -> WeightFile:
+    with _opened(path) as file:
+        names = file.keys()
+        if len(names) > MOST_TENSORS:
+            raise TilewrightError(
+                f"{path}: {len(names):,} tensors are more than a network of {MOST_LAYERS:,} "
+                "layers can have"
+            )
+        metadata = dict(sorted((file.metadata() or {}).items()))
+        tensors = {name: file.get_tensor(name) for name in names}
+    description = metadata.pop(DESCRIPTION, None)
+    network = from_json(description, str(path)) if description is not None else None
+    return WeightFile(tensors, network, metadata)
+
+
+def read_network(path: Path) -> Network | None:
+    """The network that a file describes, if it does; its tensors are not read."""
+    with _opened(path) as file:
+        description = (file.metadata() or {}).get(DESCRIPTION)
+    return from_json(description, str(path)) if description is not None else None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The library's reader, with its errors as ours."""
     from safetensors import SafetensorError, safe_open
 
     check_file(path)
     try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise TilewrightError(f"{path}: larger than the {LARGEST_BYTES:,} bytes that are read")
         with safe_open(path, framework="numpy") as file:
-            metadata = dict(sorted((file.metadata() or {}).items()))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
     except (SafetensorError, TypeError, ValueError, AttributeError) as error:
         # NumPy lacks some of the format's types (bfloat16, fp8); the library then raises these.
         text = " ".join(str(error).split())
         raise TilewrightError(f"{path}: not a usable safetensors file: {text}") from error
-    description = metadata.pop(DESCRIPTION, None)
-    network = from_json(description, str(path)) if description is not None else None
-    return WeightFile(tensors, network, metadata)

@@ -1,0 +1,64 @@
+"""Every device answers in float32, unless it is asked for less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright import ladder
+from tilewright.errors import TilewrightError
+from tilewright.ladder import DEVICES, choose, rungs
+from tilewright.ladder.gpu import explain, network, tensor
+from tilewright.ladder.rung import Rung, never_missing
+from tilewright.reference import FLOAT32
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were a GPU."""
+    found = {device: [_able(rung) for rung in rungs(device)] for device in DEVICES}
+    monkeypatch.setattr(ladder, "rungs", lambda device: found[device])
+
+
+def _able(rung: Rung) -> Rung:
+    return replace(rung, missing=never_missing)
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_not_asked_for_is_float32() -> None:
+    for device in DEVICES:
+        assert choose(device, None).precision.name == "fp32"
+    assert choose("cuda", None).label == choose("cuda", "network").label == "network fp32"
+    assert choose("cuda", None, "fp16").label == "network fp16"
+
+
+def test_rungs_do_what_they_say() -> None:
+    for device in DEVICES:
+        for rung in rungs(device):
+            assert rung.precision.name == "fp32" or FLOAT32 not in rung.precisions
+
+
+def test_what_a_rung_is_made_with_is_what_it_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr("tilewright.fuse.cuda.run.FusedNetwork", lambda *given: made.append(given))
+    network.RUNG.prepare(None, (), {})
+    network.RUNG.at("tf32").prepare(None, (), {})
+    assert [given[2] for given in made] == ["fp32", "tf32"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_rung_that_cannot_asks_for_a_name() -> None:
+    words = r"^rung 'tensor' cannot compute in fp32: name --precision fp16 or tf32$"
+    with pytest.raises(TilewrightError, match=words):
+        choose("cuda", "tensor")
+    with pytest.raises(TilewrightError, match="it computes in fp16 or tf32"):
+        choose("cuda", "tensor", "fp32")
+    assert choose("cuda", "tensor", "tf32").label == "tensor tf32"
+
+
+@pytest.mark.usefixtures("here")
+def test_a_precision_that_was_named_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain.cuda, "limits", lambda index: explain.USUAL)
+    monkeypatch.setattr(explain.cuda, "gpu", lambda index: explain.REFERENCE)
+    assert explain.target("cuda", tensor.RUNG.at("tf32")).gpu == explain.REFERENCE

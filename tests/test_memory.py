@@ -1,0 +1,87 @@
+"""Memory plans: what is timed is the same, wherever it is timed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright import climb, job, memory
+from tilewright.execute import Program
+from tilewright.ladder import find
+from tilewright.model.formats import weights
+from tilewright.model.layers import Flatten, FullyConnected, Pixels
+from tilewright.model.network import Network
+from tilewright.plan import uniform
+from tilewright.runtime import opencl
+from tilewright.trace import Trace
+from tilewright.trials import random_parameters
+
+pytestmark = pytest.mark.skipif(
+    opencl.missing("opencl") is not None, reason=str(opencl.missing("opencl"))
+)
+DIRECT = find("direct")
+
+
+@pytest.fixture
+def network():
+    plain = Network("plain", Pixels((1, 4, 4)), (Flatten(), FullyConnected(3)))
+    return plain.with_parameters(random_parameters(plain, np.random.default_rng(0)))
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(0).integers(0, 256, (7, 1, 4, 4), np.uint8)
+
+
+@pytest.fixture
+def straight(monkeypatch):
+    """For each slot that is made, whether images go to the device without being copied first."""
+    seen, made = [], memory._Slot.__init__
+
+    def noted(slot, runtime, given, dtype, kept, straight):
+        seen.append(straight)
+        made(slot, runtime, given, dtype, kept, straight)
+
+    monkeypatch.setattr(memory._Slot, "__init__", noted)
+    return seen
+
+
+def test_images_are_pinned_once_and_for_streamed_only(network, pixels):
+    resident = Program(network, uniform(network, DIRECT, "opencl", 2, "resident"))
+    assert memory.pin(resident, pixels) is pixels
+    streamed = Program(network, uniform(network, DIRECT, "opencl", 2, "streamed"))
+    pinned = memory.pin(streamed, pixels)
+    np.testing.assert_array_equal(pinned, pixels)
+    assert streamed.runtime.is_pinned(pinned)
+    assert memory.pin(streamed, pinned) is pinned
+    another = Program(network, uniform(network, DIRECT, "opencl", 2, "streamed"))
+    assert memory.pin(another, pinned) is pinned  # every rung of a ladder sends the same images
+
+
+def test_pinned_images_go_straight_and_others_through_pinned_memory(network, pixels, straight):
+    program = Program(network, uniform(network, DIRECT, "opencl", 2, "streamed"))
+    through = program(pixels)
+    np.testing.assert_array_equal(program(memory.pin(program, pixels)), through)
+    np.testing.assert_array_equal(program(memory.pin(program, pixels)[::-1])[::-1], through)
+    assert straight == [*[False] * memory.SLOTS, *[True] * memory.SLOTS, *[False] * memory.SLOTS]
+
+
+def test_a_ladder_times_what_a_run_times(network, pixels, straight):
+    contest = climb._Contest(pixels, "opencl", 2, "streamed")
+    contest.enter(DIRECT, network)
+    for turn in contest.subjects.values():
+        turn()
+    assert len(straight) >= 2 * memory.SLOTS
+    assert all(straight)
+
+
+def test_a_run_sends_straight(network, pixels, straight, tmp_path):
+    weights.save(network, tmp_path / "plain.safetensors")
+    np.savez(tmp_path / "images.npz", images=pixels)
+    request = job.Request(
+        net=str(tmp_path / "plain.safetensors"), data=str(tmp_path / "images.npz"), batch=2,
+        device="opencl", rung="direct", memory="streamed",
+    )  # fmt: skip
+    job.make_ready(request, Trace())
+    assert straight
+    assert all(straight)

@@ -1,0 +1,177 @@
+"""The ladder's table and JSON, on samples made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.climb import Ladder, Row
+from tilewright.conditions import Conditions
+from tilewright.fuse.cpu.schedule import PlainGroup, by_images
+from tilewright.fuse.cpu.tiles import Target
+from tilewright.ladder import rungs
+from tilewright.measure import Sample
+from tilewright.model import zoo
+from tilewright.verify import Verdict
+from tilewright.views import ladder as view
+
+NETWORK = zoo.network("cifar10")
+FLOP, INSIDE = NETWORK.flops, sum(stage.inside_flops for stage in NETWORK.stages)
+QUIET = Conditions((1.0, 1.0), 0.0, 0.0, 0.0)
+VERDICT = Verdict(seed=7, trials=300, outputs=12_345, worst=0.614, fault=None)
+ROUNDS = (1.0, 1.02, 0.99, 1.01, 0.98, 1.0, 1.03, 1.0, 0.99)
+# The time of a round of each, if nothing disturbed it.
+SECONDS = {
+    "serial": 1.0, "threads": 0.5, "im2col": 0.1, "fused": 0.0125, "onnxruntime": 0.025,
+    "torch": 0.05,
+}  # fmt: skip
+
+
+def row(rung, rounds=ROUNDS, **more):
+    sample = Sample(tuple(SECONDS[rung.name] * each for each in rounds))
+    convolutions = {stage.name: sample for stage in NETWORK.stages if stage.kind == "conv"}
+    return Row(rung, verdict=VERDICT, network=sample, operations=convolutions, **more)
+
+
+def made(rounds=ROUNDS, **changes):
+    rows = [row(rung, rounds) for rung in rungs("cpu")]
+    return replace(Ladder("a CPU", 100 * FLOP / 0.0125, rows, 1, QUIET), **changes)
+
+
+def printed(ladder, labels=None):
+    from rich.console import Console
+
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    for part in view.report(ladder, NETWORK, 100, labels):
+        console.print(part)
+    return console.export_text()
+
+
+def cells(text, rung, place):
+    """A line of one of the two tables."""
+    return [line for line in text.splitlines() if line.startswith(rung)][place].split()
+
+
+def test_a_rung_is_compared_with_the_one_it_changes():
+    text = printed(made())
+    assert cells(text, "threads", 1)[4:7] == ["2.00x", "0.00", "serial"]
+    assert cells(text, "fused", 1)[4:7] == ["8.00x", "0.00", "im2col"]
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_share_of_the_peak_is_of_what_was_computed():
+    """GFLOP/s count taps outside the image; 102 % of the peak were printed, 87 % were true."""
+    text = printed(made())
+    assert INSIDE < 0.9 * FLOP
+    share = f"{100 * INSIDE / FLOP:.1f}"
+    assert cells(text, "fused", 1)[3] == share
+    assert float(cells(text, "im2col", 1)[3]) == pytest.approx(12.5)  # it multiplies the zeros
+    assert "% of peak only those that a rung computes" in text
+
+
+def test_libraries_have_a_share_of_the_peak():
+    text = printed(made())
+    assert cells(text, "onnxruntime", 1)[3] == "50.0"
+    assert cells(text, "torch", 1)[3] == "25.0"
+
+
+def test_the_share_of_a_library():
+    text = printed(made())
+    assert cells(text, "onnxruntime", 1)[-1] == "100"  # of itself, with no doubt
+    assert cells(text, "fused", 1)[-1] == "200"
+    ladder = made()
+    ladder.rows[3] = row(ladder.rows[3].rung, tuple(2 * each for each in reversed(ROUNDS)))
+    assert cells(printed(ladder), "fused", 1)[-1] == "≈100"
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("net", ["cifar10", "ece408"])
+def test_what_counts_is_what_the_fused_kernel_executes(net, lanes):
+    network = zoo.network(net)
+    plan = by_images(network, Target(lanes, 16 if lanes < 16 else 32))
+    groups = [group for group in plan.groups if not isinstance(group, PlainGroup)]
+    stages = {stage.name for group in groups for stage in group.stages}
+    inside = sum(
+        stage.inside_flops
+        for stage in network.stages
+        if stage.name in stages and stage.kind in ("conv", "fc")
+    )
+    assert sum(group.executed_flops for group in groups) == inside
+
+
+def test_the_proof_is_the_worst_error_as_a_share_of_its_bound():
+    assert cells(printed(made()), "fused", 0)[1] == "0.61"
+    ladder = made()
+    ladder.rows[0] = replace(ladder.rows[0], verdict=replace(VERDICT, worst=0.9959))
+    assert cells(printed(ladder), "serial", 0)[1] == "0.99"
+    (first, *_) = view.to_json(made(), NETWORK, 100)
+    assert first["verification"] == {
+        "passed": True, "seed": 7, "trials": 300, "outputs": 12_345, "worst": 0.614, "fault": None,
+    }  # fmt: skip
+
+
+def test_what_cannot_be_told_apart_is_marked():
+    near = tuple(reversed([each * 2 * 0.99 for each in ROUNDS]))  # threads, nearly like serial
+    ladder = made()
+    ladder.rows[1] = row(ladder.rows[1].rung, near)
+    text = printed(ladder)
+    assert cells(text, "threads", 1)[4].startswith("≈1.0")
+    assert "≈" not in cells(text, "fused", 1)[4]
+    against = view.to_json(ladder, NETWORK, 100)[1]["against"]
+    assert against["rung"] == "serial"
+    assert against["differs"] is False
+    low, high = against["interval"]
+    assert low <= 1 <= high
+
+
+def test_a_busy_machine_can_tell_less():
+    """What wants all cores may have had less of them, and what wants one core all of it."""
+    text = printed(made(doubt=0.6))
+    assert cells(text, "threads", 1)[4] == "≈2.00x"
+    assert cells(text, "im2col", 1)[4] == "5.00x"
+    assert "ratios are uncertain by as much" in text
+    assert "uncertain" not in printed(made())
+    threads = view.to_json(made(doubt=0.6), NETWORK, 100)[1]["against"]
+    assert threads["interval"] == pytest.approx([0.8, 5.0])
+    assert threads["differs"] is False
+
+
+def test_few_rounds_tell_nothing():
+    text = printed(made(ROUNDS[:3]))
+    assert "fewer than 6 rounds" in text
+    assert cells(text, "threads", 0)[-2] == "-"
+    assert cells(text, "threads", 1)[4] == "≈2.00x"
+    (first, *_) = view.to_json(made(ROUNDS[:3]), NETWORK, 100)
+    assert first["network"]["interval_seconds"] is None
+
+
+def test_half_the_interval_stands_beside_the_median():
+    text = printed(made())
+    # The second and the eighth of nine.
+    assert cells(text, "serial", 0)[-2:] == ["1.50", "-"]
+    (first, *_) = view.to_json(made(), NETWORK, 100)
+    assert first["network"]["interval_seconds"] == [0.99, 1.02]
+
+
+def test_noise_and_a_busy_machine_are_said():
+    wild = (1.0, 2.0, 0.5, 1.5, 1.0, 0.7, 1.8, 1.1, 0.6)
+    busy = replace(QUIET, others=0.35)
+    text = printed(made(wild, conditions=busy, notices=("the ceilings may be too low",)))
+    assert "not certain to 5 % after 9 rounds: serial, threads" in text
+    assert "the machine was busy: 35 % of CPU time was others'" in text
+    assert "the ceilings may be too low" in text
+    assert "busy" not in printed(made())
+    assert "not certain" not in printed(made())
+
+
+def test_copies_and_correctness_fit_too():
+    ladder = made()
+    ladder.rows[:] = [
+        replace(each, copies=each.network, copied_bytes=10**7, predicted=np.zeros(100, np.int64))
+        for each in ladder.rows
+    ]
+    text = printed(ladder, np.zeros(100, np.int64))
+    assert max(map(len, text.splitlines())) <= 100
+    assert "1.0000" in text
