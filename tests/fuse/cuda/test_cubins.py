@@ -26,6 +26,7 @@ CASES = [(name, 90, "fp16") for name in NETWORKS] + [
     for name in ("cifar10", "ece408")
     for capability, precision in [(80, "fp16"), (120, "fp16"), (90, "tf32"), (90, "fp32")]
 ]
+CASES.append(("cifar64", 90, "tf32"))  # strips of an image through several layers
 
 
 def compiled(
