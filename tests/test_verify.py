@@ -633,7 +633,7 @@ SUSPECTS["activations of 8 bits"] = activations_of(8)
 SUSPECTS["activations of 11 bits"] = activations_of(11)
 SUSPECTS["sums of 16 bits"] = activations_of(16, ("conv",))
 SUSPECTS["scores of 16 bits"] = activations_of(16, ("fc",))
-SUSPECTS["probabilities of 16 bits"] = activations_of(16, ("softmax",))
+SUSPECTS["probabilities of 14 bits"] = activations_of(14, ("softmax",))
 
 
 @suspect
@@ -1130,17 +1130,20 @@ def test_the_default_is_right(only_the_network):
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("rung", rungs("opencl"), ids=name_of)
 def test_every_gpu_rung_is_right(rung, monkeypatch):
     """All layers of the first rung; of the others, the convolutions, which alone are their own."""
     if reason := rung.missing("opencl"):
         pytest.skip(reason)
     # The same shapes each time, so that kernels are compiled once; values are fresh.
-    odd_layers = trials_module._odd_layers
+    first = rung is rungs("opencl")[0]
+    shapes = trials_module._odd_layers(np.random.default_rng(1))
+    convolutions = [(shape, layer) for shape, layer in shapes if layer.kind == "conv"]
     monkeypatch.setattr(
-        trials_module, "_odd_layers", lambda generator: odd_layers(np.random.default_rng(1))
+        trials_module, "_odd_layers", lambda generator: shapes if first else convolutions[:16]
     )
-    if rung is not rungs("opencl")[0]:
+    if not first:
         everything = verify_module.trials
         monkeypatch.setattr(
             verify_module,

@@ -84,7 +84,9 @@ def trials(
         yield from _layer_trials(shape, layer, precision, generator)
     for shape, layers in ODD_SEQUENCES:
         sequence = Network("layers", Pixels(shape), layers)
-        yield from _network_trials(sequence, precision, fuses(sequence), generator)
+        yield from _network_trials(sequence, precision, generator)
+        if fuses(sequence):
+            yield from _isolated_trials(sequence, ("sparse", "covering"), precision, generator)
     if network is None:
         return
     for stage in network.stages:
@@ -92,16 +94,18 @@ def trials(
             yield from _layer_trials(stage.input_shape, stage.layer, precision, generator)
     # Without its softmax, whole numbers stay whole numbers to the end.
     scores = network.layers[:-1] if network.stages[-1].kind == "softmax" else network.layers
-    fused = fuses(network)
     if scores:
         without = Network("scores", network.input, scores)
-        yield from _network_trials(without, precision, False, generator)
+        yield from _network_trials(without, precision, generator)
     whole = Network("the network", network.input, network.layers)
     given = network.parameters or random_parameters(network, generator)
     real = whole.with_parameters(given)
     yield Trial("random pixels", real, _pixels(whole, IMAGES, generator))
-    yield from _network_trials(whole, precision, fused, generator)
-    yield from _call_trials(whole, real, precision, fused, batch, generator)
+    yield from _network_trials(whole, precision, generator)
+    if fuses(network):
+        yield from _passing_trials(whole, precision, generator)
+        yield from _isolated_trials(whole, tuple(isolation.KINDS), precision, generator)
+    yield from _call_trials(whole, real, precision, fuses(network), batch, generator)
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
@@ -266,14 +270,13 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
 
 
 def _network_trials(
-    network: Network, precision: Precision, fused: bool, generator: Generator
+    network: Network, precision: Precision, generator: Generator
 ) -> Iterator[Trial]:
-    """Several layers: whole numbers that stay exact through sums, ReLU and maxima; real numbers;
-    and, if only the end of them can be seen, each layer alone among others that pass values on."""
-    weighted = [stage for stage in network.stages if stage.parameter_shapes]
+    """Several layers: whole numbers that stay exact through sums, ReLU and maxima; real numbers."""
+    weighted = sum(bool(stage.parameter_shapes) for stage in network.stages)
     exact = min(EXACT, int(1 / precision.accumulator_unit))
     operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
-    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** len(weighted))))
+    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** weighted)))
 
     def few(shape: Shape) -> NDArray[Any]:
         """A handful of ±1 for each output, so that numbers do not grow out of bounds."""
@@ -293,18 +296,26 @@ def _network_trials(
     values = _float32(generator.normal(size=size))
     yield Trial("real numbers", real, values)
     yield _arrival(real, values, generator)
-    if not fused:
-        return
+
+
+def _passing_trials(
+    network: Network, precision: Precision, generator: Generator
+) -> Iterator[Trial]:
+    """All layers pass values on: what is between those with weights shows."""
     for sums in (True, False):
         given = isolation.passing(network, generator, sums)
         words = "passed on in sums" if sums else "passed on"
         yield from _both_entries(words, network, given, "sparse", precision, generator)
-    for stage in weighted:
-        for kind in isolation.KINDS:
+
+
+def _isolated_trials(
+    network: Network, kinds: tuple[str, ...], precision: Precision, generator: Generator
+) -> Iterator[Trial]:
+    """Each layer with weights alone, among others that pass values on."""
+    for stage in network.stages:
+        for kind in kinds if stage.parameter_shapes else ():
             given = isolation.alone(network, stage, kind, precision, generator)
-            words = (
-                f"{kind} in {stage.name}" if "large" in kind else f"{kind} weights in {stage.name}"
-            )
+            words = f"{kind} {'in' if ' ' in kind else 'weights in'} {stage.name}"
             yield from _both_entries(words, network, given, kind, precision, generator)
 
 
