@@ -259,8 +259,8 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
     yield Trial("impulse inputs", impulses, _float32(single(size)))
     if (side := math.isqrt(exact // (terms + 1))) > 1:
         filling = with_weights(lambda shape: generator.integers(1, min(side, operand), shape))
-        values = generator.integers(1, min(side, operand), size)
-        yield Trial("positive whole numbers", filling, _float32(values))
+        positive = _float32(generator.integers(1, min(side, operand), size))
+        yield Trial("positive whole numbers", filling, positive)
     weighted = network.stages[-1]
     for kind in ("sparse", "covering"):
         drawn = isolation.alone(network, weighted, kind, precision, generator)

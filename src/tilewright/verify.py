@@ -136,7 +136,7 @@ class _Truths:
         """A step's outputs for some images, one by one."""
         known = self.known[index]
         keys = [image.tobytes() for image in images]
-        finite = np.isfinite(images.reshape(len(images), -1)).all(1)
+        finite = [bool(np.isfinite(image).all()) for image in images]
         fresh = {key: place for place, key in enumerate(keys) if key not in known}
         for alike in (True, False):  # NaN would leave the bound of no other image as it is
             places = {key: place for key, place in fresh.items() if finite[place] == alike}
@@ -207,8 +207,9 @@ class _Attempt:
             # Next to the step first; the rest when all is done, as there may be much of it.
             last = index == len(self.outputs) - 1
             near = self.outputs[max(0, index - 1) : index + 1]
-            for guarded in (self.given, *self.used) if last else (self.given, *near):
-                problem = problem or (guarded and guarded.damage())
+            for other in (self.given, *self.used) if last else (self.given, *near):
+                if problem is None and other is not None:
+                    problem = other.damage()
             if problem is not None:
                 which = f"{self.trial.inputs}, call {number + 1} with {_listed(call)}"
                 return Fault(_describe(stages, self.trial.network), which, problem)
