@@ -28,7 +28,7 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network, Stage
-from tilewright.reference import Precision, convolve
+from tilewright.reference import FP16, Precision, convolve
 from tilewright.verify import verify
 
 Kernel = Callable[[Any, Any], None]
@@ -1245,6 +1245,12 @@ def test_wrong_sums_are_caught_at_lower_precision_too(bits):
     rung = rung_with("fc", one_left_out)
     claimed = replace(rung, precision=Precision("low", 2.0**-bits, 2.0**-24))
     assert not verify(claimed, "cpu").passed
+
+
+def test_weights_coarser_than_fp16_are_caught_in_a_deep_network(only_the_network):
+    """Where every activation is rounded, bounds carried through the network hide them."""
+    rung = replace(whole(weights_of(9), DEEP), precision=FP16)
+    assert not verify(rung, "cpu", DEEP, seed=1).passed
 
 
 def test_there_are_wrong_kernels_of_every_sort():

@@ -19,7 +19,8 @@ The layer looked at gets weights of one of these kinds:
 - *sparse*: up to three to an output, none to some, of all bits: a rounded operand shows;
 - *covering*: every input has a weight in some output, few have it in the same;
 - *large weights* on inputs of zero and one, or *large inputs* on weights of ±1: whole numbers,
-  in units of a power of two, whose sums are exact and fill the accumulator.
+  in units of a power of two, whose sums are exact and fill the accumulator;
+- *large single weights*, one to an output: exact even where activations are stored as operands.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ FLOAT32_BITS = 24
 SPREAD = 16  # of scores: the smallest probability is about 1e-7 then
 # Powers of two between which a tanh still makes something of its inputs, and a softmax.
 FITTING = {"tanh": (-30, 3), "softmax": (-4, 0)}
+SINGLE = "large single weights"
 FAR = 512  # below zero, where exp gives nothing any more
 
 
@@ -91,7 +93,7 @@ def alone(
     most = np.abs(rows).sum(1, keepdims=True)
     rows = rows * _reciprocal(most.max() if whole else most) * _spread(network, stage)
     given[f"{stage.name}.weight"] = rows.reshape(shape)
-    if f"{stage.name}.bias" in given:
+    if f"{stage.name}.bias" in given and kind != SINGLE:
         given[f"{stage.name}.bias"] = (
             np.abs(rows).max() * generator.integers(-9, 10, shape[0])
             if whole
@@ -105,7 +107,7 @@ def images(
 ) -> NDArray[np.float32]:
     """Values up to one in size for the weights of a kind; most are positive, as ReLU takes them."""
     shape = (count, *network.input.shape)
-    if kind == "large weights":
+    if kind in ("large weights", SINGLE):
         return (generator.random(shape) < 0.3).astype(np.float32)
     if kind == "large inputs":
         bits = _input_bits(precision)
@@ -296,9 +298,17 @@ def _large_inputs(shape: tuple[int, int], precision: Precision, generator: Gener
     return generator.choice([-1.0, 1.0], shape) * kept
 
 
+def _single(shape: tuple[int, int], precision: Precision, generator: Generator) -> Array:
+    rows = np.zeros(shape)
+    places = generator.integers(shape[1], size=shape[0])
+    rows[np.arange(shape[0]), places] = _mantissas(shape[:1], precision, generator)
+    return rows
+
+
 KINDS: dict[str, Callable[..., Array]] = {
     "sparse": _sparse,
     "covering": _covering,
     "large weights": _large_weights,
     "large inputs": _large_inputs,
+    SINGLE: _single,
 }
