@@ -39,7 +39,8 @@ class Precision:
         if self.operand_unit == 0:
             return np.ones(values.shape, bool)
         mantissa = np.frexp(values)[0] / self.operand_unit
-        held: NDArray[np.bool_] = (mantissa == np.rint(mantissa)) & (np.abs(values) <= self.largest)
+        held: NDArray[np.bool_] = mantissa == np.rint(mantissa)
+        held &= np.abs(values) <= self.largest
         if self.operand_smallest:
             steps = values / (2 * self.operand_smallest)
             held &= steps == np.rint(steps)
