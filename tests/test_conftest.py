@@ -31,8 +31,9 @@ def test_the_users_folders_are_neither_read_nor_written(own_cache):
 
 @pytest.mark.skipif(bool(opencl.missing(OPENCL)), reason=str(opencl.missing(OPENCL)))
 def test_pocl_keeps_what_it_compiles_where_it_is_told(tmp_path):
-    text = "import sys, numpy; from tilewright.runtime import opencl\n"
-    text += "from tests.runtime.test_opencl import DOUBLE; runtime = opencl.OpenClRuntime('opencl')"
+    text = "import sys, numpy; from tilewright.runtime import device, opencl\n"
+    text += "from tests.runtime.test_opencl import DOUBLE\n"
+    text += "runtime = opencl.OpenClRuntime(device.OPENCL)"
     text += "\nx = runtime.upload(numpy.ones(1, 'f')); kernel = runtime.compile(DOUBLE)"
     text += "\nruntime.enqueue(kernel, (1, 1, 1), [x, x], ()); assert runtime.download(x)[0] == 2"
     environment = os.environ | {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
