@@ -18,7 +18,7 @@ from tilewright.ladder import DEVICES, rungs
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 )
