@@ -1,20 +1,38 @@
-# make run    the main job, on a fresh machine too
-# make test   lint, types and tests
+# make run     the main job, on a fresh machine too
+# make test    lint, types and all tests; what was compiled is kept in .pytest_cache for the next time
+# make check   the quick half, under a minute the second time: lint, types, tests that are not slow
+# make clean   as after cloning
 
 PYTHON ?= python3
 VENV := .venv
 SOURCES := pyproject.toml Makefile
+# A worker per core; a GPU is there for one of them at a time.
+PYTEST := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
-.PHONY: run test clean
+.PHONY: run test check lint types tests quick-tests clean
 
 run: $(VENV)/installed
 	@$(VENV)/bin/tilewright run
 
-test: $(VENV)/installed-for-tests
+# Types are looked at while tests run: mypy has only one thread.
+test: lint
+	@$(MAKE) --no-print-directory --jobs types tests
+
+check: lint
+	@$(MAKE) --no-print-directory --jobs types quick-tests
+
+lint: $(VENV)/installed-for-tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/installed-for-tests
 	$(VENV)/bin/mypy
-	$(VENV)/bin/pytest
+
+tests: $(VENV)/installed-for-tests
+	$(PYTEST)
+
+quick-tests: $(VENV)/installed-for-tests
+	$(PYTEST) -m "not slow"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tilewright needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -24,8 +42,9 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 	$(VENV)/bin/pip install -qq --disable-pip-version-check -e .
 	@touch $@
 
+# Without bytecode, which takes as long as the rest: Python makes what is imported on its way.
 $(VENV)/installed-for-tests: $(VENV)/bin/python $(SOURCES)
-	$(VENV)/bin/pip install -qq --disable-pip-version-check -e '.[test]'
+	$(VENV)/bin/pip install -qq --disable-pip-version-check --no-compile -e '.[test]'
 	@touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""What all tests share: the thesis's data where it is at hand, and strategies for layers."""
+"""What all tests share: where compiled code is kept, the thesis's data where it is at hand."""
 
 from __future__ import annotations
 
@@ -11,9 +11,49 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: F401
+from tests.kept import KEPT
+
+# Before anything imports pyopencl: PoCL looks once, when it starts. What it compiles is kept from
+# run to run and shared by the workers, which takes a tenth of the time; the user's own folders are
+# neither read nor written. A test of caching itself names a fresh folder to a process of its own.
+os.environ["POCL_CACHE_DIR"] = str(KEPT / "pocl")
+os.environ["XDG_CACHE_HOME"] = str(KEPT / "home")
 
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+# What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
+SLOW = (
+    "tests/cli/test_explain.py",
+    "tests/cli/test_ladder.py",
+    "tests/cli/test_profile.py",
+    "tests/cli/test_train.py",
+    "tests/fuse/cpu/test_arm.py",
+    "tests/fuse/cpu/test_generate.py",
+    "tests/fuse/cpu/test_nan.py",
+    "tests/fuse/cpu/test_run.py",
+    "tests/fuse/cpu/test_team.py",
+    "tests/fuse/cuda/test_cubins.py",
+    "tests/fuse/cuda/test_schedule.py",
+    "tests/ladder/test_rungs.py",
+    "tests/runtime/test_dialect.py::test_kernels_of",
+    "tests/runtime/test_races.py",
+    "tests/runtime/test_strict.py",
+    "tests/test_climb.py",
+    "tests/test_isolation.py",
+    "tests/test_train.py",
+    "tests/test_verify.py",
+    "tests/test_wheel.py",
+)
+
+# Tests of caching itself, which find nothing kept.
+OF_CACHING = (
+    "tests/cli/test_cache.py",
+    "tests/fuse/cpu/test_build.py",
+    "tests/ladder/cpu/test_loops.py",
+    "tests/runtime/test_pocl.py",
+    "tests/test_store.py",
+)
 
 # Timings on a shared machine say nothing about correctness.
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -46,8 +86,40 @@ def press_ctrl_c() -> Iterator[Callable[[], None]]:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees, or leaves anything in, the user's fetched data."""
+def own_cache(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """No test sees, or leaves anything in, what another or the user has fetched or measured.
+
+    What is compiled lies under keys made of all it depends on: that, tests and runs share.
+    """
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    if not request.node.nodeid.startswith(OF_CACHING):
+        (home / "tilewright").mkdir(mode=0o700)
+        for kind in ("compiled", "numba"):
+            (KEPT / kind).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (home / "tilewright" / kind).symlink_to(KEPT / kind)
     return home
+
+
+@pytest.fixture
+def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL compiles as it stands, in half the time: for many kernels that have little to compute.
+
+    It is what kernels say that such tests look at; the zoo's networks run optimised.
+    """
+    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("cuda"):
+            item.add_marker(pytest.mark.xdist_group("gpu"))  # one worker has it for itself
+    # The longest comes first: at the end the other workers would wait for it.
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/test_wheel.py"))

@@ -15,7 +15,9 @@ from packaging.metadata import Metadata
 
 from tilewright import __version__
 
-PIP = ["-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+# One worker builds it, for both.
+pytestmark = pytest.mark.xdist_group("wheel")
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
 
 
 # What a clone has, and nothing that tools or users leave beside it.
@@ -94,9 +96,10 @@ def test_it_holds_sample_weights_and_licences(wheel):
 
 def test_installed_alone_it_runs_the_main_job(wheel, tmp_path):
     environment = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    # Our pip serves the new environment too, which needs none of its own.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin" / "python"
-    subprocess.run([python, *PIP, wheel], check=True)
+    subprocess.run([*PIP, "--python", python, "install", "--no-compile", wheel], check=True)
     clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
         [environment / "bin" / "tilewright", "run", "--json", "-"],

@@ -48,6 +48,27 @@ def test_the_compilers_account(architecture):
 
 
 @needs_nvrtc
+def test_the_drivers_cache_is_not_asked(monkeypatch):
+    """What it has comes without a log: an H200 with a kernel in its cache gave 0 registers."""
+    from cuda.bindings import nvrtc as library
+
+    compile_program, asked = library.nvrtcCompileProgram, []
+
+    def spy(program, count, options):
+        asked.extend(options)
+        return compile_program(program, count, options)
+
+    monkeypatch.setattr(library, "nvrtcCompileProgram", spy)
+    compile_cubin("asked", 'extern "C" __global__ void asked(int *x) { x[0] = 1; }', "sm_90")
+    assert b"--no-cache" in asked
+    monkeypatch.setattr(
+        library, "nvrtcGetProgramLogSize", lambda program: (library.nvrtcResult(0), 0)
+    )
+    with pytest.raises(TilewrightError, match="no account of silent for sm_90"):
+        compile_cubin("silent", 'extern "C" __global__ void silent(int *x) { x[0] = 2; }', "sm_90")
+
+
+@needs_nvrtc
 def test_spills_are_seen():
     """A thousand threads have 64 registers each: 200 sums do not fit."""
     text = (

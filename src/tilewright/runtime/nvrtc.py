@@ -49,7 +49,9 @@ def compile_cubin(name: str, text: str, architecture: str) -> Compiled:
     from cuda.bindings import nvrtc
 
     _, program = _check(nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
-    options = [f"--gpu-architecture={architecture}", "--std=c++17", "--ptxas-options=-v"]
+    # What comes out of the driver's own cache has no log, and so no account.
+    options = ["--no-cache", f"--gpu-architecture={architecture}", "--std=c++17"]
+    options.append("--ptxas-options=-v")
     status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
     _, size = _check(nvrtc.nvrtcGetProgramLogSize(program))
     # The compiler writes into these bytes. Python keeps one object for all single bytes of a kind,
@@ -65,6 +67,9 @@ def compile_cubin(name: str, text: str, architecture: str) -> Compiled:
     cubin = bytes(size)
     _check(nvrtc.nvrtcGetCUBIN(program, cubin))
     _check(nvrtc.nvrtcDestroyProgram(program))
+
+    if "registers" not in words:
+        raise TilewrightError(f"CUDA's compiler gives no account of {name} for {architecture}")
 
     def figure(pattern: str) -> int:
         return sum(map(int, re.findall(pattern, words)))

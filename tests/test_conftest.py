@@ -1,0 +1,55 @@
+"""What the tests keep and leave out, where it could go stale unseen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import OF_CACHING, SLOW
+from tests.kept import compile_cubin
+from tilewright.errors import TilewrightError
+from tilewright.runtime import nvrtc, opencl
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_what_is_named_is_there():
+    for prefix in SLOW + OF_CACHING:
+        file, _, name = prefix.partition("::")
+        assert f"def {name}" in (ROOT / file).read_text()
+
+
+def test_the_users_folders_are_neither_read_nor_written(own_cache):
+    assert Path(os.environ["POCL_CACHE_DIR"]).is_relative_to(ROOT)
+    assert Path(os.environ["XDG_CACHE_HOME"]) == own_cache
+
+
+@pytest.mark.skipif(bool(opencl.missing("opencl")), reason=str(opencl.missing("opencl")))
+def test_pocl_keeps_what_it_compiles_where_it_is_told(tmp_path):
+    text = "import sys, numpy; from tilewright.runtime import opencl\n"
+    text += "from tests.runtime.test_opencl import DOUBLE; runtime = opencl.OpenClRuntime('opencl')"
+    text += "\nx = runtime.upload(numpy.ones(1, 'f')); kernel = runtime.compile(DOUBLE)"
+    text += "\nruntime.enqueue(kernel, (1, 1, 1), [x, x], ()); assert runtime.download(x)[0] == 2"
+    environment = os.environ | {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    subprocess.run([sys.executable, "-c", text], cwd=ROOT, env=environment, check=True)
+    assert list((tmp_path / "pocl").rglob("*.so"))
+
+
+@pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+def test_a_cubin_is_compiled_once(monkeypatch, tmp_path):
+    monkeypatch.setattr("tests.kept.KEPT", tmp_path)
+    text = 'extern "C" __global__ void once(float *out) { out[0] = 1; }'
+    first = compile_cubin("once", text, "sm_90")
+
+    def refuse(*question):
+        raise TilewrightError("asked again")
+
+    monkeypatch.setattr(nvrtc, "compile_cubin", refuse)
+    assert compile_cubin("once", text, "sm_90") == first
+    for other in (("once", text, "sm_80"), ("once", text + " ", "sm_90")):
+        with pytest.raises(TilewrightError, match="asked again"):
+            compile_cubin(*other)
