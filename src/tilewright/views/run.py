@@ -143,8 +143,9 @@ def predictions_csv(result: Result) -> str:
 
 def report(result: Result) -> Iterator[RenderableType]:
     """Everything a person wants to know of a run, from top to bottom."""
+    images = units.plural(len(result.dataset), "image")
     yield (
-        f"{result.network.name} over {units.count(len(result.dataset))} images, "
+        f"{result.network.name} over {images}, "
         f"{_batches(result)}, rung {result.rung.label} on {result.plan.device} "
         f"({result.device}){_memory(result)}"
     )
