@@ -10,13 +10,17 @@ that of the one layer which was left to itself.
 
 Layers pass on in two ways. *Sums* take every input into some output, so that a mistake at any place
 arrives. *Selections* take few, and nothing else adds to the bound, so that a small mistake shows.
+Both lead the first and the last place of every layer to the first and the last output: mistakes
+like edges. Whatever is passed on can be made *larger or smaller* from layer to layer, by powers of
+two: a layer that is right for numbers around one only gives itself away.
 
 The layer looked at gets weights of one of these kinds:
 
 - *sparse*: up to three to an output, none to some, of all bits: a rounded operand shows;
 - *covering*: every input has a weight in some output, few have it in the same;
 - *large weights* on inputs of zero and one, or *large inputs* on weights of ±1: whole numbers,
-  in units of a power of two, whose sums are exact and fill the accumulator.
+  in units of a power of two, whose sums are exact and fill the accumulator;
+- *large single weights*, one to an output: exact even where activations are stored as operands.
 """
 
 from __future__ import annotations
@@ -38,17 +42,41 @@ Array = NDArray[Any]
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 FLOAT32_BITS = 24
 SPREAD = 16  # of scores: the smallest probability is about 1e-7 then
+# Powers of two between which a tanh still makes something of its inputs, and a softmax.
+FITTING = {"tanh": (-30, 3), "softmax": (-4, 0)}
+SINGLE = "large single weights"
+FAR = 512  # below zero, where exp gives nothing any more
 
 
 def passing(
-    network: Network, generator: Generator, sums: bool, bias: bool = True
+    network: Network,
+    generator: Generator,
+    sums: bool,
+    bias: bool = True,
+    bits: Precision | None = None,
+    dead: float = 0.0,
 ) -> dict[str, Array]:
-    """Weights with which every layer passes values on; biases are small, or zero."""
+    """Weights with which every layer passes values on; biases are small, or zero.
+
+    They are powers of two or, if a precision is given, of all bits of its operands. Some outputs
+    have the other sign, and all scores do, but not where a ReLU would leave nothing of them: there,
+    a share that is to be `dead`.
+    """
     given: dict[str, Array] = {}
+    signs = np.ones(network.input.shape[0])
     for stage in network.stages:
-        if stage.parameter_shapes:
-            for name, value in _passing(stage, generator, sums, bias).items():
-                given[name] = value * _spread(network, stage)
+        if stage.kind == "relu":
+            signs = np.ones_like(signs)
+        if not stage.parameter_shapes:
+            continue
+        made = _passing(stage, generator, sums, bias, bits)
+        weight = made[f"{stage.name}.weight"]
+        before = np.repeat(signs, weight.shape[1] // len(signs))
+        negative = {"relu": dead, "softmax": 1.0}.get(_next(network, stage), 0.5)
+        signs = np.where(generator.random(len(weight)) < negative, -1.0, 1.0)
+        weight *= np.outer(signs, before).reshape(*weight.shape[:2], *[1] * (weight.ndim - 2))
+        for name, value in made.items():
+            given[name] = value * _spread(network, stage)
     return given
 
 
@@ -60,12 +88,12 @@ def alone(
     given = passing(network, generator, sums=kind == "covering", bias=not whole)
     shape = stage.parameter_shapes[f"{stage.name}.weight"]
     rows = KINDS[kind]((shape[0], math.prod(shape[1:])), precision, generator)
-    # However the inputs are, which are no larger than one, the outputs are no larger either.
-    most = float(np.abs(rows).sum(1).max())
-    scale = 2.0 ** -math.ceil(math.log2(most)) if most else 1.0
-    rows = rows * scale * _spread(network, stage)
+    # However the inputs are, which are no larger than one, the outputs are no larger either. Whole
+    # numbers keep their common unit.
+    most = np.abs(rows).sum(1, keepdims=True)
+    rows = rows * _reciprocal(most.max() if whole else most) * _spread(network, stage)
     given[f"{stage.name}.weight"] = rows.reshape(shape)
-    if f"{stage.name}.bias" in given:
+    if f"{stage.name}.bias" in given and kind != SINGLE:
         given[f"{stage.name}.bias"] = (
             np.abs(rows).max() * generator.integers(-9, 10, shape[0])
             if whole
@@ -79,12 +107,12 @@ def images(
 ) -> NDArray[np.float32]:
     """Values up to one in size for the weights of a kind; most are positive, as ReLU takes them."""
     shape = (count, *network.input.shape)
-    if kind == "large weights":
+    if kind in ("large weights", SINGLE):
         return (generator.random(shape) < 0.3).astype(np.float32)
     if kind == "large inputs":
         bits = _input_bits(precision)
         return (generator.integers(0, 2**bits, shape) / 2.0**bits).astype(np.float32)
-    values = np.abs(_mantissas(shape, precision, generator))
+    values = np.abs(_mantissas(shape, precision, generator, _reach(precision)))
     return np.where(generator.random(shape) < 0.2, -values, values).astype(np.float32)
 
 
@@ -97,27 +125,68 @@ def within_one(network: Network, given: dict[str, Array], largest: float) -> dic
     return {**given, name: given[name] * 2.0 ** -math.ceil(math.log2(largest))}
 
 
+def resized(network: Network, given: dict[str, Array], size: int) -> dict[str, Array]:
+    """The same weights for images 2**size as large, and all activations with them.
+
+    Before a tanh and a softmax it is as much of this as they can tell apart. If the rest is larger
+    than usual, all scores are far below zero; if it is huge, the first one alone.
+    """
+    made, now = dict(given), size
+    for stage in network.stages:
+        if stage.kind == "tanh":
+            now = min(now, 0)
+        if not stage.parameter_shapes:
+            continue
+        after = _next(network, stage)
+        low, high = FITTING.get(after, (size, size))
+        wanted = min(max(size, low), high)
+        weight, bias = f"{stage.name}.weight", f"{stage.name}.bias"
+        made[weight] = given[weight] * 2.0 ** (wanted - now)
+        if bias in given:
+            made[bias] = given[bias] * 2.0**wanted
+        now = wanted
+        if after == "softmax" and size > 0:
+            if bias in given:
+                made[bias][: 1 if size > SPREAD else None] -= FAR
+            else:
+                made[weight] = made[weight] * FAR / SPREAD
+    return made
+
+
+def _next(network: Network, stage: Stage) -> str:
+    """The kind of layer that a layer's outputs meet next, picked by a pooling or not."""
+    after = (each.kind for each in network.stages[stage.index + 1 :])
+    return next((kind for kind in after if kind not in ("flatten", "pool")), "")
+
+
 def _spread(network: Network, stage: Stage) -> int:
     """How much larger a layer's outputs are to be: before a softmax, SPREAD times."""
-    after = [each.kind for each in network.stages[stage.index + 1 :] if each.kind != "flatten"]
-    return SPREAD if after[:1] == ["softmax"] else 1
+    return SPREAD if _next(network, stage) == "softmax" else 1
 
 
-def _passing(stage: Stage, generator: Generator, sums: bool, bias: bool) -> dict[str, Array]:
+def _reciprocal(sizes: Any) -> Any:
+    """A power of two with which no size is larger than one."""
+    return 2.0 ** -np.ceil(np.log2(np.where(sizes > 0, sizes, 1.0)))
+
+
+def _passing(
+    stage: Stage, generator: Generator, sums: bool, bias: bool, bits: Precision | None
+) -> dict[str, Array]:
     shapes = stage.parameter_shapes
     weight_name = f"{stage.name}.weight"
     shape = shapes[weight_name]
     weight = np.zeros(shape)
-    layer = stage.layer
-    if isinstance(layer, Convolution):
-        taps = _taps(stage)
-        outputs, channels = _pairs(shape[0], shape[1], generator, sums)
-        chosen = taps[generator.integers(len(taps), size=len(outputs))]
-        weight[outputs, channels, chosen[:, 0], chosen[:, 1]] = 1
+    pairs = _pairs(shape[0], shape[1], generator, sums)
+    values: Any = 1 if bits is None else np.abs(_mantissas(pairs[0].shape, bits, generator))
+    if isinstance(stage.layer, Convolution):
+        taps, ends = _taps(stage)
+        chosen = taps[generator.integers(len(taps), size=len(pairs[0]))]
+        chosen[:1], chosen[-1:] = ends  # where `_pairs` has the ends
+        weight[(*pairs, *chosen.T)] = values
     else:
-        weight[_pairs(shape[0], shape[1], generator, sums)] = 1
-    most = int(weight.reshape(shape[0], -1).sum(1).max())
-    given = {weight_name: weight * 2.0 ** -math.ceil(math.log2(most))}
+        weight[pairs] = values
+    sizes = weight.reshape(shape[0], -1).sum(1).reshape(-1, *[1] * (weight.ndim - 1))
+    given = {weight_name: weight * _reciprocal(sizes)}
     for name, size in shapes.items():
         if name != weight_name:
             given[name] = generator.integers(0, 4, size) / 16 if bias else np.zeros(size)
@@ -125,24 +194,36 @@ def _passing(stage: Stage, generator: Generator, sums: bool, bias: bool) -> dict
 
 
 def _pairs(outputs: int, inputs: int, generator: Generator, every: bool) -> Pairs:
-    """Which outputs take which inputs: each one, or, if `every`, as many as take in them all."""
+    """Which outputs take which inputs: each one, or, if `every`, as many as take in them all.
+
+    The first pair is of the first output and input, the last of the last ones.
+    """
     count = max(outputs, inputs) if every else outputs
-    order = generator.permutation(max(inputs, 1))[np.arange(count) % inputs]
-    return generator.permutation(outputs)[np.arange(count) % outputs], order
+    taken = generator.permutation(inputs)[np.arange(count) % inputs]
+    takes = generator.permutation(outputs)[np.arange(count) % outputs]
+    kept = (takes != 0) & (takes != outputs - 1) | every
+    ends = np.array([0, outputs - 1]), np.array([0, inputs - 1])
+    return (
+        np.concatenate([ends[0][:1], takes[kept], ends[0][1:]]),
+        np.concatenate([ends[1][:1], taken[kept], ends[1][1:]]),
+    )
 
 
-def _taps(stage: Stage) -> NDArray[np.int64]:
-    """Places of the kernel that read the picture, not its padding, at most outputs."""
+def _taps(stage: Stage) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places of the kernel that read the picture, not its padding, at most outputs; and the two at
+    which the first and the last output read the first and the last of the picture, or nearest."""
     layer = stage.layer
     assert isinstance(layer, Convolution)
-    along = []
+    along, ends = [], []
     for axis in range(2):
         size, out = stage.input_shape[1 + axis], stage.output_shape[1 + axis]
         starts = np.arange(out) * layer.stride[axis] - layer.padding[axis]
         places = starts[None, :] + np.arange(layer.kernel[axis])[:, None]
         inside = ((places >= 0) & (places < size)).sum(1)
         along.append(np.flatnonzero(2 * inside > inside.max() - 1))
-    return np.stack(np.meshgrid(*along, indexing="ij"), -1).reshape(-1, 2)
+        nearest = (np.abs(places[:, 0]).argmin(), np.abs(places[:, -1] - (size - 1)).argmin())
+        ends.append(nearest)
+    return np.stack(np.meshgrid(*along, indexing="ij"), -1).reshape(-1, 2), np.array(ends).T
 
 
 def _bits(precision: Precision) -> int:
@@ -157,11 +238,21 @@ def _input_bits(precision: Precision) -> int:
     return min(13, _bits(precision))
 
 
-def _mantissas(shape: tuple[int, ...], precision: Precision, generator: Generator) -> Array:
-    """Numbers of either sign, from a half to one in size, with all bits of an operand."""
+def _reach(precision: Precision) -> int:
+    """The powers of two by which numbers next to each other differ."""
+    return 3 if precision.largest < 2.0**FLOAT32_BITS else 12
+
+
+def _mantissas(
+    shape: tuple[int, ...], precision: Precision, generator: Generator, reach: int = 0
+) -> Array:
+    """Numbers of either sign, with all bits of an operand: from a half to one in size, or, one in
+    four, down to 2**-reach of that."""
     bits = _bits(precision)
-    mantissas = generator.integers(2 ** (bits - 1), 2**bits, shape) / 2.0**bits
-    return np.where(generator.random(shape) < 0.5, -mantissas, mantissas)
+    whole = generator.integers(2 ** (bits - 1), 2**bits, shape)
+    smaller = generator.integers(0, reach + 1, shape) * (generator.random(shape) < 0.25)
+    made: Array = whole / 2.0 ** (bits + smaller) * generator.choice([-1, 1], shape)
+    return made
 
 
 def _sparse(shape: tuple[int, int], precision: Precision, generator: Generator) -> Array:
@@ -170,22 +261,32 @@ def _sparse(shape: tuple[int, int], precision: Precision, generator: Generator) 
         # Few outputs are precious: none of them is left without weights.
         terms = min(shape[1], int(count) if shape[0] > 4 else max(1, int(count)))
         places = generator.choice(shape[1], terms, replace=False)
-        rows[index, places] = _mantissas((terms,), precision, generator)
+        rows[index, places] = _mantissas((terms,), precision, generator, _reach(precision))
     return rows
 
 
 def _covering(shape: tuple[int, int], precision: Precision, generator: Generator) -> Array:
     rows = np.zeros(shape)
     pairs = _pairs(*shape, generator, True)
-    rows[pairs] = _mantissas(pairs[0].shape, precision, generator)
+    rows[pairs] = _mantissas(pairs[0].shape, precision, generator, _reach(precision))
     return rows
 
 
 def _large_weights(shape: tuple[int, int], precision: Precision, generator: Generator) -> Array:
-    """As large as sums of all of them are exact; the rows' signs are mixed, or all the same."""
+    """As large as sums of all of them are exact; the rows' signs are mixed, or all the same.
+
+    Where so many are that each would have few bits, some have more and the rest are small.
+    """
     exact = int(1 / precision.accumulator_unit) // (shape[1] + 10)
-    largest = max(1, min(2 ** _bits(precision) - 1, exact))
-    rows = generator.integers(1, largest + 1, shape).astype(np.float64)
+    enough = min(2 ** _bits(precision) - 1, max(exact, 2**15))
+    if exact >= enough:
+        rows = generator.integers(1, enough + 1, shape).astype(np.float64)
+    else:
+        small = max(1, exact // 2)
+        many = generator.random(shape) < exact / enough / 4
+        rows = np.where(
+            many, generator.integers(1, enough + 1, shape), generator.integers(1, small + 1, shape)
+        ).astype(np.float64)
     rows[::2] *= generator.choice([-1, 1], rows[::2].shape)
     return rows
 
@@ -197,9 +298,17 @@ def _large_inputs(shape: tuple[int, int], precision: Precision, generator: Gener
     return generator.choice([-1.0, 1.0], shape) * kept
 
 
+def _single(shape: tuple[int, int], precision: Precision, generator: Generator) -> Array:
+    rows = np.zeros(shape)
+    places = generator.integers(shape[1], size=shape[0])
+    rows[np.arange(shape[0]), places] = _mantissas(shape[:1], precision, generator)
+    return rows
+
+
 KINDS: dict[str, Callable[..., Array]] = {
     "sparse": _sparse,
     "covering": _covering,
     "large weights": _large_weights,
     "large inputs": _large_inputs,
+    SINGLE: _single,
 }

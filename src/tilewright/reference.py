@@ -70,7 +70,8 @@ class Precision:
         if self.operand_unit == 0:
             return np.ones(values.shape, bool)
         mantissa = np.frexp(values)[0] / self.operand_unit
-        held: NDArray[np.bool_] = (mantissa == np.rint(mantissa)) & (np.abs(values) <= self.largest)
+        held: NDArray[np.bool_] = mantissa == np.rint(mantissa)
+        held &= np.abs(values) <= self.largest
         if self.operand_smallest:
             steps = values / (2 * self.operand_smallest)
             held &= steps == np.rint(steps)
@@ -170,10 +171,12 @@ def _weighted_sum(
     weight = parameters[f"{stage.name}.weight"].astype(np.float64)
     bias = parameters.get(f"{stage.name}.bias")
 
+    few = None if isinstance(operation, Convolution) else _few(weight)
+
     def products(values: Array, weights: Array) -> Array:
         if isinstance(operation, Convolution):
             return convolve(values, weights, operation)
-        return _dense(values.reshape(len(values), -1), weights)
+        return _dense(values.reshape(len(values), -1), weights, few)
 
     value = products(x, weight)
     magnitude = products(np.abs(x) + error, np.abs(weight))
@@ -188,7 +191,11 @@ def _weighted_sum(
     if 2 * np.count_nonzero(there) < there.size or 2 * np.count_nonzero(weight) < weight.size:
         roundings = products(there.astype(np.float64), (weight != 0).astype(np.float64))
     held = not error.any() and bool(precision.holds(x).all() and precision.holds(weight).all())
-    factor = precision.sum_factor(roundings + (bias is not None), not held)
+    # A compensated sum (Kahan) of few terms may be off by two units, whatever their number, and its
+    # products by one.
+    additions = np.asarray(roundings + (bias is not None))
+    additions = np.where(additions > 1, np.maximum(additions, 4), additions)
+    factor = precision.sum_factor(additions, not held)
     bound = np.where(magnitude > 0, factor * np.maximum(magnitude, SMALLEST_NORMAL), 0.0)
     # Results flushed, one for each term, and operands flushed, each with all its partners.
     largest = float(np.abs(x).max(initial=0)), float(np.abs(weight).max(initial=0))
@@ -209,16 +216,24 @@ def _weighted_sum(
     return Truth(value, bound)
 
 
-def _dense(x: Array, weight: Array) -> Array:
-    """Every output's sum; where weights are few, of these alone."""
-    if 8 * np.count_nonzero(weight) > weight.size:
-        return x @ weight.T
+Places = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def _few(weight: Array) -> Places | None:
+    """Where a matrix is not zero, if that is at few places."""
     outputs, inputs = np.nonzero(weight)
+    return None if 8 * len(outputs) > weight.size else (outputs, inputs)
+
+
+def _dense(x: Array, weight: Array, few: Places | None) -> Array:
+    """Every output's sum; where weights are few, of these alone."""
+    if few is None:
+        return x @ weight.T
+    outputs, inputs = few
     total = np.zeros((len(x), len(weight)))
     if len(outputs):
         present, starts = np.unique(outputs, return_index=True)
-        products = x[:, inputs] * weight[outputs, inputs]
-        total[:, present] = np.add.reduceat(products, starts, axis=1)
+        total[:, present] = np.add.reduceat(x[:, inputs] * weight[few], starts, axis=1)
     return total
 
 

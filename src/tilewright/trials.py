@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,9 @@ IMAGES = 4
 # A full batch, a tail that is not, and a full batch of other images in the same memory. No image
 # follows itself, not even as the last of one call and the first of the next.
 CALLS: Calls = ((0, 1, 2, 3), (2,), (3, 0, 1, 2))
-MANY_CALLS = 40
+MANY_CALLS = 20  # of as many images, up to which each count occurs twice
+# Powers of two that activations are made larger by, and smaller; fp16 has no room for more.
+SIZES, HALF_SIZES = (8, 20, -14, -30), (3, -3)
 # Different images in a large batch, and the bytes that its activations may take.
 POOL, LARGEST_BATCH_BYTES = 12, 2**28
 
@@ -84,7 +86,9 @@ def trials(
         yield from _layer_trials(shape, layer, precision, generator)
     for shape, layers in ODD_SEQUENCES:
         sequence = Network("layers", Pixels(shape), layers)
-        yield from _network_trials(sequence, precision, fuses(sequence), generator)
+        yield from _network_trials(sequence, precision, generator)
+        if fuses(sequence):
+            yield from _isolated_trials(sequence, ("sparse", "covering"), precision, generator)
     if network is None:
         return
     for stage in network.stages:
@@ -92,16 +96,18 @@ def trials(
             yield from _layer_trials(stage.input_shape, stage.layer, precision, generator)
     # Without its softmax, whole numbers stay whole numbers to the end.
     scores = network.layers[:-1] if network.stages[-1].kind == "softmax" else network.layers
-    fused = fuses(network)
     if scores:
         without = Network("scores", network.input, scores)
-        yield from _network_trials(without, precision, False, generator)
+        yield from _network_trials(without, precision, generator)
     whole = Network("the network", network.input, network.layers)
     given = network.parameters or random_parameters(network, generator)
     real = whole.with_parameters(given)
     yield Trial("random pixels", real, _pixels(whole, IMAGES, generator))
-    yield from _network_trials(whole, precision, fused, generator)
-    yield from _call_trials(whole, real, precision, fused, batch, generator)
+    yield from _network_trials(whole, precision, generator)
+    if fuses(network):
+        yield from _passing_trials(whole, precision, generator)
+        yield from _isolated_trials(whole, tuple(isolation.KINDS), precision, generator)
+    yield from _call_trials(whole, real, precision, fuses(network), batch, generator)
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
@@ -125,21 +131,23 @@ ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
 
 
 def _odd_layers(generator: Generator) -> list[tuple[Shape, Layer]]:
-    """Layers at the edges of what is allowed, and some drawn anew each time."""
+    """Layers at the edges of what is allowed and of tiles of 16 and 32, and some drawn anew."""
     fixed: list[tuple[Shape, Layer]] = [
         ((1, 1, 1), Convolution(1, 1)),
         ((3, 5, 7), Convolution(2, (5, 7))),
-        ((17, 9, 6), Convolution(13, 3, padding=1, bias=False)),
-        ((2, 11, 8), Convolution(5, 3, stride=2)),
-        ((1, 10, 13), Convolution(3, 2, stride=3, bias=False)),
-        ((4, 7, 12), Convolution(3, (1, 5), stride=(2, 1), padding=(0, 2))),
-        ((2, 3, 3), Convolution(7, 5, padding=2)),
-        ((5, 6, 6), Convolution(33, 1)),
+        ((17, 9, 16), Convolution(15, 3, padding=1, bias=False)),
+        ((32, 11, 8), Convolution(16, 3, stride=2)),
+        ((1, 10, 95), Convolution(3, 2, stride=3, bias=False)),
+        ((15, 7, 15), Convolution(3, (1, 5), stride=(2, 1), padding=(0, 2))),
+        ((2, 3, 3), Convolution(17, 5, padding=2)),
+        ((16, 6, 17), Convolution(33, 1)),
         ((65, 5, 4), Convolution(130, 3, padding=1)),
         ((1, 3, 131), Convolution(2, (1, 9))),
         ((1, 131, 3), Convolution(2, (9, 1))),
-        ((3, 9, 9), Convolution(4, 1, stride=2, padding=1)),
-        ((2, 13, 13), Convolution(3, 5, stride=4, padding=5)),
+        ((2, 4, 31), Convolution(3, 3, padding=1)),
+        ((3, 3, 35), Convolution(4, 3)),
+        ((31, 9, 9), Convolution(31, 1, stride=2, padding=1)),
+        ((33, 13, 13), Convolution(32, 5, stride=4, padding=5)),
         ((3, 7, 9), MaxPool(2)),
         ((2, 9, 8), MaxPool(3, stride=2)),
         ((1, 8, 11), MaxPool((1, 2), stride=3)),
@@ -150,15 +158,22 @@ def _odd_layers(generator: Generator) -> list[tuple[Shape, Layer]]:
         ((4, 5, 5), AveragePool(5)),
         ((2, 7, 8), AveragePool((2, 3), stride=(3, 1))),
         ((1, 1, 1), FullyConnected(1)),
-        ((3, 5, 7), FullyConnected(11)),
-        ((37, 1, 1), FullyConnected(3, bias=False)),
+        ((3, 5, 7), FullyConnected(15)),
+        ((31, 1, 1), FullyConnected(16, bias=False)),
+        ((15, 1, 1), FullyConnected(33)),
+        ((16, 1, 1), FullyConnected(31)),
+        ((33, 1, 1), FullyConnected(17)),
+        ((32, 1, 1), FullyConnected(32)),
+        ((17, 1, 1), FullyConnected(3)),
         ((64, 1, 1), FullyConnected(256, bias=False)),
         ((5000, 1, 1), FullyConnected(2)),
         ((3, 5, 7), ReLU()),
         ((3, 5, 7), Tanh()),
         ((1,), Softmax()),
         ((32,), Softmax()),
-        ((37,), Softmax()),
+        ((15,), Softmax()),
+        ((17,), Softmax()),
+        ((33,), Softmax()),
         ((1025,), Softmax()),
     ]
 
@@ -201,6 +216,8 @@ def _layer_trials(
     if not isinstance(layer, (AveragePool, Softmax)):  # whose sums would leave float32
         special += [value for value in (3e38, -3e38, 7e4, -7e4) if abs(value) <= largest]
     yield Trial("special values", network, _float32(generator.choice(special, size)))
+    if isinstance(layer, Softmax):
+        yield Trial("far below zero", network, _float32(generator.uniform(-520, -500, size)))
     if isinstance(layer, MaxPool):
         very = -(10.0 ** generator.uniform(-30, math.log10(largest) - 0.5, size))
         yield Trial("very negative numbers", network, _float32(very))
@@ -246,8 +263,8 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
     yield Trial("impulse inputs", impulses, _float32(single(size)))
     if (side := math.isqrt(exact // (terms + 1))) > 1:
         filling = with_weights(lambda shape: generator.integers(1, min(side, operand), shape))
-        values = generator.integers(1, min(side, operand), size)
-        yield Trial("positive whole numbers", filling, _float32(values))
+        positive = _float32(generator.integers(1, min(side, operand), size))
+        yield Trial("positive whole numbers", filling, positive)
     weighted = network.stages[-1]
     for kind in ("sparse", "covering"):
         drawn = isolation.alone(network, weighted, kind, precision, generator)
@@ -266,14 +283,13 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
 
 
 def _network_trials(
-    network: Network, precision: Precision, fused: bool, generator: Generator
+    network: Network, precision: Precision, generator: Generator
 ) -> Iterator[Trial]:
-    """Several layers: whole numbers that stay exact through sums, ReLU and maxima; real numbers;
-    and, if only the end of them can be seen, each layer alone among others that pass values on."""
-    weighted = [stage for stage in network.stages if stage.parameter_shapes]
+    """Several layers: whole numbers that stay exact through sums, ReLU and maxima; real numbers."""
+    weighted = sum(bool(stage.parameter_shapes) for stage in network.stages)
     exact = min(EXACT, int(1 / precision.accumulator_unit))
     operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
-    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** len(weighted))))
+    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** weighted)))
 
     def few(shape: Shape) -> NDArray[Any]:
         """A handful of ±1 for each output, so that numbers do not grow out of bounds."""
@@ -293,18 +309,33 @@ def _network_trials(
     values = _float32(generator.normal(size=size))
     yield Trial("real numbers", real, values)
     yield _arrival(real, values, generator)
-    if not fused:
-        return
+
+
+def _passing_trials(
+    network: Network, precision: Precision, generator: Generator
+) -> Iterator[Trial]:
+    """All layers pass values on: what is between those with weights shows."""
     for sums in (True, False):
         given = isolation.passing(network, generator, sums)
         words = "passed on in sums" if sums else "passed on"
         yield from _both_entries(words, network, given, "sparse", precision, generator)
-    for stage in weighted:
-        for kind in isolation.KINDS:
+    for number, power in enumerate(SIZES if precision.largest > EXACT else HALF_SIZES):
+        made = isolation.passing(network, generator, sums=number % 2 == 0, dead=0.3)
+        given = isolation.resized(network, made, power)
+        images = isolation.images(network, "sparse", IMAGES, precision, generator) * 2.0**power
+        yield Trial(f"passed on, 2**{power} as large", _with(network, given), _float32(images))
+
+
+def _isolated_trials(
+    network: Network, kinds: tuple[str, ...], precision: Precision, generator: Generator
+) -> Iterator[Trial]:
+    """Each layer with weights alone, among others that pass values on."""
+    for stage in network.stages:
+        for kind in kinds if stage.parameter_shapes else ():
+            if kind == isolation.SINGLE and not precision.stored:
+                continue  # sums of many are exact, too
             given = isolation.alone(network, stage, kind, precision, generator)
-            words = (
-                f"{kind} in {stage.name}" if "large" in kind else f"{kind} weights in {stage.name}"
-            )
+            words = f"{kind} {'in' if ' ' in kind else 'weights in'} {stage.name}"
             yield from _both_entries(words, network, given, kind, precision, generator)
 
 
@@ -340,25 +371,45 @@ def _call_trials(
     """Large batches, the one asked for among them, and many calls, with other images each."""
     values = sum(math.prod(stage.output_shape) for stage in network.stages)
     batch = max(1, min(batch, LARGEST_BATCH_BYTES // (4 * values)))
-    sizes = (batch, batch // 2 + 1, min(17, batch), batch)
-    large = _calls(sizes, generator)
-    many = _calls(tuple(generator.integers(1, IMAGES + 1, MANY_CALLS)), generator)
+    between = int(generator.integers(1, batch + 1))
+    large = _calls((batch, batch // 2 + 1, min(32, batch), between, batch), generator)
+    counts = [generator.permutation(MANY_CALLS) + 1 for _ in range(2)]
+    many = _calls(tuple(np.concatenate(counts)), generator)
     for words, calls in (("large batches", large), ("many calls", many)):
-        if not fused:
-            yield Trial(words, real, _pixels(network, POOL, generator), calls)
-            continue
-        given = isolation.passing(network, generator, sums=True)
+        given = isolation.passing(network, generator, sums=True, bits=precision)
         yield from _both_entries(words, network, given, "sparse", precision, generator, POOL, calls)
+        if not fused:  # each layer is looked at by itself, and may well have all its weights
+            yield Trial(words, real, _pixels(network, POOL, generator), calls)
+    given = isolation.passing(network, generator, sums=True)
+    for trial in _both_entries("alike", network, given, "sparse", precision, generator, POOL):
+        order = [tuple(map(int, generator.permutation(POOL))) for _ in range(2)]
+        images = _alike(trial.images, generator)
+        yield replace(trial, images=images, calls=(order[0], order[1][:1], order[1]))
+
+
+def _alike(images: Inputs, generator: Generator) -> Inputs:
+    """Images that are all the same but for one place, the first and the last among these; the same
+    backwards, and a little brighter; one that is black and one that is white."""
+    pixels = images.dtype == np.uint8
+    white, least = (255, 1) if pixels else (1, 2.0**-10)
+    alike = np.empty_like(images)
+    alike[:] = images[0] // 4 * 2 + 120 if pixels else np.abs(images[0]) / 2
+    flat = alike.reshape(len(alike), -1)
+    flat[-4], flat[-3], flat[-2], flat[-1] = flat[0, ::-1], flat[0] + least, 0, white
+    places = np.array([0, -1, *generator.integers(flat.shape[1], size=len(flat) - 7)])
+    flat[np.arange(len(places)), places] = white
+    return alike
 
 
 def _calls(sizes: tuple[int, ...], generator: Generator) -> Calls:
     """Calls of so many images of a pool, of which none follows itself at the same place, nor as the
-    first after the last."""
+    first after the last; the first of a call is not its last."""
     calls: list[tuple[int, ...]] = []
     before, last = np.zeros(max(sizes), np.int64), 0
     for size in sizes:
         chosen = (before[:size] + generator.integers(1, POOL, size)) % POOL
-        chosen[0] = generator.choice([n for n in range(POOL) if n not in (before[0], last)])
+        others = (before[0], last, chosen[-1] if size > 1 else last)
+        chosen[0] = generator.choice([n for n in range(POOL) if n not in others])
         before[:size], last = chosen, chosen[-1]
         calls.append(tuple(map(int, chosen)))
     return tuple(calls)

@@ -298,10 +298,11 @@ class _Guarded:
     def damage(self) -> str | None:
         """Whether anything was written that should not have been."""
         held = np.ascontiguousarray(self.runtime.download(self.buffer))
-        changed = np.flatnonzero(held.view(np.uint8) != self.expected.view(np.uint8))
-        if not changed.size:
+        bits = f"u{held.itemsize}"  # NaN is not equal to itself
+        changed = held.view(bits) != self.expected.view(bits)
+        if not changed.any():
             return None
-        place = int(changed[0]) // held.itemsize - MARGIN
+        place = int(changed.argmax()) - MARGIN
         inside = 0 <= place < math.prod(self.shape)
         what = "changed its input" if inside else "wrote outside its output"
         return f"the kernel {what}, {place} elements from the start"

@@ -61,9 +61,8 @@ def test_the_drivers_cache_is_not_asked(monkeypatch):
     monkeypatch.setattr(library, "nvrtcCompileProgram", spy)
     compile_cubin("asked", 'extern "C" __global__ void asked(int *x) { x[0] = 1; }', "sm_90")
     assert b"--no-cache" in asked
-    monkeypatch.setattr(
-        library, "nvrtcGetProgramLogSize", lambda program: (library.nvrtcResult(0), 0)
-    )
+    success = (library.nvrtcResult.NVRTC_SUCCESS,)
+    monkeypatch.setattr(library, "nvrtcGetProgramLog", lambda program, log: success)
     with pytest.raises(TilewrightError, match="no account of silent for sm_90"):
         compile_cubin("silent", 'extern "C" __global__ void silent(int *x) { x[0] = 2; }', "sm_90")
 
