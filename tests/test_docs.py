@@ -19,7 +19,7 @@ from tilewright.runtime.device import DEVICES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 )

@@ -1,4 +1,4 @@
-"""A wheel, installed alone in a clean environment, does the main job."""
+"""The source distribution is the project; the wheel made from it, alone, does the main job."""
 
 from __future__ import annotations
 
@@ -6,25 +6,78 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
-# One worker builds it, for both.
+from tilewright import __version__
+
+# One worker builds it, for all.
 pytestmark = pytest.mark.xdist_group("wheel")
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
 
 
+# What a clone has, and nothing that tools or users leave beside it.
+IN_THE_ROOT = {
+    ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "PKG-INFO", "README.md",
+    "benchmarks", "docs", "pyproject.toml", "src", "tests",
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def wheel(request, tmp_path_factory):
-    out = tmp_path_factory.mktemp("wheel")
+def built(request, tmp_path_factory):
+    """Both, the wheel from the source distribution."""
+    out = tmp_path_factory.mktemp("built")
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", out, request.config.rootpath],
+        [sys.executable, "-m", "build", "--outdir", out, request.config.rootpath],
         check=True, capture_output=True,
     )  # fmt: skip
-    (built,) = out.glob("*.whl")
-    return built
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def in_the_sdist(built):
+    """The names of its files, and what it says of itself."""
+    folder = f"tilewright-{__version__}"
+    with tarfile.open(built / f"{folder}.tar.gz") as archive:
+        names = {name.removeprefix(f"{folder}/") for name in archive.getnames()}
+        return names, archive.extractfile(f"{folder}/PKG-INFO").read()
+
+
+def test_the_source_distribution_is_the_project(in_the_sdist, request):
+    root, (names, _) = request.config.rootpath, in_the_sdist
+    folders = ("benchmarks", "docs", "src", "tests")
+    files = (path for folder in folders for path in (root / folder).rglob("*.*"))
+    wanted = {
+        str(path.relative_to(root)) for path in files
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".checkpoint"
+    }  # fmt: skip
+    assert wanted - names == set()
+    assert {name.partition("/")[0] for name in names} == IN_THE_ROOT
+
+
+def test_both_say_the_same_of_themselves_and_it_is_valid(wheel, in_the_sdist):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    _, said = in_the_sdist
+    assert archive.read(name) == said
+    metadata = Metadata.from_email(said)
+    assert str(metadata.version) == __version__
+    assert metadata.description_content_type == "text/markdown"
+    assert metadata.description.startswith("# Tilewright")
+
+
+def test_the_version_has_its_place_in_the_changelog(request):
+    assert f"\n## [{__version__}] - 20" in (request.config.rootpath / "CHANGELOG.md").read_text()
 
 
 def test_it_holds_sample_weights_and_licences(wheel):

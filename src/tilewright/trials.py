@@ -107,7 +107,7 @@ def trials(
     if fuses(network):
         yield from _passing_trials(whole, precision, generator)
         yield from _isolated_trials(whole, tuple(isolation.KINDS), precision, generator)
-    yield from _call_trials(whole, real, precision, fuses(network), batch, generator)
+    yield from _call_trials(whole, precision, fuses(network), batch, generator)
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
@@ -361,30 +361,26 @@ def _both_entries(
 
 
 def _call_trials(
-    network: Network,
-    real: Network,
-    precision: Precision,
-    fused: bool,
-    batch: int,
-    generator: Generator,
+    network: Network, precision: Precision, fused: bool, batch: int, generator: Generator
 ) -> Iterator[Trial]:
-    """Large batches, the one asked for among them, and many calls, with other images each."""
+    """Large batches, the one asked for among them; many calls, with other images each; images that
+    are almost the same. Layers that are looked at by themselves need no more than pixels."""
     values = sum(math.prod(stage.output_shape) for stage in network.stages)
     batch = max(1, min(batch, LARGEST_BATCH_BYTES // (4 * values)))
     between = int(generator.integers(1, batch + 1))
     large = _calls((batch, batch // 2 + 1, min(32, batch), between, batch), generator)
     counts = [generator.permutation(MANY_CALLS) + 1 for _ in range(2)]
     many = _calls(tuple(np.concatenate(counts)), generator)
-    for words, calls in (("large batches", large), ("many calls", many)):
+    orders = [tuple(map(int, generator.permutation(POOL))) for _ in range(2)]
+    alike = (orders[0], orders[1][:1], orders[1])
+    for words, calls in (("large batches", large), ("many calls", many), ("alike", alike)):
         given = isolation.passing(network, generator, sums=True, bits=precision)
-        yield from _both_entries(words, network, given, "sparse", precision, generator, POOL, calls)
-        if not fused:  # each layer is looked at by itself, and may well have all its weights
-            yield Trial(words, real, _pixels(network, POOL, generator), calls)
-    given = isolation.passing(network, generator, sums=True)
-    for trial in _both_entries("alike", network, given, "sparse", precision, generator, POOL):
-        order = [tuple(map(int, generator.permutation(POOL))) for _ in range(2)]
-        images = _alike(trial.images, generator)
-        yield replace(trial, images=images, calls=(order[0], order[1][:1], order[1]))
+        *values_too, pixels = _both_entries(
+            words, network, given, "sparse", precision, generator, POOL, calls
+        )
+        for trial in (*values_too, pixels) if fused else (pixels,):
+            images = _alike(trial.images, generator) if words == "alike" else trial.images
+            yield replace(trial, images=images)
 
 
 def _alike(images: Inputs, generator: Generator) -> Inputs:

@@ -19,8 +19,8 @@ def test_show_and_clear(capsys):
     assert "compiled kernels: 2 files" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0
     text = capsys.readouterr().out
-    assert "deleted 2 compiled kernels" in text
-    assert "deleted 0 measured ceilings" in text
+    assert "compiled kernels: deleted 2 files" in text
+    assert "measured ceilings: deleted 0 files" in text
     assert not list(open_store("compiled").folder.iterdir())
     assert main(["cache", "burn"]) == 2
 
@@ -28,13 +28,13 @@ def test_show_and_clear(capsys):
 def test_everything_below_the_folder_is_shown_and_all_but_data_cleared(capsys):
     home = cache_home()
     shown = {
-        "compiled/a.kept": "compiled kernels: 1 files, 10 B",
-        "ceilings/a.kept": "measured ceilings: 1 files, 10 B",
-        "pocl/found": "findings about PoCL: 1 files, 10 B",
-        "pocl-kernels/a/b/c.so": "files of PoCL's compiler: 1 files, 10 B",
-        "numba/deep/.x.nbi": "files of Numba's compiler: 1 files, 10 B",
-        "data/cifar10/data_batch_1.bin": "fetched data: 1 files, 10 B",
-        "forgotten": "something else: 1 files, 10 B",
+        "compiled/a.kept": "compiled kernels: 1 file, 10 B",
+        "ceilings/a.kept": "measured ceilings: 1 file, 10 B",
+        "pocl/found": "findings about PoCL: 1 file, 10 B",
+        "pocl-kernels/a/b/c.so": "files of PoCL's compiler: 1 file, 10 B",
+        "numba/deep/.x.nbi": "files of Numba's compiler: 1 file, 10 B",
+        "data/cifar10/data_batch_1.bin": "fetched data: 1 file, 10 B",
+        "forgotten": "something else: 1 file, 10 B",
     }
     for name in shown:
         (home / name).parent.mkdir(parents=True, exist_ok=True)

@@ -51,6 +51,15 @@ def printed(some):
     return console.export_text()
 
 
+def test_a_share_stays_with_its_kind():
+    layers, lengths = ("conv1", "fc", "input", "softmax"), (9.65, 0.0987, 0.0876, 0.0000101)
+    kernels = [Event("kernel", "k", 2, 2 + t, (n,)) for n, t in zip(layers, lengths, strict=True)]
+    text = printed(result(kernels))
+    rows = text[text.index("By kind") : text.index("Op time")].splitlines()
+    assert len(rows) == 2
+    assert all(row.rstrip().endswith((" %)", " %),")) for row in rows)
+
+
 def test_layers_add_up_and_the_remainder_is_the_rest():
     document = view.to_json(result(KERNELS))
     seconds = {layer["name"]: layer["seconds"] for layer in document["layers"]}

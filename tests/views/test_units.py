@@ -22,3 +22,10 @@ def test_seconds(value, text):
 )
 def test_size(value, text):
     assert units.size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 images"), (1, "1 image"), (2, "2 images"), (1000, "1,000 images")]
+)
+def test_plural(number, text):
+    assert units.plural(number, "image") == text

@@ -40,15 +40,15 @@ def main(arguments: argparse.Namespace) -> int:
     screen, home = console.output(), cache_home()
     if arguments.action == "clear":
         for name, what in CLEARED.items():
-            count = _empty(home / name)
-            screen.print(f"deleted {count} {what} from {home / name}", soft_wrap=True)
+            files = units.plural(_empty(home / name), "file")
+            screen.print(f"{what}: deleted {files} from {home / name}", soft_wrap=True)
         return 0
     known = {**CLEARED, DATA: "fetched data"}
     others = sorted(path.name for path in _children(home) if path.name not in known)
     for name, what in (*known.items(), *((name, "something else") for name in others)):
-        files = _files(home / name)
-        total = units.size(sum(files.values()))
-        screen.print(f"{what}: {len(files)} files, {total} in {home / name}", soft_wrap=True)
+        sizes = _files(home / name)
+        files, total = units.plural(len(sizes), "file"), units.size(sum(sizes.values()))
+        screen.print(f"{what}: {files}, {total} in {home / name}", soft_wrap=True)
     return 0
 
 

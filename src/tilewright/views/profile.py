@@ -68,7 +68,7 @@ def _head(profile: Profile) -> Iterator[RenderableType]:
 def images(profile: Profile) -> str:
     """How many, and how they went through."""
     size = min(profile.batch, profile.images)
-    number = "1 image" if profile.images == 1 else f"{units.count(profile.images)} images"
+    number = units.plural(profile.images, "image")
     return f"{number}, one by one" if size == 1 else f"{number}, {units.count(size)} at a time"
 
 

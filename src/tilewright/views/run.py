@@ -13,8 +13,10 @@ from rich.console import RenderableType
 from tilewright.job import Result
 from tilewright.trace import busy_seconds
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.console import WIDTH, table
 
+# Columns beside the names of the last rows.
+LISTED = WIDTH - len("Peak memory  ")
 # Of the forward phase; less is what two clocks differ by.
 OVERLAP_SHOWN = 0.001
 
@@ -141,8 +143,9 @@ def predictions_csv(result: Result) -> str:
 
 def report(result: Result) -> Iterator[RenderableType]:
     """Everything a person wants to know of a run, from top to bottom."""
+    images = units.plural(len(result.dataset), "image")
     yield (
-        f"{result.network.name} over {units.count(len(result.dataset))} images, "
+        f"{result.network.name} over {images}, "
         f"{_batches(result)}, rung {result.rung.label} on {result.plan.device} "
         f"({result.device}){_memory(result)}"
     )
@@ -227,7 +230,7 @@ def _summary(result: Result) -> Iterator[RenderableType]:
     images = len(result.dataset)
     grid = table("", "", "")
     grid.show_header = False
-    grid.add_row("By kind", ", ".join(parts))
+    grid.add_row("By kind", _listed(parts))
     grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
     if result.correct is None:
         grid.add_row("Correctness", "- (the data has no labels)")
@@ -240,3 +243,14 @@ def _summary(result: Result) -> Iterator[RenderableType]:
     grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
     grid.add_row("Peak memory", units.size(result.peak_memory_bytes))
     yield grid
+
+
+def _listed(parts: list[str]) -> str:
+    """Parts that are never broken in the middle, as many to a line as fit beside the row's name."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(f"{lines[-1]}, {part},") <= LISTED:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(part)
+    return ",\n".join(lines)

@@ -39,6 +39,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def plural(number: int, thing: str) -> str:
+    """1 file, 2 files."""
+    return f"{count(number)} {thing}{'' if number == 1 else 's'}"
+
+
 def times(value: float) -> str:
     return f"{digits(value)}x"
 
