@@ -76,18 +76,18 @@ def align_strictly() -> None:
     dialect.prelude = lambda: text
 
 
-def run_rung(name: str, device: str) -> None:
+def run_rung(name: str, device: Device) -> None:
     for network in NETWORKS:
         generator = np.random.default_rng(1)
         ready = network.with_parameters(random_parameters(network, generator))
         pixels = generator.integers(0, 256, (IMAGES, *network.input.shape), np.uint8)
-        program = Program(ready, uniform(ready, find(name), Device.parse(device), BATCH))
+        program = Program(ready, uniform(ready, find(name), device, BATCH))
         truth = reference.chain(ready.stages, ready.parameters, pixels, find(name).precision)[-1]
         _, problem = compare(program(pixels), truth)
         assert problem is None, problem
 
 
-def run_without_barrier(which: str, device: str) -> None:
+def run_without_barrier(which: str, device: Device) -> None:
     """A rung whose kernels lack one barrier: `rung file number`."""
     rung, file, number = which.split()
     pieces = design._text(file).split("TW_BARRIER();")
@@ -99,7 +99,7 @@ def run_without_barrier(which: str, device: str) -> None:
     run_rung(rung, device)
 
 
-def run_fault(name: str, device: str) -> None:
+def run_fault(name: str, device: Device) -> None:
     text = f"TW_ENTRY TW_NAME(TW_GLOBAL float *out) {{ const int i = TW_THREAD_X; {FAULTS[name]} }}"
     runtime = OpenClRuntime(device)
     out = runtime.upload(np.zeros(8, np.float32))
@@ -110,4 +110,5 @@ def run_fault(name: str, device: str) -> None:
 if __name__ == "__main__":
     what, name, device = sys.argv[1:]
     align_strictly()
-    {"rung": run_rung, "fault": run_fault, "without": run_without_barrier}[what](name, device)
+    run = {"rung": run_rung, "fault": run_fault, "without": run_without_barrier}[what]
+    run(name, Device.parse(device))
