@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
-from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
+from tilewright.fuse.cuda.generations import generation
+from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model.layers import FullyConnected, Pixels
 from tilewright.model.network import Network
@@ -30,7 +31,7 @@ CASES = [(name, 90, "fp16") for name in NETWORKS] + [
 def compiled(network: Network, precision: str, capability: int) -> list[nvrtc.Compiled]:
     found = []
     for index, plan in enumerate(cut(network.stages, ARITHMETICS[precision], capability)):
-        assert plan.shared_bytes <= shared_bytes(capability)
+        assert plan.shared_bytes <= generation(capability).shared_bytes
         text = kernel_text(plan, "network", network.input, "words" if index else "uint8")
         made = nvrtc.compile_cubin("network", text, f"sm_{capability}")
         assert made.registers <= lane_registers(plan.threads // 32)

@@ -67,6 +67,6 @@ def test_layers_are_taken_together() -> None:
 
 
 def test_time_is_linear_in_layers() -> None:
-    """Ten thousand of them take no time to speak of."""
-    layers = (Convolution(1, 1), ReLU()) * 5000
-    assert len(operations(Network("deep", Pixels((1, 1, 1)), layers).stages)) == 5000
+    """As many as a network may have take no time to speak of."""
+    layers = (Convolution(1, 1), ReLU()) * 2500
+    assert len(operations(Network("deep", Pixels((1, 1, 1)), layers).stages)) == 2500
