@@ -182,7 +182,7 @@ class StackMachine:
     def border(self, index: int) -> None:
         """Zeros around a picture, as far as others were written there."""
         picture, dirty = self.plan.phases[index].source, self.plan.dirty(index)
-        if not self.plan.bordered(index):
+        if not (self.plan.around(index) and dirty):
             return
         gap, after = self.plan.gaps(index)
         unit = 2 if picture.tight else 1

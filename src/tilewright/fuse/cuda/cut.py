@@ -11,7 +11,7 @@ from tilewright.fuse.cuda.arrange import Known, stack
 from tilewright.fuse.cuda.dense import Dense, dense
 from tilewright.fuse.cuda.generations import Generation, generation
 from tilewright.fuse.cuda.operations import Operation, only_input, operations
-from tilewright.fuse.cuda.stack import Form, Stack
+from tilewright.fuse.cuda.stack import Form, Source, Stack
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
@@ -53,9 +53,9 @@ def _large(operation: Operation, gpu: Generation) -> bool:
     return operation.connected and operation.weights > gpu.most_connected
 
 
-def sources(kernels: Sequence[Kernel], first: str) -> list[str]:
+def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
     """The type of what each kernel reads: `first`, or what the one before it gives."""
-    given = ["words" if plan.gives == "words" else "float32" for plan in kernels[:-1]]
+    given: list[Source] = ["words" if plan.gives == "words" else "float32" for plan in kernels[:-1]]
     return [first, *given]
 
 

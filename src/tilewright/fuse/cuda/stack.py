@@ -26,6 +26,8 @@ from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
 
 Form = Literal["pixels", "words", "output"]
+# The type of what a kernel reads.
+Source = Literal["uint8", "float32", "words"]
 
 
 @dataclass(frozen=True, eq=False)  # compared, and looked up, by what it is, not by what is in it
@@ -176,13 +178,12 @@ class Stack:
         between = 0 if source.contiguous else min(beyond, source.pitch - source.words)
         return between, SLACK if beyond else 0
 
-    def bordered(self, index: int) -> bool:
+    def around(self, index: int) -> bool:
         """Whether the picture that a phase reads has words around its pixels to be kept at zero."""
         source = self.phases[index].source
         unit = source.channels if source.tight else source.pitch
         filled = source.across * unit == source.row * (2 if source.tight else 1)
-        words = source.padding != (0, 0) or not filled or any(self.gaps(index))
-        return words and self.dirty(index) > 0
+        return source.padding != (0, 0) or not filled or any(self.gaps(index))
 
     @property
     def group_words(self) -> int:

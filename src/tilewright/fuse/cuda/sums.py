@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Literal
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation, Rates
@@ -23,6 +24,7 @@ from tilewright.model.layers import Shape
 TILE = 16
 TYPICAL_TILES = 4
 Tile = list[tuple[int, int] | None]
+To = Literal["TW_TO_HALVES", "TW_TO_OPERANDS", "TW_TO_FLOATS"]
 # How much a warp's own time counts beside all warps', when units are chosen: several are tried.
 WEIGHTS = (0.1, 0.5, 2.0)
 
@@ -168,7 +170,7 @@ class Sink:
     operands, or as floats that are `plane` words apart.
     """
 
-    to: str  # TW_TO_HALVES, TW_TO_OPERANDS, TW_TO_FLOATS
+    to: To
     place: Callable[[int, int], int]
     row: int
     pixel: int
@@ -177,6 +179,7 @@ class Sink:
 
 def into(target: Picture, arithmetic: Arithmetic, rounded: bool) -> Sink:
     """Into a picture that is read as operands (`rounded`) or value by value."""
+    to: To
     if arithmetic.per_word == 2 and not target.floats:
         to = "TW_TO_HALVES"
     else:
