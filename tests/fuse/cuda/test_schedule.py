@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fuse.cuda.interpreter import interpret
+from tests.fuse.cuda.memory import Mistake
 from tests.strategies import networks as drawn_networks
 from tilewright import reference
 from tilewright.fuse.cuda import arrange
@@ -48,7 +49,10 @@ def problem(
     """What is wrong with a network's plan, run in NumPy."""
     arithmetic = ARITHMETICS[precision]
     plans = cut(network.stages, arithmetic, 90) if kernels is None else kernels
-    output = interpret(plans, network, images)
+    try:
+        output = interpret(plans, network, images)
+    except Mistake as mistake:
+        return str(mistake)
     truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
     return compare(output, truth)[1]
 

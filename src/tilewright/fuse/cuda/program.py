@@ -51,7 +51,8 @@ def program(plan: Stack, pixels: Pixels | None, source: Source) -> Program:
 def _once(plan: Stack, staged: int) -> tuple[Step, ...]:
     threads = 32 * plan.warps
     steps: list[Step] = [
-        Clear(sum(plan.arenas) + -(-staged // 16) * 4, threads),
+        # Not where the first image is fetched to: another thread's zeros may come after its bytes.
+        Clear(sum(plan.arenas), threads),
         FetchParameters(4 * plan.shared_words, plan.threads),
     ]
     if staged:
