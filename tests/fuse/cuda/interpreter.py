@@ -1,6 +1,6 @@
 """Whole-network kernels, run in NumPy: word by word, thread by thread, as the CUDA text does it.
 
-Of stacks, the same list of steps is run that the text is printed from (`Program`): the interpreter
+The same list of steps is run that the text is printed from (`Program`): the interpreter
 knows what each building block of `stack.cuh` does with its arguments, and which thread does it. A
 wrong address, width or table gives wrong numbers here as it would on a GPU; a barrier too few, or a
 fetch that was not waited for, is a `Mistake` (`memory`). One group of a block is run, on one image
@@ -26,7 +26,7 @@ from tests.fuse.cuda.instructions import (
     rounded_halves,
     values,
 )
-from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake
+from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Source, Stack
@@ -47,6 +47,7 @@ from tilewright.fuse.cuda.steps import (
     Step,
     Target,
 )
+from tilewright.fuse.cuda.steps_dense import dense_program
 from tilewright.model.network import Network
 
 Array = NDArray[Any]
@@ -61,7 +62,7 @@ def interpret(kernels: Sequence[Kernel], network: Network, images: Array) -> Arr
             made = program(plan, network.input, SOURCES[str(x.dtype)])
             x = run_program(made, plan, network, x)
         else:
-            x = run_dense(plan, network.parameters, x)
+            x = run_dense(dense_program(plan), plan.parameters(network.parameters), x)
     return x.reshape(len(images), *network.output_shape)
 
 
@@ -151,7 +152,7 @@ class Machine:
         if size % 16:
             raise Mistake(f"{size} bytes are not fetched 16 at a time")
         i = np.arange(size // 16)
-        self.shared.fetch(to + 4 * i, _part(source, 0, 4 * len(i)), i % threads)
+        self.shared.fetch(to + 4 * i, part(source, 0, 4 * len(i)), i % threads)
 
     # ---- the first picture ------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ class Machine:
 
     def image(self, at: Array) -> Array:
         image = self.images[self.item]
-        return _part(image, 0, int(at.max()) + 1)[at]
+        return part(image, 0, int(at.max()) + 1)[at]
 
     def value(self, step: Fill, found: Array) -> Array:
         if step.pixels is None:
@@ -300,7 +301,7 @@ class Machine:
                 split, tile = divmod(unit, step.tiles)
                 first = 8 * split * step.columns
                 last = first + 8 * step.columns
-                tops = _part(self.tables, step.tables + 16 * tile, 16)
+                tops = part(self.tables, step.tables + 16 * tile, 16)
                 rows = self.read_rows(step, tops, begins, reach, warp)
                 sums = np.zeros((step.rows, 16, last - first)) + bias[first:last]
                 with np.errstate(over="ignore", invalid="ignore"):
@@ -323,7 +324,7 @@ class Machine:
             if step.weights_shared:
                 block = self.shared.read(np.arange(at, at + length), EVERYBODY)
             else:
-                block = _part(self.parameters, at, length)
+                block = part(self.parameters, at, length)
             found = operand_columns(block, count * step.taps_y, step.all_columns, self.arithmetic)
             found = found.reshape(count, step.taps_y, -1, 8 * step.all_columns)
             parts.append(np.concatenate(found, 1).astype(np.float64))
@@ -355,7 +356,7 @@ class Machine:
         """The results of a unit: (row, row of an operand, filter)."""
         positions = 8 if step.pool else 16
         at = step.tables + 16 * step.tiles + tile * positions
-        places = _part(self.tables, at, positions)
+        places = part(self.tables, at, positions)
         if step.pool:
             # Rows g and g+8 of an operand are neighbours; so are two rows of sums.
             windows = [sums[0::2, :8], sums[0::2, 8:], sums[1::2, :8], sums[1::2, 8:]]
@@ -465,10 +466,3 @@ class Machine:
         scores = self.shared.read(self.own + step.at + i, i % 32).view(FLOAT)
         memory, base = self.memory(step.target)
         memory.write(base + i, probabilities(scores).view(np.uint32), i % 32)
-
-
-def _part(given: Array, at: int, size: int) -> Array:
-    """Of what lies in device memory."""
-    if at < 0 or at + size > len(given):
-        raise Mistake(f"device memory: {at} to {at + size} is not inside its {len(given)}")
-    return given[at : at + size]

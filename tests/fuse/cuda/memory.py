@@ -32,6 +32,7 @@ class Memory:
         self.readers = np.full(words, NOBODY, np.int32)
         self.flying = np.zeros(words, bool)
         self.fetches: list[tuple[Array, Array, Array]] = []
+        self.groups: list[list[tuple[Array, Array, Array]]] = []
 
     def read(self, at: Array, threads: Array | int, width: int = 1) -> Array:
         """Words by threads; `at` are the first of so many that are read at once."""
@@ -88,12 +89,22 @@ class Memory:
         self.flying[at] = True
         self.fetches.append((at, values.reshape(at.shape), thread))
 
-    def arrive(self) -> None:
-        for at, values, thread in self.fetches:
-            self.words[at] = values
-            self.writers[at] = thread[..., None]
-            self.flying[at] = False
+    def commit(self) -> None:
+        """What was fetched since the last time is one group."""
+        self.groups.append(self.fetches)
         self.fetches = []
+
+    def arrive(self, all_but: int = 0) -> None:
+        """All fetches are waited for, or all but those of the last groups."""
+        if all_but == 0:
+            self.commit()
+        kept = len(self.groups) - all_but
+        for group in self.groups[: max(0, kept)]:
+            for at, values, thread in group:
+                self.words[at] = values
+                self.writers[at] = thread[..., None]
+                self.flying[at] = False
+        self.groups = self.groups[max(0, kept) :]
 
     def meet(self, threads: int) -> None:
         """A barrier of the first so many threads: what they did is done."""
@@ -126,6 +137,13 @@ class Memory:
     def _refuse(self, at: Array, wrong: Array, why: str) -> None:
         if wrong.any():
             raise Mistake(f"{self.name}: word {at[wrong][0]} {why}")
+
+
+def part(given: Array, at: int, size: int) -> Array:
+    """Of what lies in device memory, and is only read."""
+    if at < 0 or at + size > len(given):
+        raise Mistake(f"device memory: {at} to {at + size} is not inside its {len(given)}")
+    return given[at : at + size]
 
 
 def _threads(threads: Array | int, at: Array, width: int) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from tilewright.fuse.cuda.emit import activation, head, struct
+from tilewright.fuse.cuda.emit import activation, constants, head, struct
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Rows, Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -23,7 +23,6 @@ from tilewright.fuse.cuda.steps import (
     Program,
     Softmax,
     Step,
-    Target,
 )
 from tilewright.model.layers import Pixels
 
@@ -56,24 +55,19 @@ def _struct(step: Step | Blank) -> list[str]:
     """A step's constants, if it has any, as the building blocks take them."""
     match step:
         case Fill():
-            return [struct("Load", _constants(step), _value(step.pixels))]
+            return [struct("Load", constants(step), _value(step.pixels))]
         case Border():
-            return [struct(f"Border{step.index}", _constants(step))]
+            return [struct(f"Border{step.index}", constants(step))]
         case Blank():
-            return [struct(f"Blank{step.index}", _constants(step))]
+            return [struct(f"Blank{step.index}", constants(step))]
         case Convolve():
-            constants = {**_constants(step), "POOL": POOLS[step.pool], **_constants(step.target)}
+            values = {**constants(step), "POOL": POOLS[step.pool], **constants(step.target)}
             functions = activation("before", step.before), activation("after", step.activations)
-            return [struct(f"Layer{step.index}", constants, *functions)]
+            return [struct(f"Layer{step.index}", values, *functions)]
         case Each():
-            constants = {**_constants(step), **_constants(step.target)}
-            return [struct(f"Layer{step.index}", constants, activation("after", step.activations))]
+            values = {**constants(step), **constants(step.target)}
+            return [struct(f"Layer{step.index}", values, activation("after", step.activations))]
     return []
-
-
-def _constants(step: Fill | Border | Blank | Convolve | Each | Target) -> dict[str, int | str]:
-    found = {name.upper(): getattr(step, name) for name in step.STRUCT}
-    return {name: each if isinstance(each, str) else int(each) for name, each in found.items()}
 
 
 def _value(pixels: Pixels | None) -> str:

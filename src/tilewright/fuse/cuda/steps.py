@@ -85,7 +85,7 @@ class Fill:
     copy: int
     floats: bool
     round: bool
-    STRUCT: ClassVar = (
+    STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "channels", "height", "width", "source_height", "whole", "left", "pitch",
         "words", "row", "tight", "copy", "floats", "round",
     )  # fmt: skip
@@ -112,7 +112,7 @@ class Border:
     gap: int
     after: int
     dirty: int
-    STRUCT: ClassVar = (
+    STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "row", "copy", "top", "height", "left", "right", "width", "pitch", "words",
         "gap", "after", "dirty",
     )  # fmt: skip
@@ -133,7 +133,7 @@ class Blank:
     height: int
     row: int
     source_height: int
-    STRUCT: ClassVar = ("threads", "height", "row", "source_height")
+    STRUCT: ClassVar[tuple[str, ...]] = ("threads", "height", "row", "source_height")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Target:
     out_row: int
     out_pixel: int
     origin: int
-    STRUCT: ClassVar = (
+    STRUCT: ClassVar[tuple[str, ...]] = (
         "paired", "wide", "filters", "to", "plane", "out_row", "out_pixel", "origin"
     )  # fmt: skip
 
@@ -197,7 +197,7 @@ class Convolve:
     rows_first: bool
     unroll: int
     pool: Literal["", "max", "average"]
-    STRUCT: ClassVar = (
+    STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
     )  # fmt: skip
@@ -222,7 +222,7 @@ class Each:
     average: bool
     out_y: int
     out_x: int
-    STRUCT: ClassVar = (
+    STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "row", "pitch", "floats", "taps_y", "taps_x", "stride_y", "stride_x",
         "average", "out_y", "out_x",
     )  # fmt: skip
