@@ -1,408 +1,336 @@
-"""Whole-network kernels, run in NumPy: word by word, lane by lane, as the CUDA text does it.
+"""Whole-network kernels, run in NumPy: word by word, thread by thread, as the CUDA text does it.
 
-The interpreter knows what the building blocks do (`stack.cuh`, `dense.cuh`) and takes everything
-else from the plan that the text is generated from: tables, packed weights, pictures, places in
-shared memory. A mistake in any of these gives wrong numbers here as it would on a GPU. What becomes
-of NaN and of numbers too large for a half depends on single instructions: those are read from the
-text.
+The same list of steps is run that the text is printed from (`Program`): the interpreter
+knows what each building block of `stack.cuh` does with its arguments, and which thread does it. A
+wrong address, width or table gives wrong numbers here as it would on a GPU; a barrier too few, or a
+fetch that was not waited for, is a `Mistake` (`memory`). One group of a block is run, on one image
+after the other; threads of other groups fetch their share of the parameters.
 """
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tests.fuse.cuda.dense_interpreter import run_dense
+from tests.fuse.cuda.group import Group
+from tests.fuse.cuda.instructions import (
+    FLOAT,
+    activate,
+    halves,
+    maximum,
+    operand_columns,
+    probabilities,
+    values,
+)
+from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
 from tilewright.fuse.cuda.cut import Kernel
-from tilewright.fuse.cuda.dense import Dense
-from tilewright.fuse.cuda.emit import text
-from tilewright.fuse.cuda.pictures import Picture, runs
-from tilewright.fuse.cuda.stack import Phase, Stack
-from tilewright.model.layers import Pixels
-from tilewright.model.network import Network, Parameters
+from tilewright.fuse.cuda.program import program
+from tilewright.fuse.cuda.stack import Source, Stack
+from tilewright.fuse.cuda.steps import (
+    Arrived,
+    Barrier,
+    Blank,
+    Border,
+    Clear,
+    Convolve,
+    Each,
+    FetchImage,
+    FetchParameters,
+    Fill,
+    Outside,
+    Program,
+    Softmax,
+    Step,
+    Target,
+)
+from tilewright.fuse.cuda.steps_dense import dense_program
+from tilewright.model.network import Network
 
 Array = NDArray[Any]
-FLOAT = np.float32
+SOURCES: dict[str, Source] = {"uint8": "uint8", "float32": "float32", "uint32": "words"}
 
 
-def interpret(kernels: list[Kernel], network: Network, images: Array) -> Array:
+def interpret(kernels: Sequence[Kernel], network: Network, images: Array) -> Array:
     """The output of every image, in float32."""
     x: Array = images
-    pixels = network.input
     for plan in kernels:
         if isinstance(plan, Stack):
-            x = StackMachine(plan, network.parameters, pixels).run(x)
+            made = program(plan, network.input, SOURCES[str(x.dtype)])
+            x = run_program(made, plan, network, x)
         else:
-            x = run_dense(plan, network.parameters, x)
+            x = run_dense(dense_program(plan), plan.parameters(network.parameters), x)
     return x.reshape(len(images), *network.output_shape)
 
 
-def values(words: Array, per_word: int) -> Array:
-    """Words as numbers; the last axis grows by what a word holds."""
-    kind = np.float16 if per_word == 2 else np.float32
-    return np.ascontiguousarray(words, np.uint32).view(kind).astype(FLOAT)
+def run_program(made: Program, plan: Stack, network: Network, images: Array) -> Array:
+    """A kernel's steps, and what it is given besides: the plan's tables and packed parameters."""
+    machine = Machine(made, plan.parameters(network.parameters), plan.tables[0])
+    if plan.gives == "output":
+        return machine.run(images, POISON).view(FLOAT)
+    # Between kernels, words after an image's last must be numbers: memory is emptied first.
+    return machine.run(images, 0)
 
 
-@cache
-def body(function: str) -> str:
-    """What a building block does, as text."""
-    pattern = rf"^__device__[^\n]* {function}\([^{{]*\{{(.*?)(\n\}}|; \}})$"
-    found = re.search(pattern, text("stack.cuh"), re.M | re.S)
-    assert found, f"stack.cuh has no {function}"
-    return found[1]
+class Machine(Group):
+    """A group that runs steps."""
 
+    def run(self, images: Array, found_there: int) -> Array:
+        """Words of every image's result, in memory that was filled with some word."""
+        made = self.made
+        self.images = np.ascontiguousarray(images).reshape(len(images), -1)
+        if made.source != "words" and self.images.shape[1] != made.image_size:
+            raise Mistake(f"images of {self.images.shape[1]} values are not {made.image_size}")
+        results = [Memory("a result", made.result_words, found_there) for _ in images]
+        self.out, self.offset = results[0], 0
+        self.steps(made.once)
+        for self.item, self.out in enumerate(results):
+            for self.start in made.strip.starts if made.strip else (0,):
+                unit = made.strip.unit if made.strip else 1
+                self.offset = self.start // unit * made.result_row
+                self.steps(made.item)
+                self.out.meet(made.threads)
+        return np.stack([each.words for each in results])
 
-def maximum(function: str) -> Any:
-    """The maximum that a building block takes: C's, which prefers any number to NaN, or PTX's."""
-    if "fmaxf(" in body(function):
-        return np.fmax
-    assert "maximum(" in body(function)
-    assert "max.NaN.f32" in body("maximum")
-    return np.maximum
+    def steps(self, steps: Sequence[Step | Blank]) -> None:
+        for step in steps:
+            self.step(step)
 
+    def step(self, step: Step | Blank) -> None:
+        match step:
+            case Clear():
+                i = np.arange(step.words)
+                self.shared.write(self.own + i, np.uint32(0), i % step.threads)
+            case FetchParameters():
+                self.fetch(0, step.bytes, step.threads, self.parameters)
+            case FetchImage():
+                item = self.item + step.ahead
+                if item < len(self.images):
+                    if self.made.image_size % 16:
+                        raise Mistake("images do not begin on 16 bytes")
+                    image = self.images[item].view(np.uint32)
+                    self.fetch(self.own + step.at, step.bytes, step.threads, image)
+            case Arrived():
+                self.shared.arrive()
+            case Barrier():
+                size = self.made.threads if step.block else self.made.group_threads
+                if step.threads != size:
+                    raise Mistake(f"a barrier of {step.threads} threads where {size} come")
+                self.shared.meet(size)
+            case Fill():
+                self.fill(step)
+            case Border():
+                if step.needed:
+                    self.border(step)
+            case Blank():
+                i = np.arange(step.height * step.row)
+                source = step.rows.first(self.start) + i // step.row
+                i = i[(source < 0) | (source >= step.source_height)]
+                self.shared.write(self.own + step.at + i, np.uint32(0), i % step.threads)
+            case Outside():
+                if step.happens(self.start):
+                    self.steps(step.steps)
+            case Convolve():
+                self.convolve(step)
+            case Each():
+                self.each(step)
+            case Softmax():
+                self.softmax(step)
+            case unknown:
+                assert_never(unknown)
 
-def rounded_halves(x: Array) -> Array:
-    """As `pack` makes them of floats: what is too large is infinity, and that may become NaN."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = x.astype(np.float16)
-        if "fma.rn.f16x2" in body("pack"):  # times zero, plus itself
-            found = found * np.float16(0) + found
-    return found
+    def fetch(self, to: int, size: int, threads: int, source: Array) -> None:
+        if size % 16:
+            raise Mistake(f"{size} bytes are not fetched 16 at a time")
+        i = np.arange(size // 16)
+        self.shared.fetch(to + 4 * i, part(source, 0, 4 * len(i)), i % threads)
 
+    # ---- sums -------------------------------------------------------------------------------
 
-def halves(low: Array, high: Array) -> Array:
-    pair = rounded_halves(np.stack([low, high], -1))
-    return np.ascontiguousarray(pair).view(np.uint32)[..., 0]
-
-
-def activate(x: Array, kinds: tuple[str, ...]) -> Array:
-    for kind in kinds:
-        x = maximum("relu")(x, FLOAT(0)) if kind == "relu" else np.tanh(x)
-    return x.astype(FLOAT)
-
-
-def probabilities(scores: Array) -> Array:
-    """Of rows of scores."""
-    with np.errstate(invalid="ignore"):
-        most = maximum("softmax").reduce(scores, -1, keepdims=True)
-        powers = np.exp(scores - maximum("softmax")(most, np.finfo(FLOAT).min))
-        return (powers / powers.sum(-1, keepdims=True)).astype(FLOAT)
-
-
-class StackMachine:
-    """A group's shared memory, and the phases that work on it. Images come one after the other."""
-
-    def __init__(self, plan: Stack, parameters: Parameters, pixels: Pixels) -> None:
-        self.plan, self.pixels = plan, pixels
-        self.parameters = plan.parameters(parameters)
-        self.tables, self.table_places = plan.tables
-        self.own = np.zeros(plan.group_words, np.uint32)
-
-    def run(self, images: Array) -> Array:
-        plan = self.plan
-        kind = FLOAT if plan.gives == "output" else np.uint32
-        results = np.zeros((len(images), plan.result_words), kind)
-        for image, result in zip(images, results, strict=True):
-            for start in plan.strip.starts if plan.strip else (0,):
-                self.item(image, result.view(np.uint32), start)
-        return results
-
-    def item(self, image: Array, result: Array, start: int) -> None:
-        plan, strip = self.plan, self.plan.strip
-        first = plan.phases[0].source
-        row = strip.pictures[0].first(start) if strip else 0
-        self.fill(image, first, row)
-        self.border(0)
-        offset = start // strip.unit * plan.phases[-1].sink.row if strip else 0
-        for index, phase in enumerate(plan.phases):
-            target = result[offset:]
-            if phase.target is not None:
-                target = self.own[plan.place(index + 1) :]
-            source = self.own[plan.place(index) :]
-            if phase.operation.kind == "sum":
-                self.convolve(phase, source, target)
-            elif phase.operation.kind == "each":
-                self.each(phase, source, target)
-            else:
-                size = phase.operation.source[2]
-                target[:size] = probabilities(source[:size].view(FLOAT)).view(np.uint32)
-            if phase.target is not None:
-                self.border(index + 1)
-                self.blank(index + 1, start)
-
-    def fill(self, image: Array, picture: Picture, first_row: int) -> None:
-        strip, arithmetic = self.plan.strip, self.plan.arithmetic
-        height = strip.source[1] if strip else picture.height
-        if image.dtype == np.uint32:
-            grid = image[: height * picture.width * picture.words]
-            grid = grid.reshape(height, picture.width, picture.words)
-        else:
-            grid = image.reshape(picture.channels, height, picture.width).astype(FLOAT)
-            if image.dtype == np.uint8:
-                grid = (grid * FLOAT(self.pixels.scale) + FLOAT(self.pixels.shift)).astype(FLOAT)
-            grid = grid.transpose(1, 2, 0)
-        base = self.own[self.plan.place(0) + picture.padding[0] * picture.row :]
-        for y in range(picture.height):
-            inside = 0 <= first_row + y < height
-            line = grid[first_row + y] if inside else np.zeros_like(grid[0])
-            for x in range(picture.width):
-                self._pixel(base[y * picture.row :], picture, x, line[x], arithmetic)
-
-    def _pixel(
-        self, row: Array, picture: Picture, x: int, pixel: Array, arithmetic: Arithmetic
-    ) -> None:
-        across = x + picture.padding[1]
-        if picture.tight:
-            place = across * picture.channels
-            bits = rounded_halves(pixel).view(np.uint16)
-            as_halves = row.view(np.uint16)
-            as_halves[place : place + len(bits)] = bits
-            for c, half in enumerate(bits):
-                if place + c > 0:
-                    as_halves[2 * picture.copy + place + c - 1] = half
-            return
-        at = across * picture.pitch
-        if pixel.dtype == np.uint32:
-            words = pixel
-        elif picture.floats:
-            words = pixel.view(np.uint32)
-        elif arithmetic.per_word == 2:
-            even = np.append(pixel, FLOAT(0))[: 2 * picture.words]
-            words = halves(even[0::2], even[1::2])
-        elif self.plan.phases[0].shares:
-            words = arithmetic.operands(pixel)
-        else:
-            words = np.ascontiguousarray(pixel).view(np.uint32)
-        row[at : at + len(words)] = words
-
-    def border(self, index: int) -> None:
-        """Zeros around a picture, as far as others were written there."""
-        picture, dirty = self.plan.phases[index].source, self.plan.dirty(index)
-        if not self.plan.bordered(index):
-            return
-        gap, after = self.plan.gaps(index)
-        unit = 2 if picture.tight else 1
-        memory = self.own[self.plan.place(index) :]
-        row, top = picture.row * unit, picture.padding[0]
-        step = picture.channels if picture.tight else picture.pitch
-        for copy in range(2 if picture.copy else 1):
-            at = memory[copy * picture.copy :]
-            at = at.view(np.uint16) if picture.tight else at
-            reach = max(0, (dirty - copy * picture.copy) * unit)
-            left = max(0, picture.padding[1] * step - copy)
-            right = (picture.padding[1] + picture.width) * step - copy
-            at[: min(top * row, reach)] = 0
-            below = (top + picture.height) * row
-            at[below : max(below, min(below + top * row, reach))] = 0
-            for y in range(max(0, min(picture.height, reach // row + 1 - top))):
-                line = at[(top + y) * row : (top + y + 1) * row]
-                line[:left] = 0
-                line[right:] = 0
-                for x in range(picture.width if gap else 0):
-                    end = left + x * picture.pitch + picture.words
-                    line[end : end + gap] = 0
-            end = below + top * row
-            at[end : max(end, min(end + after * unit, reach))] = 0
-
-    def blank(self, index: int, start: int) -> None:
-        """Zeros where a strip's picture has rows that the whole one has not."""
-        if self.plan.strip is None:
-            return
-        picture, rows = self.plan.phases[index].source, self.plan.strip.pictures[index]
-        memory = self.own[self.plan.place(index) :]
-        for y in range(picture.height):
-            if not 0 <= rows.first(start) + y < rows.height:
-                memory[y * picture.row : (y + 1) * picture.row] = 0
-
-    def convolve(self, phase: Phase, source: Array, target: Array) -> None:
-        shares, operation = phase.shares, phase.operation
-        assert shares
-        arithmetic, name = self.plan.arithmetic, operation.names[0]
-        taps_y, taps_x = operation.window.taps
-        count, full, half = runs(arithmetic, phase.source, taps_x, shares.reads)
-        at = self.plan.parameter_words[f"{name}.weight"]
-        weights = self.parameters[at:]
-        at = self.plan.parameter_words[f"{name}.bias"]
-        bias = self.parameters[at : at + 8 * shares.all_columns].view(FLOAT)
-        tables = self.tables[self.table_places[name] :]
-        places = tables[shares.tile_count * 16 :]
-        each_place = 8 if operation.pool else 16
-        step = arithmetic.step
-        for unit in range(shares.units):
-            tile, split = unit % shares.tile_count, unit // shares.tile_count
-            begins = tables[tile * 16 : tile * 16 + 16]
-            first = split * shares.columns
-            sums = np.zeros((shares.rows, 16, 8 * shares.columns), FLOAT)
-            sums += bias[8 * first : 8 * (first + shares.columns)]
-            offset = 0
-            for run in range(count):
-                for index in range(full):
-                    words = run * phase.source.pitch + index * step
-                    size = taps_y * shares.all_columns * 8 * step
-                    block = weights[offset : offset + size]
-                    self._step(shares, phase.source, source, begins, words, block, first, sums)
-                    offset += size
-            for run in range(count):
-                for index in range(half):
-                    words = run * phase.source.pitch + full * step + index * (step // 2)
-                    size = taps_y * shares.all_columns * 8 * step // 2
-                    block = weights[offset : offset + size]
-                    self._step(shares, phase.source, source, begins, words, block, first, sums)
-                    offset += size
-            ends = places[tile * each_place : (tile + 1) * each_place]
-            self._store(phase, sums, ends, 8 * first, target)
-
-    def _step(
-        self, shares: Any, picture: Picture, source: Array, begins: Array, words: int,
-        block: Array, first: int, sums: Array,
-    ) -> None:  # fmt: skip
-        """The products of some words of every row of taps with every row of sums."""
-        arithmetic, window = shares.arithmetic, shares.geometry.window
-        taps_y, stride_y = window.taps[0], window.stride[0]
-        b = operand_columns(block, taps_y, shares.all_columns, arithmetic)
-        size = b.shape[1]
-        per_word = arithmetic.per_word
-        reach = begins[:, None] + words + np.arange(size // per_word)
-        for j in range(shares.input_rows):
-            a = values(source[reach + j * picture.row], per_word)
-            for ky in range(taps_y):
-                r, odd = divmod(j - ky, stride_y)
-                if j < ky or odd or r >= shares.rows:
-                    continue
-                columns = b[ky][:, 8 * first : 8 * (first + shares.columns)]
+    def convolve(self, step: Convolve) -> None:
+        size = self.arithmetic.step
+        # Where in a row of taps each step begins, and how many words it takes.
+        begins = [
+            (run * step.pitch + index * size, size)
+            for run in range(step.runs)
+            for index in range(step.full)
+        ] + [
+            (run * step.pitch + step.full * size + index * (size // 2), size // 2)
+            for run in range(step.runs)
+            for index in range(step.half)
+        ]
+        reach = np.concatenate([begin + np.arange(words) for begin, words in begins])
+        columns, bias = self.weights(step), self.bias(step)
+        for warp in range(step.warps):
+            for unit in range(warp, step.units, step.warps):
+                split, tile = divmod(unit, step.tiles)
+                first = 8 * split * step.columns
+                last = first + 8 * step.columns
+                tops = part(self.tables, step.tables + 16 * tile, 16)
+                rows = self.read_rows(step, tops, begins, reach, warp)
+                sums = np.zeros((step.rows, 16, last - first)) + bias[first:last]
                 with np.errstate(over="ignore", invalid="ignore"):
-                    sums[r] += (a @ columns).astype(FLOAT)
+                    for ky in range(step.taps_y):
+                        end = ky + (step.rows - 1) * step.stride_y + 1
+                        sums += rows[ky : end : step.stride_y] @ columns[ky][:, first:last]
+                    sums = sums.astype(FLOAT)
+                self.store(step, sums, tile, split * step.columns, warp)
 
-    def _store(self, phase: Phase, sums: Array, ends: Array, first: int, target: Array) -> None:
-        operation = phase.operation
-        if operation.pool:
+    def weights(self, step: Convolve) -> Array:
+        """(Row of taps, value of the sum, filter), from the order in which lanes read them."""
+        size, parts, at = self.arithmetic.step, [], step.weights
+        for words, count in ((size, step.runs * step.full), (size // 2, step.runs * step.half)):
+            if count == 0:
+                continue
+            length = count * step.taps_y * step.all_columns * 8 * words
+            width = words // 4 if self.arithmetic.tensor else 2 * words  # of a lane
+            if at % width:
+                raise Mistake(f"{width} words of weights at once from word {at}")
+            if step.weights_shared:
+                block = self.shared.read(np.arange(at, at + length), EVERYBODY)
+            else:
+                block = part(self.parameters, at, length)
+            found = operand_columns(block, count * step.taps_y, step.all_columns, self.arithmetic)
+            found = found.reshape(count, step.taps_y, -1, 8 * step.all_columns)
+            parts.append(np.concatenate(found, 1).astype(np.float64))
+            at += length
+        return np.concatenate(parts, 1)
+
+    def bias(self, step: Convolve) -> Array:
+        at = np.arange(step.bias, step.bias + 8 * step.all_columns, 2)
+        return self.shared.read(at, EVERYBODY, width=2).ravel().view(FLOAT)
+
+    def read_rows(
+        self, step: Convolve, tops: Array, begins: list[tuple[int, int]], reach: Array, warp: int
+    ) -> Array:
+        """What a unit reads: (row of the input, row of an operand, value), each word once."""
+        row = np.arange(16)
+        lines = self.own + step.at + np.arange(step.input_rows)[:, None] * step.row + tops
+        if self.arithmetic.tensor:
+            # Lane 4g+t reads words t and t+4 of rows g and g+8.
+            lanes = 32 * warp + 4 * (row % 8)[:, None] + np.arange(len(reach)) % 4
+            words = self.shared.read(lines[..., None] + reach, lanes)
+        else:
+            for begin, size in begins:
+                if size == 2 and ((lines + begin) % 2).any():
+                    raise Mistake("two words at once from an odd one")
+            words = self.shared.read(lines[..., None] + reach, EVERYBODY)
+        return values(words, self.arithmetic.per_word).astype(np.float64)
+
+    def store(self, step: Convolve, sums: Array, tile: int, column: int, warp: int) -> None:
+        """The results of a unit: (row, row of an operand, filter)."""
+        positions = 8 if step.pool else 16
+        at = step.tables + 16 * step.tiles + tile * positions
+        places = part(self.tables, at, positions)
+        if step.pool:
             # Rows g and g+8 of an operand are neighbours; so are two rows of sums.
             windows = [sums[0::2, :8], sums[0::2, 8:], sums[1::2, :8], sums[1::2, 8:]]
-            if operation.pool == "max":
-                found = activate(maximum("pooled").reduce(windows), operation.before)
+            if step.pool == "max":
+                found = activate(maximum("pooled").reduce(windows), step.before)
             else:
-                found = sum(activate(each, operation.before) for each in windows) * FLOAT(0.25)
-            found = activate(found, operation.after)
+                found = sum(activate(each, step.before) for each in windows) * FLOAT(0.25)
+            found = activate(found, step.activations)
         else:
-            found = activate(sums, operation.before + operation.after)
-        for row, place in enumerate(ends):
-            if place >= 0:
-                for y in range(len(found)):
-                    at = place + y * phase.sink.row
-                    self._put(phase, target, at, first, found[y, row])
-
-    def _put(self, phase: Phase, target: Array, place: int, channel: int, found: Array) -> None:
-        found = found[: max(0, phase.operation.result[0] - channel)]
-        put(phase.sink.to, phase.sink.plane, self.plan.arithmetic, target, place, channel, found)
-
-    def each(self, phase: Phase, source: Array, target: Array) -> None:
-        operation, picture = phase.operation, phase.source
-        channels, out_y, out_x = operation.result
-        (taps_y, taps_x), (stride_y, stride_x) = operation.window.taps, operation.window.stride
-        per_word = 1 if picture.floats else self.plan.arithmetic.per_word
-
-        def pixel(y: int, x: int) -> Array:
-            at = y * picture.row + x * picture.pitch
-            return values(source[at : at + picture.words], per_word)[:channels]
-
-        for y in range(out_y):
-            for x in range(out_x):
-                window = [
-                    pixel(y * stride_y + ky, x * stride_x + kx)
-                    for ky in range(taps_y)
-                    for kx in range(taps_x)
-                ]
-                if operation.pool == "average":
-                    found = (np.sum(window, 0, FLOAT) / FLOAT(len(window))).astype(FLOAT)
-                else:
-                    found = maximum("each").reduce(window)
-                place = phase.sink.place(0, 0) + y * phase.sink.row + x * phase.sink.pixel
-                self._put(phase, target, place, 0, activate(found, operation.after))
-
-
-def put(
-    to: str, plane: int, arithmetic: Arithmetic, target: Array, place: int, channel: int,
-    found: Array,
-) -> None:  # fmt: skip
-    """Channels of one position, from an even one on."""
-    if to == "TW_TO_HALVES":
-        even = np.append(found, FLOAT(0))[: (len(found) + 1) // 2 * 2]
-        words = halves(even[0::2], even[1::2])
-        target[place + channel // 2 : place + channel // 2 + len(words)] = words
-    else:
-        words = arithmetic.operands(found) if to == "TW_TO_OPERANDS" else found.view(np.uint32)
-        places = place + (channel + np.arange(len(found))) * (
-            1 if to == "TW_TO_OPERANDS" else plane
+            found = activate(sums, step.activations)
+        lanes = (
+            32 * warp + 4 * (np.arange(len(places)) % 8)[:, None] + np.arange(4 * step.columns) % 4
         )
-        target[places] = words
+        at = places[:, None] + np.arange(len(found))[:, None, None] * step.target.out_row
+        low, high = found[..., 0::2], found[..., 1::2]
+        channel = 8 * column + 2 * np.arange(low.shape[-1])
+        kept = places >= 0
+        at, low, high = at[:, kept], low[:, kept], high[:, kept]
+        if step.target.wide:
+            self.put_wide(step.target, at, channel, low, high, lanes[kept])
+        else:
+            self.put(step.target, at, channel, low, high, lanes[kept])
 
+    # ---- results ----------------------------------------------------------------------------
 
-def operand_columns(block: Array, rows: int, columns: int, arithmetic: Arithmetic) -> Array:
-    """Packed weights as (row of taps, value of a step, filter), by the layout of lanes."""
-    if not arithmetic.tensor:
-        size = len(block) // (rows * columns * 8)
-        lanes = block.view(FLOAT).reshape(rows, columns, 4, size, 2)
-        plain = np.zeros((rows, size, columns * 8), FLOAT)
-        for t in range(4):
-            for part in range(2):
-                plain[:, :, 2 * t + part :: 8] = lanes[:, :, t, :, part].transpose(0, 2, 1)
-        return plain
-    registers = len(block) // (rows * columns * 32)
-    lanes = block.reshape(rows, columns, 32, registers)
-    words = np.zeros((rows, 4 * registers, columns * 8), np.uint32)
-    for lane in range(32):
-        g, t = divmod(lane, 4)
-        for register in range(registers):
-            words[:, t + 4 * register, g::8] = lanes[:, :, lane, register]
-    # Words hold neighbouring values of the same filter.
-    spread = values(np.ascontiguousarray(words.transpose(0, 2, 1)), arithmetic.per_word)
-    return spread.transpose(0, 2, 1)
+    def memory(self, at: int | None) -> tuple[Memory, int]:
+        return (self.out, self.offset) if at is None else (self.shared, self.own + at)
 
+    def put(
+        self, target: Target, at: Array, channel: Array, low: Array, high: Array, lanes: Array
+    ) -> None:
+        """Two neighbouring channels of positions."""
+        memory, base = self.memory(target.at)
+        at, channel, lanes = np.broadcast_arrays(base + at, channel, lanes)[:3]
+        at, lanes = np.broadcast_to(at, low.shape), np.broadcast_to(lanes, low.shape)
+        channel = np.broadcast_to(channel, low.shape)
+        some = channel < target.filters
+        at, channel, lanes, low, high = (each[some] for each in (at, channel, lanes, low, high))
+        if target.to == "TW_TO_HALVES":
+            memory.write(at + channel // 2, halves(low, high), lanes)
+            return
+        if target.to == "TW_TO_OPERANDS":
+            low, high = self.arithmetic.operands(low), self.arithmetic.operands(high)
+            if target.paired:
+                memory.write(at + channel, np.stack([low, high], -1), lanes, width=2)
+                return
+        else:
+            low, high = low.view(np.uint32), high.view(np.uint32)
+        plane = target.plane if target.to == "TW_TO_FLOATS" else 1
+        memory.write(at + channel * plane, low, lanes)
+        both = channel + 1 < target.filters
+        memory.write((at + (channel + 1) * plane)[both], high[both], lanes[both])
 
-def run_dense(plan: Dense, parameters: Parameters, features: Array) -> Array:
-    """Fully connected layers on many images at once, a block's after the other."""
-    packed = plan.parameters(parameters)
-    blocks = range(0, len(features), plan.images)
-    return np.concatenate(
-        [dense_block(plan, packed, features[first : first + plan.images]) for first in blocks]
-    )
+    def put_wide(
+        self, target: Target, at: Array, channel: Array, low: Array, high: Array, lanes: Array
+    ) -> None:
+        """Four columns at once: lanes 4g to 4g+3 exchange words until each has four in a row."""
+        memory, base = self.memory(target.at)
+        packed = halves(low, high)
+        for n in range(0, packed.shape[-1], 16):
+            # (..., lane t, its word of column n+k)
+            words = packed[..., n : n + 16].reshape(*packed.shape[:-1], 4, 4).swapaxes(-1, -2)
+            words = words.copy()
+            for reach in (1, 2):
+                sent = words.copy()
+                for t in range(4):
+                    for k in range(4):
+                        if not k & reach:
+                            # A lane keeps what is on its side, and gets what its partner sent.
+                            mine = k if t & reach else k | reach
+                            theirs = k | reach if t & reach else k
+                            words[..., t, mine] = sent[..., t ^ reach, theirs]
+            to = base + at + channel[n] // 2 + 4 * np.arange(4)
+            memory.write(to, words, np.broadcast_to(lanes[:, :4], to.shape), width=4)
 
+    # ---- everything else --------------------------------------------------------------------
 
-def dense_block(plan: Dense, packed: Array, features: Array) -> Array:
-    """Rows of all layers but the first lie in two places of shared memory, used in turn."""
-    arithmetic, count, last = plan.arithmetic, len(features), len(plan.layers)
-    first_place, _ = plan.row_places
-    shared = np.zeros(sum(plan.row_places), np.uint32)
+    def each(self, step: Each) -> None:
+        pairs = (step.target.filters + 1) // 2
+        i = np.arange(step.out_y * step.out_x * pairs)
+        thread, channel = i % step.threads, i % pairs * 2
+        y, x = i // pairs // step.out_x, i // pairs % step.out_x
+        window = []
+        for ky in range(step.taps_y):
+            for kx in range(step.taps_x):
+                pixel = (y * step.stride_y + ky) * step.row + (x * step.stride_x + kx) * step.pitch
+                at = self.own + step.at + pixel
+                if self.arithmetic.per_word == 2 and not step.floats:
+                    words = self.shared.read(at + channel // 2, thread)
+                    window.append(values(words[:, None], 2))
+                    continue
+                low = self.shared.read(at + channel, thread).view(FLOAT)
+                high = np.zeros_like(low)
+                both = channel + 1 < step.target.filters
+                high[both] = self.shared.read((at + channel + 1)[both], thread[both]).view(FLOAT)
+                window.append(np.stack([low, high], -1))
+        if step.average:
+            found = (np.sum(window, 0, FLOAT) / FLOAT(len(window))).astype(FLOAT)
+        else:
+            found = maximum("each").reduce(window)
+        found = activate(found, step.activations)
+        place = step.target.origin + y * step.target.out_row + x * step.target.out_pixel
+        self.put(step.target, place, channel, found[:, 0], found[:, 1], thread)
 
-    def rows_of(index: int) -> Array:
-        """A view of what layer `index` reads."""
-        at, row = first_place if index % 2 else 0, plan.row(index)
-        return shared[at : at + plan.images * row].reshape(plan.images, row)[:count]
-
-    for index, layer in enumerate(plan.layers):
-        name, columns = layer.names[0], plan.all_columns(index)
-        steps = plan.words // arithmetic.step if index == 0 else plan.steps(index)
-        depth = steps * arithmetic.step
-        at = plan.parameter_words[f"{name}.weight"]
-        weights = operand_columns(packed[at : at + depth * columns * 8], steps, columns, arithmetic)
-        at = plan.parameter_words[f"{name}.bias"]
-        bias = packed[at : at + 8 * columns].view(FLOAT)
-        words = features[:, :depth] if index == 0 else rows_of(index)[:, :depth]
-        given = values(words, arithmetic.per_word)
-        with np.errstate(over="ignore", invalid="ignore"):
-            sums = (given @ weights.reshape(given.shape[1], -1) + bias)[:, : layer.summed[0]]
-        found = activate(sums, layer.before + layer.after)
-        if index + 1 == last:
-            break
-        to = "TW_TO_HALVES" if arithmetic.per_word == 2 else "TW_TO_OPERANDS"
-        target = rows_of(index + 1)
-        if plan.emptied(index + 1):
-            first, size = plan.gap(index + 1)
-            target[:, first : first + size] = 0
-        for row, line in zip(found, target, strict=True):
-            put(to, 1, arithmetic, line, 0, 0, row)
-    return probabilities(found) if plan.softmax else found
+    def softmax(self, step: Softmax) -> None:
+        i = np.arange(step.size)
+        scores = self.shared.read(self.own + step.at + i, i % 32).view(FLOAT)
+        memory, base = self.memory(step.target)
+        memory.write(base + i, probabilities(scores).view(np.uint32), i % 32)

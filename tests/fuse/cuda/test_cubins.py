@@ -11,7 +11,8 @@ from tests.kept import compile_cubin
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
-from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
+from tilewright.fuse.cuda.generations import generation
+from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model.layers import FullyConnected, Pixels
 from tilewright.model.network import Network
@@ -34,7 +35,7 @@ def compiled(
 ) -> list[nvrtc.Compiled]:
     found = []
     for index, plan in enumerate(cut(network.stages, ARITHMETICS[precision], capability)):
-        assert plan.shared_bytes <= shared_bytes(capability)
+        assert plan.shared_bytes <= generation(capability).shared_bytes
         text = kernel_text(plan, "network", network.input, "words" if index else "uint8")
         made = compile_text("network", text, f"sm_{capability}")
         assert made.registers <= lane_registers(plan.threads // 32)

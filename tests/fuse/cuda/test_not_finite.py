@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 from tests.fuse.cuda.interpreter import interpret
 from tests.strategies import networks as drawn_networks
 from tilewright import reference
-from tilewright.fuse.cuda import limits
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.model.layers import (
     AveragePool,
@@ -118,7 +119,7 @@ def test_networks_of_any_shape(network: Network, precision: str, seed: int, kept
     generator = np.random.default_rng(seed)
     made = network.with_parameters(random_parameters(network, generator))
     images = generator.normal(size=(3, *network.input.shape)).astype(np.float32)
-    with mock.patch.dict(limits.SHARED_BYTES, {90: kept}):
+    with mock.patch.dict(GENERATIONS, {90: replace(HOPPER, shared_bytes=kept)}):
         try:
             kernels = planned(made, precision)
         except DoesNotFit:

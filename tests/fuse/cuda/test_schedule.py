@@ -12,13 +12,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fuse.cuda.interpreter import interpret
+from tests.fuse.cuda.memory import Mistake
 from tests.strategies import networks as drawn_networks
 from tilewright import reference
-from tilewright.fuse.cuda import arrange, limits
+from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda import cut as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import MOST_TOGETHER, Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.model import zoo
 from tilewright.model.layers import (
@@ -47,7 +49,10 @@ def problem(
     """What is wrong with a network's plan, run in NumPy."""
     arithmetic = ARITHMETICS[precision]
     plans = cut(network.stages, arithmetic, 90) if kernels is None else kernels
-    output = interpret(plans, network, images)
+    try:
+        output = interpret(plans, network, images)
+    except Mistake as mistake:
+        return str(mistake)
     truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
     return compare(output, truth)[1]
 
@@ -103,7 +108,7 @@ def test_the_zoo(precision: str) -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that do not fit are worked on in strips, and kernels hand pictures to each other."""
-    monkeypatch.setitem(limits.SHARED_BYTES, 90, 6 * 1024)
+    monkeypatch.setitem(GENERATIONS, 90, replace(HOPPER, shared_bytes=6 * 1024))
     monkeypatch.setattr(arrange, "MOST_IN_STRIPS", 1)
     network = Network(
         "tall", Pixels((2, 37, 9)),
@@ -134,7 +139,9 @@ def test_strips_through_several_layers(
     layers: tuple[Layer, ...], precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows between layers that lie outside the picture are zero, whatever was computed there."""
-    monkeypatch.setitem(limits.SHARED_BYTES, 90, 1024 * (4 if precision == "fp16" else 8))
+    monkeypatch.setitem(
+        GENERATIONS, 90, replace(HOPPER, shared_bytes=1024 * (4 if precision == "fp16" else 8))
+    )
     network = Network("tall", Pixels((2, 61, 13)), layers)
     kernels = cut(network.stages, ARITHMETICS[precision], 90)
     plans = [plan for plan in kernels if isinstance(plan, Stack) and plan.strip]
@@ -154,7 +161,7 @@ def test_little_shared_memory(network: Network, precision: str, seed: int, kept:
     generator = np.random.default_rng(seed)
     ready = network.with_parameters(random_parameters(network, generator))
     images = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
-    with mock.patch.dict(limits.SHARED_BYTES, {90: kept}):
+    with mock.patch.dict(GENERATIONS, {90: replace(HOPPER, shared_bytes=kept)}):
         try:
             kernels = cut(ready.stages, ARITHMETICS[precision], 90)
         except DoesNotFit:
@@ -163,7 +170,7 @@ def test_little_shared_memory(network: Network, precision: str, seed: int, kept:
 
 
 def test_weights_outside_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(limits.SHARED_BYTES, 90, 8 * 1024)
+    monkeypatch.setitem(GENERATIONS, 90, replace(HOPPER, shared_bytes=8 * 1024))
     network = Network("wide", Pixels((24, 6, 6)), (Convolution(40, 3, padding=1),))
     (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
     assert isinstance(plan, Stack)
@@ -175,7 +182,7 @@ def test_weights_outside_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_fits_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(limits.SHARED_BYTES, 90, 1024)
+    monkeypatch.setitem(GENERATIONS, 90, replace(HOPPER, shared_bytes=1024))
     network = Network("wide", Pixels((64, 3, 50)), (Convolution(4, 3),))
     with pytest.raises(DoesNotFit, match=r"^conv: does not fit into 1,024 bytes of shared memory$"):
         cut(network.stages, ARITHMETICS["fp16"], 90)

@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.limits import lane_registers, shared_bytes
+from tilewright.fuse.cuda.generations import Generation
+from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import Picture, plain
 from tilewright.fuse.cuda.stack import Form, Phase, Rows, Stack, Strip
@@ -43,16 +44,16 @@ def stack(
     operations: Sequence[Operation],
     given: Form,
     gives: Form,
-    capability: int,
+    generation: Generation,
     rounded: bool = False,
     known: Known | None = None,
 ) -> Stack:
     """The best plan for these operations in one kernel; DoesNotFit if there is none.
 
     `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
-    same arithmetic and capability, and gets what is found.
+    same arithmetic and generation, and gets what is found.
     """
-    settings = (given, gives, rounded, capability)
+    settings = (given, gives, rounded, generation)
     alike = (tuple(each.alike for each in operations), *settings)
     if known is None or alike not in known:
         found = _best(arithmetic, operations, *settings)
@@ -62,13 +63,13 @@ def stack(
             return found[0]
     elif chosen := known[alike]:
         number, warps, groups, weight = chosen
-        parts, strip = next(itertools.islice(_divisions(operations), number, None))
+        parts, strip = next(itertools.islice(divisions(operations), number, None))
         plan = _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
         assert plan
         return plan
     names = ", ".join(name for operation in operations for name in operation.names)
     raise DoesNotFit(
-        f"{names}: does not fit into {shared_bytes(capability):,} bytes of shared memory"
+        f"{names}: does not fit into {generation.shared_bytes:,} bytes of shared memory"
     )
 
 
@@ -78,12 +79,12 @@ def _best(
     given: Form,
     gives: Form,
     rounded: bool,
-    capability: int,
+    generation: Generation,
 ) -> tuple[Stack, Arrangement] | None:
-    for number, (parts, strip) in enumerate(_divisions(operations)):
-        if 4 * _least_words(arithmetic, parts) > shared_bytes(capability):
+    for number, (parts, strip) in enumerate(divisions(operations)):
+        if 4 * _least_words(arithmetic, parts) > generation.shared_bytes:
             continue
-        settings = (given, gives, rounded, capability)
+        settings = (given, gives, rounded, generation)
         tried = (
             (_plan(arithmetic, parts, *settings, warps, groups, weight, strip),
              Arrangement(number, warps, groups, weight))
@@ -92,11 +93,11 @@ def _best(
         )  # fmt: skip
         plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
         if plans:
-            return min(plans, key=lambda each: (each[0].cycles(), -each[0].groups))
+            return min(plans, key=lambda each: (each[0].cycles(generation), -each[0].groups))
     return None
 
 
-def _divisions(
+def divisions(
     operations: Sequence[Operation],
 ) -> Iterable[tuple[Sequence[Operation], Strip | None]]:
     """Whole images; then, of a few operations, strips of fewer and fewer rows."""
@@ -174,14 +175,14 @@ def _plan(
     given: Form,
     gives: Form,
     rounded: bool,
-    capability: int,
+    generation: Generation,
     warps: int,
     groups: int,
     weight: float,
     strip: Strip | None,
 ) -> Stack | None:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
-    setting = _Setting(arithmetic, warps, lane_registers(warps * groups), weight)
+    setting = _Setting(arithmetic, generation, warps, lane_registers(warps * groups), weight)
     phases = _phases(setting, operations, given, gives, rounded, strip)
     last = strip.result if strip else operations[-1].result
     words = plain(arithmetic, last, floats=gives == "output")
@@ -197,7 +198,7 @@ def _plan(
     order = sorted(
         (phase for phase in phases if phase.shares), key=lambda phase: phase.weight_reads
     )
-    excess = whole.shared_bytes - shared_bytes(capability)
+    excess = whole.shared_bytes - generation.shared_bytes
     without = 4 * whole.groups * whole.staged_words
     outside = 0
     while excess > without and outside < len(order):
@@ -221,6 +222,7 @@ class _Setting(NamedTuple):
     """What the phases of a plan depend on besides their operations."""
 
     arithmetic: Arithmetic
+    generation: Generation
     warps: int
     registers: int
     weight: float
@@ -277,10 +279,10 @@ def _source(
     setting: _Setting, operation: Operation, after_softmax: bool, loaded: bool
 ) -> tuple[Shares | None, Picture]:
     """How an operation's work is shared out, and the picture that it reads."""
-    arithmetic, warps, registers, weight = setting
+    arithmetic, generation, warps, registers, weight = setting
     if operation.kind != "sum":
         # Scores of a softmax stay as exact as they were summed, and so do probabilities.
         floats = operation.kind == "softmax" or after_softmax
         return None, plain(arithmetic, operation.source, floats)
-    shares = share(operation.geometry, arithmetic, warps, registers, weight)
-    return shares, source_picture(shares, loaded)
+    shares = share(operation.geometry, arithmetic, generation, warps, registers, weight)
+    return shares, source_picture(shares, loaded, generation.unaligned)

@@ -9,58 +9,53 @@ from typing import NamedTuple
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import Known, stack
 from tilewright.fuse.cuda.dense import Dense, dense
+from tilewright.fuse.cuda.generations import Generation, generation
 from tilewright.fuse.cuda.operations import Operation, only_input, operations
-from tilewright.fuse.cuda.stack import Form, Stack
+from tilewright.fuse.cuda.stack import Form, Source, Stack
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
 Kernel = Stack | Dense
-# A fully connected layer with more weights is done over the batch, not image by image.
-MOST_CONNECTED = 8192
-# A launch costs this much, in cycles of a multiprocessor an image; device memory moves so many
-# words in a cycle of each.
-LAUNCH_CYCLES, WORDS_A_CYCLE = 600.0, 5.0
 # Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
 MOST_TOGETHER = 32
-# One kernel more must promise to save this much: estimates are not that good.
-WORTH_IT = 1.25
 
 
 def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> list[Kernel]:
     """The kernels for all layers from the pixels to the output."""
+    gpu = generation(capability)
     todo = operations(stages)
-    if not todo or _large(todo[0]):
+    if not todo or _large(todo[0], gpu):
         todo.insert(0, only_input(stages))
     kernels: list[Kernel] = []
     at = 0
     while at < len(todo):
-        large = _large(todo[at])
+        large = _large(todo[at], gpu)
         end = at
-        while end < len(todo) and (todo[end].connected if large else not _large(todo[end])):
+        while end < len(todo) and (todo[end].connected if large else not _large(todo[end], gpu)):
             end += 1
         if large and end == len(todo) - 1 and todo[end].kind == "softmax":
             end += 1
         if large:
             # What follows, if anything does, is a softmax in the middle: it reads floats.
-            last = dense(arithmetic, todo[at:end], capability)
+            last = dense(arithmetic, todo[at:end], gpu)
             before = kernels[-1]
             if isinstance(before, Stack):
                 kernels[-1] = replace(before, result_words=last.words)
             kernels.append(last)
         else:
             more = todo[end] if end < len(todo) else None
-            kernels += _stacks(todo[at:end], arithmetic, more, capability)
+            kernels += _stacks(todo[at:end], arithmetic, more, gpu)
         at = end
     return kernels
 
 
-def _large(operation: Operation) -> bool:
-    return operation.connected and operation.weights > MOST_CONNECTED
+def _large(operation: Operation, gpu: Generation) -> bool:
+    return operation.connected and operation.weights > gpu.most_connected
 
 
-def sources(kernels: Sequence[Kernel], first: str) -> list[str]:
+def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
     """The type of what each kernel reads: `first`, or what the one before it gives."""
-    given = ["words" if plan.gives == "words" else "float32" for plan in kernels[:-1]]
+    given: list[Source] = ["words" if plan.gives == "words" else "float32" for plan in kernels[:-1]]
     return [first, *given]
 
 
@@ -74,7 +69,7 @@ def _stacks(
     todo: Sequence[Operation],
     arithmetic: Arithmetic,
     following: Operation | None,
-    capability: int,
+    gpu: Generation,
 ) -> list[Stack]:
     """Consecutive operations in as few kernels as come near the best way to cut them.
 
@@ -97,14 +92,14 @@ def _stacks(
                     todo[first:end],
                     given,
                     _between(todo[end - 1], after),
-                    capability,
+                    gpu,
                     rounded=after is not None and after.kind == "sum",
                     known=known,
                 )
             except DoesNotFit as error:
                 problem = error
                 break
-            own = _cost(plan)
+            own = _cost(plan, gpu)
             for count, (cost, rest) in best[end].items():
                 total = own + cost
                 if count + 1 not in found or total < found[count + 1][0]:
@@ -114,7 +109,7 @@ def _stacks(
             raise problem
         best[first] = found
     least = min(cost for cost, _ in best[0].values())
-    near = [count for count, (cost, _) in best[0].items() if cost <= WORTH_IT * least]
+    near = [count for count, (cost, _) in best[0].items() if cost <= gpu.worth_it * least]
     chain = best[0][min(near)][1]
     plans = []
     while chain is not None:
@@ -130,9 +125,9 @@ class _Chain(NamedTuple):
     rest: _Chain | None
 
 
-def _cost(plan: Stack) -> float:
+def _cost(plan: Stack, gpu: Generation) -> float:
     source = plan.strip.source if plan.strip else plan.operations[0].source
     moved = plan.result_words
     if plan.given == "words":
         moved += plan.arithmetic.words(source[0]) * source[1] * source[2]
-    return plan.cycles() + LAUNCH_CYCLES + moved / WORDS_A_CYCLE
+    return plan.cycles(gpu) + gpu.launch_cycles + moved / gpu.words_a_cycle

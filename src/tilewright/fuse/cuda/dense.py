@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
-from tilewright.fuse.cuda.limits import shared_bytes
+from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.packing import fragments
 from tilewright.fuse.cuda.stack import Form
@@ -30,10 +30,6 @@ STAGES = (4, 3, 2)  # chunks in flight: the most that fit
 ROW_GAP = 4
 # Words of a row that are fetched at a time, if the ring then fits.
 CHUNKS = (32, 16, 8)
-# Registers of a lane that hold sums.
-SUMS = 100
-# Blocks that share a sum: more would spend more on adding up than they save.
-MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,7 @@ class Dense:
     more: int  # tiles of 16 images of a block
     chunk: int
     stages: int
+    most_parts: int  # blocks that may share a sum
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -140,7 +137,7 @@ class Dense:
     def parts(self, images: int, processors: int) -> tuple[int, int]:
         """Blocks over images, and how many of them share each sum."""
         blocks = -(-images // self.images)
-        return blocks, max(1, min(MOST_PARTS, self.chunks, processors // blocks))
+        return blocks, max(1, min(self.most_parts, self.chunks, processors // blocks))
 
     @cached_property
     def parameter_words(self) -> dict[str, int]:
@@ -191,7 +188,7 @@ class Dense:
         return fragments(padded.reshape(filters, steps, step), arithmetic.tensor)
 
 
-def dense(arithmetic: Arithmetic, operations: Sequence[Operation], capability: int) -> Dense:
+def dense(arithmetic: Arithmetic, operations: Sequence[Operation], generation: Generation) -> Dense:
     """The plan for fully connected layers, and softmax if it is last; DoesNotFit if none fits."""
     softmax = operations[-1] if operations[-1].kind == "softmax" else None
     layers = tuple(operations[:-1] if softmax else operations)
@@ -201,11 +198,11 @@ def dense(arithmetic: Arithmetic, operations: Sequence[Operation], capability: i
         range(min(tiles, 4), MOST_WARPS + 1), key=lambda warps: (-(-tiles // warps) * warps, -warps)
     )
     columns = -(-tiles // warps)
-    limit = shared_bytes(capability)
-    for more in range(max(1, min(5, SUMS // (4 * columns))), 0, -1):
+    limit, sums, parts = generation.shared_bytes, generation.dense_sums, generation.most_parts
+    for more in range(max(1, min(5, sums // (4 * columns))), 0, -1):
         for stages, chunk in itertools.product(STAGES, CHUNKS):
-            plan = Dense(arithmetic, layers, softmax, warps, columns, more, chunk, stages)
-            if plan.shared_bytes <= limit and 4 * columns * more <= 2 * SUMS:
+            plan = Dense(arithmetic, layers, softmax, warps, columns, more, chunk, stages, parts)
+            if plan.shared_bytes <= limit and 4 * columns * more <= 2 * sums:
                 return plan
     raise DoesNotFit(
         f"{layers[0].names[0]}: {layers[0].summed[0]:,} outputs of a fully connected layer do not "

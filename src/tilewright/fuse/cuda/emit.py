@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import ClassVar, Protocol
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 
@@ -28,9 +29,20 @@ def text(file: str) -> str:
     return (files("tilewright.fuse.cuda") / file).read_text()
 
 
-def struct(name: str, constants: dict[str, int | str], *functions: str) -> str:
+class Printed(Protocol):
+    """A step, or a part of one, with the names of the fields that are constants of its struct."""
+
+    STRUCT: ClassVar[tuple[str, ...]]
+
+
+def constants(step: Printed) -> dict[str, int | str]:
+    found = {name.upper(): getattr(step, name) for name in step.STRUCT}
+    return {name: each if isinstance(each, str) else int(each) for name, each in found.items()}
+
+
+def struct(name: str, values: dict[str, int | str], *functions: str) -> str:
     """Constants, as the building blocks take them."""
-    lines = [f"    static constexpr int {key} = {value};" for key, value in constants.items()]
+    lines = [f"    static constexpr int {key} = {value};" for key, value in values.items()]
     return "\n".join([f"struct {name} {{", *lines, *(f"    {each}" for each in functions), "};"])
 
 

@@ -12,8 +12,6 @@ BANKS = 32
 # A step may read this far past the last pixel; what it finds there meets weights of zero, and must
 # be a number.
 SLACK = 8
-# What reads of single words cost against reads of two (fp32, H200, 2026-11-15).
-UNALIGNED = 1.3
 
 # The pixels, (y, x) from the corner with the zeros, that 16 rows of an operand begin at.
 Reads = Sequence[tuple[int, int]]
@@ -87,12 +85,13 @@ def picture(
     taps_x: int,
     reads: Sequence[Reads],
     loaded: bool,
+    unaligned: float,
 ) -> Picture:
     """The picture that a sum reads so, with as few steps and bank conflicts as can be had.
 
     The pixels that 8 rows of an operand read at once should lie in different banks, which depends
     on the words between pixels and between rows. `loaded` pictures come from device memory value
-    by value, and may be tight.
+    by value, and may be tight; `unaligned` is what reads of single words cost against reads of two.
     """
     channels, height, width = shape
     words = arithmetic.words(channels)
@@ -114,7 +113,7 @@ def picture(
         length = steps(arithmetic, each, taps_x, reads)
         # Where a lane reads alone, it is the number of reads that counts.
         if not arithmetic.tensor and not aligned(each, reads):
-            length *= UNALIGNED
+            length *= unaligned
         return length * (2 + conflicts(arithmetic, each, reads)), each.size
 
     return min(candidates, key=cost)

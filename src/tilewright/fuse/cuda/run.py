@@ -13,7 +13,7 @@ from tilewright.fuse.cuda.cut import Kernel, cut, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_stack import stack_text
-from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.ladder.rung import Stages
 from tilewright.model.layers import Layer, Pixels
 from tilewright.model.network import Parameters
@@ -34,7 +34,7 @@ def kernel_name(rung: str, precision: str, plan: Kernel, alone: bool) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def kernel_text(plan: Kernel, name: str, first: Layer, source: str) -> str:
+def kernel_text(plan: Kernel, name: str, first: Layer, source: Source) -> str:
     """What the compiler gets; `first` is the first layer of all, `source` what is read."""
     if isinstance(plan, Dense):
         return dense_text(plan, name)
@@ -57,7 +57,7 @@ class FusedNetwork:
     share_sums: bool = True
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Any]] = field(init=False)
-    compiled: dict[tuple[int, str], GpuKernel] = field(init=False, default_factory=dict)
+    compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
     scratch: list[Buffer] = field(init=False, default_factory=list)
     capacity: int = field(init=False, default=0)
 
@@ -106,7 +106,7 @@ class FusedNetwork:
                 words.fill(0)
                 self.scratch.append(words)
             self.capacity = images
-        first = "uint8" if are_pixels(x) else "float32"
+        first: Source = "uint8" if are_pixels(x) else "float32"
         read = sources(self.plans, first)
         for index, plan in enumerate(self.plans):
             kernel = self._kernel(index, read[index])
@@ -145,7 +145,7 @@ class FusedNetwork:
         held = self.weights[index]
         return self.tables[0] if held is None else held
 
-    def _kernel(self, index: int, source: str) -> GpuKernel:
+    def _kernel(self, index: int, source: Source) -> GpuKernel:
         """Compiled when first needed for a type of pixels."""
         if (index, source) not in self.compiled:
             plan = self.plans[index]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.packing import Table, pack, tables
 from tilewright.fuse.cuda.pictures import SLACK, Picture, runs, steps, words_beyond
@@ -24,13 +25,9 @@ from tilewright.fuse.cuda.sums import Shares, Sink
 from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
 
-# What an image, or a strip of one, costs besides: cycles of the multiprocessor, and of its group.
-# Fitted like the rates of sums.
-IMAGE_WORK, IMAGE_WAIT = 510, 5080
-# Reads of pooling, and other work on single values, in a cycle of a multiprocessor.
-EACH_A_CYCLE = 16
-
 Form = Literal["pixels", "words", "output"]
+# The type of what a kernel reads.
+Source = Literal["uint8", "float32", "words"]
 
 
 @dataclass(frozen=True, eq=False)  # compared, and looked up, by what it is, not by what is in it
@@ -58,27 +55,37 @@ class Phase:
         assert self.shares
         return self.shares.tile_count * self.weight_words
 
-    @cached_property
-    def work(self) -> float:
+    def work(self, generation: Generation) -> float:
         """Cycles that it takes of a multiprocessor."""
-        operation, shares = self.operation, self.shares
-        if shares:
-            distant = 0 if self.shared else self.weight_reads / shares.rates.distant_words
-            return shares.work(self._steps) + distant
-        if operation.kind == "each":
-            outputs = math.prod(operation.result) / 2
-            return outputs * math.prod(operation.window.taps) / EACH_A_CYCLE
-        return 0.0
+        return _work(self, generation)
 
-    def wait(self, warps: int) -> float:
+    def wait(self, warps: int, generation: Generation) -> float:
         """Cycles until the warp with most to do is done."""
-        return self.shares.wait(self._steps, warps) if self.shares else 0.0
+        if self.shares is None:
+            return 0.0
+        rates = generation.rates(self.shares.arithmetic.tensor)
+        return self.shares.wait(self.steps, warps, rates)
 
     @cached_property
-    def _steps(self) -> float:
+    def steps(self) -> float:
+        """Steps of its sums along one row of taps."""
         assert self.shares
         taps_x = self.operation.window.taps[1]
         return steps(self.shares.arithmetic, self.source, taps_x, self.shares.reads)
+
+
+# Phases are tried in many plans.
+@lru_cache(maxsize=50_000)
+def _work(phase: Phase, generation: Generation) -> float:
+    operation, shares = phase.operation, phase.shares
+    if shares:
+        rates = generation.rates(shares.arithmetic.tensor)
+        distant = 0 if phase.shared else phase.weight_reads / rates.distant_words
+        return shares.work(phase.steps, rates) + distant
+    if operation.kind == "each":
+        outputs = math.prod(operation.result) / 2
+        return outputs * math.prod(operation.window.taps) / generation.each_a_cycle
+    return 0.0
 
 
 @dataclass(frozen=True)
@@ -171,13 +178,12 @@ class Stack:
         between = 0 if source.contiguous else min(beyond, source.pitch - source.words)
         return between, SLACK if beyond else 0
 
-    def bordered(self, index: int) -> bool:
+    def around(self, index: int) -> bool:
         """Whether the picture that a phase reads has words around its pixels to be kept at zero."""
         source = self.phases[index].source
         unit = source.channels if source.tight else source.pitch
         filled = source.across * unit == source.row * (2 if source.tight else 1)
-        words = source.padding != (0, 0) or not filled or any(self.gaps(index))
-        return words and self.dirty(index) > 0
+        return source.padding != (0, 0) or not filled or any(self.gaps(index))
 
     @property
     def group_words(self) -> int:
@@ -244,10 +250,11 @@ class Stack:
             at += len(found[-1])
         return (np.concatenate(found) if found else np.zeros(1, np.int32)), places
 
-    def cycles(self) -> float:
+    def cycles(self, generation: Generation) -> float:
         """About how many of a multiprocessor's cycles an image takes; for comparison only."""
-        work = IMAGE_WORK + sum(phase.work for phase in self.phases)
-        wait = IMAGE_WAIT + sum(phase.wait(self.warps) for phase in self.phases)
+        work = generation.image_work + sum(phase.work(generation) for phase in self.phases)
+        waits = (phase.wait(self.warps, generation) for phase in self.phases)
+        wait = generation.image_wait + sum(waits)
         parts = len(self.strip.starts) if self.strip else 1
         # Groups fill each other's waits.
         return parts * math.hypot(work, wait / self.groups)

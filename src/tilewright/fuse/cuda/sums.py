@@ -13,8 +13,10 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Literal
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.generations import Generation, Rates
 from tilewright.fuse.cuda.operations import Geometry
 from tilewright.fuse.cuda.pictures import Picture, Reads, picture
 from tilewright.model.layers import Shape
@@ -22,34 +24,9 @@ from tilewright.model.layers import Shape
 TILE = 16
 TYPICAL_TILES = 4
 Tile = list[tuple[int, int] | None]
+To = Literal["TW_TO_HALVES", "TW_TO_OPERANDS", "TW_TO_FLOATS"]
 # How much a warp's own time counts beside all warps', when units are chosen: several are tried.
 WEIGHTS = (0.1, 0.5, 2.0)
-# Registers of a lane besides sums and operands.
-OTHER_REGISTERS = 34
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Cycles of a multiprocessor, fitted to kernels timed on an H200 (2026-11-15).
-
-    There were 311 on tensor cores and 45 without; the plan chosen was 5 % off the best on average,
-    18 % at worst. A product is a step of 16 rows and a column of filters; a read is 128 bytes of
-    shared memory; a result is 16 rows and a column of sums, with what becomes of them.
-    """
-
-    product: float
-    read: float
-    result: float
-    # What a warp takes for its own: for a product, a step and a unit.
-    own_product: float
-    own_step: float
-    own_unit: float
-    # Words of weights in a cycle from the second cache.
-    distant_words: float
-
-
-TENSOR = Rates(1.1, 0.23, 23, 9.9, 0, 0, 8)
-PLAIN = Rates(2.25, 0.24, 16.5, 4.1, 343, 637, 4)
 
 
 @dataclass(frozen=True)
@@ -124,7 +101,7 @@ class Shares:
     @property
     def registers(self) -> int:
         """Of a lane: sums, and of a step either all weights and a row of input or vice versa."""
-        return self.rows * self.columns * 4 + self._operands[self.rows_first] + OTHER_REGISTERS
+        return self.rows * self.columns * 4 + self._operands[self.rows_first]
 
     @property
     def rows_first(self) -> bool:
@@ -139,30 +116,30 @@ class Shares:
         weights = self.geometry.window.taps[0] * self.columns * each
         return weights + 8, 4 * self.input_rows + 2 * each
 
-    def work(self, steps: float) -> float:
+    def work(self, steps: float, rates: Rates) -> float:
         """Cycles that all units of an image take of a multiprocessor."""
-        rates, taps_y = self.rates, self.geometry.window.taps[0]
+        taps_y = self.geometry.window.taps[0]
         products = steps * taps_y * self.rows * self.columns
         reads = steps * (4 * self.input_rows + 2 * taps_y * self.columns)
         results = self.rows * self.columns
         each = rates.product * products + rates.read * reads + rates.result * results
         return self.units * each
 
-    def wait(self, steps: float, warps: int) -> float:
+    def wait(self, steps: float, warps: int, rates: Rates) -> float:
         """Cycles until the warp with most to do is done."""
-        rates = self.rates
         products = steps * self.geometry.window.taps[0] * self.rows * self.columns
         each = rates.own_product * products + rates.own_step * steps + rates.own_unit
         return -(-self.units // warps) * each
 
-    @property
-    def rates(self) -> Rates:
-        return TENSOR if self.arithmetic.tensor else PLAIN
-
 
 @lru_cache(maxsize=20_000)
 def share(
-    geometry: Geometry, arithmetic: Arithmetic, warps: int, registers: int, weight: float
+    geometry: Geometry,
+    arithmetic: Arithmetic,
+    generation: Generation,
+    warps: int,
+    registers: int,
+    weight: float,
 ) -> Shares:
     """The best units for so many warps of so many registers."""
     smallest = Shares(geometry, arithmetic, 2 if geometry.pool else 1, 1)
@@ -174,12 +151,13 @@ def share(
     for rows in range(smallest.rows, most_rows + 1, smallest.rows):
         for columns in range(1, most_columns + 1):
             one = Shares(geometry, arithmetic, rows, columns)
-            if one.registers > registers:
+            if one.registers + generation.other_registers > registers:
                 break
             candidates.append(one)
 
     def cost(one: Shares) -> tuple[float, int]:
-        return one.work(steps) + weight * one.wait(steps, warps), one.units
+        rates = generation.rates(arithmetic.tensor)
+        return one.work(steps, rates) + weight * one.wait(steps, warps, rates), one.units
 
     return min(candidates, key=cost)
 
@@ -192,7 +170,7 @@ class Sink:
     operands, or as floats that are `plane` words apart.
     """
 
-    to: str  # TW_TO_HALVES, TW_TO_OPERANDS, TW_TO_FLOATS
+    to: To
     place: Callable[[int, int], int]
     row: int
     pixel: int
@@ -201,6 +179,7 @@ class Sink:
 
 def into(target: Picture, arithmetic: Arithmetic, rounded: bool) -> Sink:
     """Into a picture that is read as operands (`rounded`) or value by value."""
+    to: To
     if arithmetic.per_word == 2 and not target.floats:
         to = "TW_TO_HALVES"
     else:
@@ -215,10 +194,10 @@ def planes(shape: Shape) -> Sink:
 
 
 @lru_cache(maxsize=20_000)
-def source_picture(shares: Shares, loaded: bool) -> Picture:
-    """How the input of these sums lies; `loaded`: it comes value by value."""
+def source_picture(shares: Shares, loaded: bool, unaligned: float) -> Picture:
+    """How the input of these sums lies; for `loaded` and `unaligned` see `picture`."""
     geometry = shares.geometry
     return picture(
         shares.arithmetic, geometry.source, geometry.window.padding, geometry.window.taps[1],
-        shares.reads, loaded,
+        shares.reads, loaded, unaligned,
     )  # fmt: skip

@@ -1,0 +1,133 @@
+"""What is known of each generation of GPUs: one table, looked up by compute capability.
+
+Everything else in this folder is arithmetic on shapes. What depends on the GPU stands here, with
+where it comes from:
+
+- datasheet: the CUDA programming guide or NVIDIA's data sheet;
+- measured: one effect, timed by itself;
+- fitted: so that estimated times come near to those of measured plans; `python -m benchmarks.fit`
+  does it once more from `benchmarks/results/2026-11-15-plans-h200.json`, and needs no GPU;
+- chosen: of a few round values, the one whose plans were the fastest.
+
+Measured, fitted and chosen were all of it on one H200 (2026-11-15). Other generations take these
+numbers over until somebody times plans on them; only their shared memory is their own. A number
+that is off makes a kernel slower, never wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilewright.runtime.dialect import DoesNotFit
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Cycles that sums take. Fitted.
+
+    A product is a step of 16 rows and a column of filters; a read is 128 bytes of shared memory; a
+    result is 16 rows and a column of sums, with what becomes of them.
+    """
+
+    product: float  # of a multiprocessor, as are the next two
+    read: float
+    result: float
+    own_product: float  # that a warp takes for its own, as are the next two
+    own_step: float
+    own_unit: float
+    distant_words: float  # words of weights in a cycle from the second cache; chosen
+
+
+@dataclass(frozen=True, eq=False)  # looked up by what it is, in caches
+class Generation:
+    """The multiprocessor that plans are made for. Cycles are its own."""
+
+    name: str
+    # Datasheet: shared memory that a block may have, all that a multiprocessor has less what the
+    # system keeps of it.
+    shared_bytes: int
+    # Fitted: sums on tensor cores to 311 plans of 10 kernels, as multiply-adds to 45 of 3. The plan
+    # chosen by these is 4.6 % slower than the fastest on average, 18 % at worst; 13.6 and 33 %
+    # where there are no tensor cores.
+    tensor: Rates
+    plain: Rates
+    # Fitted with `tensor`: what an image, or a strip of one, costs besides, of the multiprocessor
+    # and of the group that works on it.
+    image_work: float
+    image_wait: float
+    # Chosen: reads of pooling, and other work on single values, in a cycle.
+    each_a_cycle: float
+    # Measured: what reads of single words cost against reads of two (fp32).
+    unaligned: float
+    # Measured: registers of a lane besides sums and operands, as the compiler hands them out.
+    other_registers: int
+    # Chosen: what a launch costs, an image of a large batch.
+    launch_cycles: float
+    # Datasheet: words that device memory moves in a cycle of each multiprocessor (4.8 TB/s over 132
+    # of them at 1.98 GHz are 4.6).
+    words_a_cycle: float
+    # Chosen: a fully connected layer with more weights is done over the batch, not image by image.
+    most_connected: int
+    # Chosen: one kernel more must promise to save this much; estimates are not that good.
+    worth_it: float
+    # Chosen, for fully connected layers over the batch: registers of a lane that hold sums; blocks
+    # that share a sum (more would spend more on adding up than they save).
+    dense_sums: int
+    most_parts: int
+
+    def rates(self, tensor: bool) -> Rates:
+        return self.tensor if tensor else self.plain
+
+
+HOPPER = Generation(
+    name="Hopper (H100, H200)",
+    shared_bytes=227 * 1024,
+    tensor=Rates(
+        product=1.1,
+        read=0.23,
+        result=23,
+        own_product=9.9,
+        own_step=0,
+        own_unit=0,
+        distant_words=8,
+    ),
+    plain=Rates(
+        product=2.25,
+        read=0.24,
+        result=16.5,
+        own_product=4.1,
+        own_step=343,
+        own_unit=637,
+        distant_words=4,
+    ),
+    image_work=510,
+    image_wait=5080,
+    each_a_cycle=16,
+    unaligned=1.3,
+    other_registers=34,
+    launch_cycles=600,
+    words_a_cycle=5,
+    most_connected=8192,
+    worth_it=1.25,
+    dense_sums=100,
+    most_parts=16,
+)
+
+# By compute capability, 10 * major + minor.
+GENERATIONS = {
+    80: replace(HOPPER, name="Ampere (A100)", shared_bytes=163 * 1024),
+    86: replace(HOPPER, name="Ampere (GeForce RTX 30)", shared_bytes=99 * 1024),
+    89: replace(HOPPER, name="Ada", shared_bytes=99 * 1024),
+    90: HOPPER,
+    120: replace(HOPPER, name="Blackwell (GeForce RTX 50)", shared_bytes=99 * 1024),
+}
+
+
+def generation(capability: int) -> Generation:
+    """The GPU's own, or the nearest older one that is known."""
+    known = [number for number in GENERATIONS if number <= capability]
+    if not known:
+        raise DoesNotFit(
+            f"sm_{capability} has no tensor cores that add in float32: sm_80 is needed"
+        )
+    return GENERATIONS[max(known)]

@@ -1,0 +1,270 @@
+"""What the threads of a stack's kernel do, as a typed list: the form between plan and text.
+
+`program` makes it from a plan, `emit_stack` prints it as CUDA, and the tests' interpreter runs it
+in NumPy, thread by thread. A step is a call of a building block in `stack.cuh`; it holds all that
+the block is told: addresses (in words, of a group's own memory if not said otherwise) and the
+constants of its struct, whose names are those of `STRUCT` in capitals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.stack import Rows, Source, Strip
+from tilewright.fuse.cuda.sums import To
+from tilewright.model.layers import Pixels
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Zeros: what steps read around pictures must be numbers."""
+
+    words: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class FetchParameters:
+    """The first bytes of the parameters on their way to shared memory, by all threads of a block.
+
+    Fetches go 16 bytes at a time, past registers (cp.async); `Arrived` waits for them.
+    """
+
+    bytes: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class FetchImage:
+    """An image's bytes on their way to where `Fill` reads them: this item's, or the next one's."""
+
+    at: int
+    bytes: int
+    threads: int
+    ahead: bool
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Every thread waits for what it has fetched itself. The others see it after a barrier."""
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of a group wait for each other, or all of the block."""
+
+    threads: int
+    block: bool = False
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Pixels, or words of another kernel, into the first picture; rows outside the image are zero.
+
+    `form`: value by value, four pixels of three channels at a time, or word by word.
+    """
+
+    form: Literal["values", "threes", "words"]
+    staged: int | None  # where the image was fetched to; None: it is read from device memory
+    at: int
+    rows: Rows | None  # of a strip
+    pixels: Pixels | None  # what bytes mean
+    threads: int
+    channels: int
+    height: int
+    width: int
+    source_height: int
+    whole: bool
+    left: int
+    pitch: int
+    words: int
+    row: int
+    tight: bool
+    copy: int
+    floats: bool
+    round: bool
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "threads", "channels", "height", "width", "source_height", "whole", "left", "pitch",
+        "words", "row", "tight", "copy", "floats", "round",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Border:
+    """Zeros around a picture, and in gaps that steps read, as far as others were written there."""
+
+    index: int  # of the phase that reads the picture
+    at: int
+    around: bool  # whether there is anything around its pixels
+    tight: bool  # counted in halves then
+    threads: int
+    row: int
+    copy: int
+    top: int
+    height: int
+    left: int
+    right: int
+    width: int
+    pitch: int
+    words: int
+    gap: int
+    after: int
+    dirty: int
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "threads", "row", "copy", "top", "height", "left", "right", "width", "pitch", "words",
+        "gap", "after", "dirty",
+    )  # fmt: skip
+
+    @property
+    def needed(self) -> bool:
+        return self.around and self.dirty > 0
+
+
+@dataclass(frozen=True)
+class Blank:
+    """Zeros in rows of a strip's picture that lie outside the whole one."""
+
+    index: int
+    at: int
+    rows: Rows
+    threads: int
+    height: int
+    row: int
+    source_height: int
+    STRUCT: ClassVar[tuple[str, ...]] = ("threads", "height", "row", "source_height")
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Steps for strips only whose picture, `height` rows of it, has rows outside the whole one."""
+
+    rows: Rows
+    height: int
+    steps: tuple[Blank | Barrier, ...]
+
+    def happens(self, start: int) -> bool:
+        first = self.rows.first(start)
+        return first < 0 or first > self.rows.height - self.height
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where results go, and how: `at` is None for the item's result in device memory."""
+
+    at: int | None
+    paired: bool  # two operands are written at once
+    wide: bool  # eight halves are
+    filters: int
+    to: To
+    plane: int
+    out_row: int
+    out_pixel: int
+    origin: int
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "paired", "wide", "filters", "to", "plane", "out_row", "out_pixel", "origin"
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Convolve:
+    """Sums of products, then bias, activations, pooling and the write of results."""
+
+    index: int
+    at: int
+    weights: int  # words from the first of the parameters, as is `bias`
+    weights_shared: bool
+    bias: int
+    tables: int
+    target: Target
+    before: tuple[str, ...]
+    activations: tuple[str, ...]  # after pooling
+    warps: int
+    tiles: int
+    units: int
+    rows: int
+    columns: int
+    all_columns: int
+    taps_y: int
+    stride_y: int
+    input_rows: int
+    row: int
+    pitch: int
+    runs: int
+    full: int
+    half: int
+    rows_first: bool
+    unroll: int
+    pool: Literal["", "max", "average"]
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
+        "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Each:
+    """Pooling over any window, or none, and activations, two channels a thread at a time."""
+
+    index: int
+    at: int
+    target: Target
+    activations: tuple[str, ...]
+    threads: int
+    row: int
+    pitch: int
+    floats: bool
+    taps_y: int
+    taps_x: int
+    stride_y: int
+    stride_x: int
+    average: bool
+    out_y: int
+    out_x: int
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "threads", "row", "pitch", "floats", "taps_y", "taps_x", "stride_y", "stride_x",
+        "average", "out_y", "out_x",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Scores into probabilities, by the group's first warp."""
+
+    at: int
+    target: int | None
+    size: int
+
+
+Step = (
+    Clear | FetchParameters | FetchImage | Arrived | Barrier | Fill | Border | Outside | Convolve
+    | Each | Softmax
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """A stack's kernel: what happens once, and what happens to every item.
+
+    An item is an image, or a strip of one. Shared memory has the parameters first, then each
+    group's own memory.
+    """
+
+    arithmetic: Arithmetic
+    source: Source
+    threads: int
+    groups: int
+    warps: int  # of a group
+    shared_words: int
+    group_words: int
+    image_size: int  # bytes, floats or words of an image in device memory
+    result_words: int
+    result_row: int  # words of a row of the last result
+    strip: Strip | None
+    once: tuple[Step, ...]
+    item: tuple[Step, ...]
+
+    @property
+    def group_threads(self) -> int:
+        return 32 * self.warps

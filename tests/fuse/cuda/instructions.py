@@ -1,0 +1,94 @@
+"""What single instructions of the building blocks make of numbers.
+
+What becomes of NaN and of numbers too large for a half depends on them: they are read from the text
+of `stack.cuh`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.emit import text
+
+Array = NDArray[Any]
+FLOAT = np.float32
+
+
+def values(words: Array, per_word: int) -> Array:
+    """Words as numbers; the last axis grows by what a word holds."""
+    kind = np.float16 if per_word == 2 else np.float32
+    return np.ascontiguousarray(words, np.uint32).view(kind).astype(FLOAT)
+
+
+@cache
+def body(function: str) -> str:
+    """What a building block does, as text."""
+    pattern = rf"^__device__[^\n]* {function}\([^{{]*\{{(.*?)(\n\}}|; \}})$"
+    found = re.search(pattern, text("stack.cuh"), re.M | re.S)
+    assert found, f"stack.cuh has no {function}"
+    return found[1]
+
+
+def maximum(function: str) -> Any:
+    """The maximum that a building block takes: C's, which prefers any number to NaN, or PTX's."""
+    if "fmaxf(" in body(function):
+        return np.fmax
+    assert "maximum(" in body(function)
+    assert "max.NaN.f32" in body("maximum")
+    return np.maximum
+
+
+def rounded_halves(x: Array) -> Array:
+    """As `pack` makes them of floats: what is too large is infinity, and that may become NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = x.astype(np.float16)
+        if "fma.rn.f16x2" in body("pack"):  # times zero, plus itself
+            found = found * np.float16(0) + found
+    return found
+
+
+def halves(low: Array, high: Array) -> Array:
+    pair = rounded_halves(np.stack([low, high], -1))
+    return np.ascontiguousarray(pair).view(np.uint32)[..., 0]
+
+
+def activate(x: Array, kinds: tuple[str, ...]) -> Array:
+    for kind in kinds:
+        x = maximum("relu")(x, FLOAT(0)) if kind == "relu" else np.tanh(x)
+    return x.astype(FLOAT)
+
+
+def probabilities(scores: Array) -> Array:
+    """Of rows of scores."""
+    with np.errstate(invalid="ignore"):
+        most = maximum("softmax").reduce(scores, -1, keepdims=True)
+        powers = np.exp(scores - maximum("softmax")(most, np.finfo(FLOAT).min))
+        return (powers / powers.sum(-1, keepdims=True)).astype(FLOAT)
+
+
+def operand_columns(block: Array, rows: int, columns: int, arithmetic: Arithmetic) -> Array:
+    """Packed weights as (row of taps, value of a step, filter), by the layout of lanes."""
+    if not arithmetic.tensor:
+        size = len(block) // (rows * columns * 8)
+        lanes = block.view(FLOAT).reshape(rows, columns, 4, size, 2)
+        plain = np.zeros((rows, size, columns * 8), FLOAT)
+        for t in range(4):
+            for part in range(2):
+                plain[:, :, 2 * t + part :: 8] = lanes[:, :, t, :, part].transpose(0, 2, 1)
+        return plain
+    registers = len(block) // (rows * columns * 32)
+    lanes = block.reshape(rows, columns, 32, registers)
+    words = np.zeros((rows, 4 * registers, columns * 8), np.uint32)
+    for lane in range(32):
+        g, t = divmod(lane, 4)
+        for register in range(registers):
+            words[:, t + 4 * register, g::8] = lanes[:, :, lane, register]
+    # Words hold neighbouring values of the same filter.
+    spread = values(np.ascontiguousarray(words.transpose(0, 2, 1)), arithmetic.per_word)
+    return spread.transpose(0, 2, 1)
