@@ -48,13 +48,13 @@ THESIS = (
 # What stands in the table of the whole network: which file, network and batch.
 WHOLE = (
     ("cuda-h200", "cifar10", 50_000), ("cuda-h200", "ece408", 10_000),
-    ("cuda-h200-cifar64", "cifar64", 10_000),
+    ("cuda-h200", "cifar64", 10_000),
 )  # fmt: skip
 # Single images, where they are fewer than multiprocessors.
 FEW = (
     ("cuda-h200", "cifar10", 1), ("cuda-h200", "lenet5", 1), ("cuda-h200", "mnist3x3", 1),
     ("cuda-h200", "strided", 1), ("cuda-h200", "ece408", 1), ("cuda-h200", "ece408", 16),
-    ("cuda-h200-cifar64", "cifar64", 1),
+    ("cuda-h200", "cifar64", 1),
 )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def test_sentences_about_the_gpu_s_ladder_are_so():
     below = [seconds / time[net, "tuned"] for net, seconds in best.items()]
     slower = {}
     for file, net in (
-        ("cuda-h200", "ece408"), ("cuda-h200-cifar64", "cifar64"), ("cuda-h200", "mnist3x3"),
+        ("cuda-h200", "ece408"), ("cuda-h200", "cifar64"), ("cuda-h200", "mnist3x3"),
     ):  # fmt: skip
         engines = tables.engines(file, net, 1, "fp32")
         slower[net] = engines.pop("network") / min(engines.values())
