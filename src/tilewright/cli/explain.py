@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from tilewright.cli import options
 from tilewright.errors import TilewrightError
@@ -58,6 +59,7 @@ def _explain_cpu(arguments: argparse.Namespace) -> int:
     from tilewright.climb import prepare
     from tilewright.fuse.cpu.explain import explain, machine_code
     from tilewright.ladder import choose
+    from tilewright.profile.ceilings import ceilings
     from tilewright.runtime.device import CPU
     from tilewright.views import console
     from tilewright.views.explain import report
@@ -72,7 +74,14 @@ def _explain_cpu(arguments: argparse.Namespace) -> int:
     if arguments.asm is not None:
         print(machine_code(network, arguments.asm, images))
         return 0
+    explained = explain(network, images)
+    # A rate that was reached is no more than the ceiling: it is the one kept, or measured again.
+    fastest = max(group.rate for group in explained.groups)
+    known, problem = ceilings(CPU, rung.open_runtime(CPU, "host").describe(), at_least=fastest)
+    explained = replace(explained, peak=max(explained.peak, known.flops or 0.0))
     screen = console.output()
-    for part in report(network, explain(network, images)):
+    for part in report(network, explained):
         screen.print(part)
+    if problem is not None:
+        screen.print(problem)
     return 0
