@@ -19,6 +19,11 @@ from tests.kept import KEPT
 os.environ["POCL_CACHE_DIR"] = str(KEPT / "pocl")
 os.environ["XDG_CACHE_HOME"] = str(KEPT / "home")
 
+# Before anything imports NumPy or PyTorch: two workers with the threads of two libraries each wait
+# for one another on two cores, most of the time (the verifier's truth takes seven times as long).
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 
