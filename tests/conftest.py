@@ -51,6 +51,8 @@ SLOW = (
     "tests/test_wheel.py",
 )
 
+LONGEST = ("tests/test_wheel.py", "tests/test_verify.py")
+
 # Tests of caching itself, which find nothing kept.
 OF_CACHING = (
     "tests/cli/test_cache.py",
@@ -126,5 +128,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("cuda"):
             item.add_marker(pytest.mark.xdist_group("gpu"))  # one worker has it for itself
-    # The longest comes first: at the end the other workers would wait for it.
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/test_wheel.py"))
+    # The longest come first: at the end the other workers would wait for them.
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))

@@ -1293,20 +1293,10 @@ def test_every_rung_is_right(rung):
     assert verdict.worst <= 1
 
 
-WHOLE = [case for case in ON_CPU if case.values[0].name in ("fused", "onnxruntime")]
-
-
-@pytest.mark.parametrize("rung", WHOLE, ids=name_of)
 @pytest.mark.parametrize("network", [SQUASHED, zoo.network("cifar10")], ids=name_of)
-def test_networks_as_one_piece_are_right(rung, network, only_the_network):
-    verdict = verify(rung, CPU, network)
-    assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
-
-
-def test_the_default_is_right(only_the_network):
-    """`tilewright run` without a word."""
+def test_networks_in_one_function_are_right(network, only_the_network):
     (fused,) = [rung for rung in rungs(CPU) if rung.name == "fused"]
-    verdict = verify(fused, CPU, zoo.network("ece408"))
+    verdict = verify(fused, CPU, network)
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
 
 
@@ -1319,9 +1309,12 @@ def test_every_gpu_rung_is_right(rung, monkeypatch):
     # The same shapes each time, so that kernels are compiled once; values are fresh.
     first = rung is rungs(OPENCL)[0]
     shapes = trials_module._odd_layers(np.random.default_rng(1))
-    convolutions = [(shape, layer) for shape, layer in shapes if layer.kind == "conv"]
+    # Of the convolutions those with a remainder of every kind of tile, strides and padding.
+    few = [shapes[number] for number in (1, 2, 3, 4, 6, 7, 8, 14)]
+    assert {layer.kind for _, layer in few} == {"conv"}
+    drawn = 11
     monkeypatch.setattr(
-        trials_module, "_odd_layers", lambda generator: shapes if first else convolutions[:16]
+        trials_module, "_odd_layers", lambda generator: shapes[:-drawn] if first else few
     )
     if not first:
         everything = verify_module.trials
@@ -1336,7 +1329,7 @@ def test_every_gpu_rung_is_right(rung, monkeypatch):
         )
     verdict = verify(rung, OPENCL)
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
-    assert verdict.trials > 100
+    assert verdict.trials >= 10 * len(few)
     assert verdict.worst <= 1
 
 
