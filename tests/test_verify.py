@@ -34,6 +34,7 @@ from tilewright.verify import verify
 Kernel = Callable[[Any, Any], None]
 Break = Callable[[Stage, Any, Kernel], Kernel]
 WRONG: dict[str, tuple[str, Break]] = {}
+SEED = 7  # wrong ones are met with the same numbers each time, right ones with fresh ones
 
 
 def wrong(kind: str) -> Callable[[Break], Break]:
@@ -555,7 +556,7 @@ def maximum_starts_at_the_smallest_positive(stage, parameters, right):
 @pytest.mark.parametrize("name", WRONG)
 def test_every_wrong_kernel_is_caught(name):
     kind, make = WRONG[name]
-    verdict = verify(rung_with(kind, make), CPU, zoo.network("ece408-2017"))
+    verdict = verify(rung_with(kind, make), CPU, zoo.network("ece408-2017"), seed=SEED)
     assert not verdict.passed, f"{name} passed"
     assert kind in str(verdict.fault).partition("(")[0]
 
@@ -1050,7 +1051,7 @@ def test_a_wrong_network_is_caught_as_a_whole(name, network, only_the_network):
         name == "very negative values left" and "relu" not in kinds
     ):
         pytest.skip("the network has no such layer")
-    assert not verify(whole(SUSPECTS[name], network), CPU, network).passed
+    assert not verify(whole(SUSPECTS[name], network), CPU, network, seed=SEED).passed
 
 
 @pytest.mark.parametrize("network", [DEEP, SQUASHED], ids=lambda network: network.name)
