@@ -398,16 +398,18 @@ def _alike(images: Inputs, generator: Generator) -> Inputs:
 
 
 def _calls(sizes: tuple[int, ...], generator: Generator) -> Calls:
-    """Calls of so many images of a pool, of which none follows itself at the same place, nor as the
-    first after the last; the first of a call is not its last."""
+    """Calls of so many images of a pool, of which none follows itself: neither at the same place of
+    the next call, nor at the next place."""
     calls: list[tuple[int, ...]] = []
-    before, last = np.zeros(max(sizes), np.int64), 0
+    before, last = [0] * max(sizes), 0
     for size in sizes:
-        chosen = (before[:size] + generator.integers(1, POOL, size)) % POOL
-        others = (before[0], last, chosen[-1] if size > 1 else last)
-        chosen[0] = generator.choice([n for n in range(POOL) if n not in others])
-        before[:size], last = chosen, chosen[-1]
-        calls.append(tuple(map(int, chosen)))
+        for place, drawn in enumerate(generator.integers(POOL, size=size)):
+            # The first of a call is not its last either: see whoever takes one for the other.
+            first = before[0] if place == size - 1 and place else last
+            while drawn in (before[place], last, first):
+                drawn = (drawn + 1) % POOL
+            before[place] = last = int(drawn)
+        calls.append(tuple(before[:size]))
     return tuple(calls)
 
 
