@@ -89,7 +89,7 @@ class Rung:
     that prepares that way alone: the verifier tries them all. `memories` are
     the memory plans it can run under (`tilewright.memory`), the default first; `convolution` says
     what kernels a GPU rung computes a convolution with. `skips_taps`: taps outside the image are
-    left out, not multiplied by zero.
+    left out, not multiplied by zero. `origin` is the file of a rung that is not on the ladder.
     """
 
     name: str
@@ -107,6 +107,7 @@ class Rung:
     convolution: ConvolutionDesign | None = None
     against: str | None = None
     skips_taps: bool = False
+    origin: str | None = None
 
     @property
     def label(self) -> str:

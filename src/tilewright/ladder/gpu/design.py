@@ -6,6 +6,8 @@ tested. `ladder.gpu.prepare` makes it run.
 
 from __future__ import annotations
 
+import operator
+from bisect import bisect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,7 +18,15 @@ from numpy.typing import NDArray
 
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Stage
-from tilewright.runtime.dialect import Block, Grid, Limits, Source
+from tilewright.runtime.dialect import (
+    LARGEST_GRID,
+    LARGEST_GRID_Z,
+    Block,
+    DoesNotFit,
+    Grid,
+    Limits,
+    Source,
+)
 
 Array = NDArray[np.float32]
 # Weight and bias of a layer into the arrays its kernels take, by argument.
@@ -53,16 +63,19 @@ class Work:
 
     `arguments` names what it is given: `x` and `out`, parameters, scratch buffers, `images`.
     `index_operations` are those on whole numbers for one image, where a kernel works out the place
-    of every tap; a warp takes its turn also for threads that are idle.
+    of every tap; a warp takes its turn also for threads that are idle. `numbers` are whole numbers
+    among the arguments; `shape` is the grid for so many images, where it is another.
     """
 
     source: Source
     arguments: tuple[str, ...]
-    blocks: int
+    blocks: int = 1
     images_per_block: int = 1
     loops: tuple[Loop, ...] = ()
     traffic: Traffic = Traffic()
     index_operations: float = 0.0
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    shape: Callable[[int], Grid] | None = None
 
     @property
     def has_weights(self) -> bool:
@@ -70,7 +83,29 @@ class Work:
         return "weight" in self.arguments or self.source.constant_floats > 0
 
     def grid(self, images: int) -> Grid:
+        if self.shape is not None:
+            return self.shape(images)
         return self.blocks, 1, -(-images // self.images_per_block)
+
+    def covered(self, images: int) -> int:
+        """Images that its blocks have room for: one that is not full loads as if it were."""
+        return -(-images // self.images_per_block) * self.images_per_block
+
+    @property
+    def most_images(self) -> int:
+        """How many images one launch may have, for the size of its grid."""
+        if self.shape is None:
+            return LARGEST_GRID_Z
+        if not self._fits(1):
+            raise DoesNotFit(f"{self.source.name} has a grid of {self.grid(1)} for a single image")
+        return bisect(range(1, LARGEST_GRID_Z + 1), False, key=lambda n: not self._fits(n))
+
+    def _fits(self, images: int) -> bool:
+        return all(map(operator.le, self.grid(images), LARGEST_GRID))
+
+
+class NotForLayer(DoesNotFit):
+    """A rung does not compute such a layer at all."""
 
 
 def as_they_are(weight: Array, bias: Array) -> dict[str, Array]:

@@ -150,7 +150,7 @@ def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> 
     products = images * multiply_adds(work)
     least = cost(stage, design, work, images)
     traffic, grid = work.traffic, work.grid(images)
-    covered = grid[2] * work.images_per_block  # a block that is not full loads as if it were
+    covered = work.covered(images)
     bound = limit(least, rates_of(gpu), math.prod(grid))
     assert bound is not None  # a GPU's rates are known
     return KernelFacts(
