@@ -117,9 +117,9 @@ def designed(rung: Rung, stage: Stage, limits: Limits) -> Design | str:
     """A layer's kernels, or why there are none."""
     if stage.kind == "flatten":
         return "no kernel: the same memory, read with another shape"
-    assert rung.convolution is not None
+    assert rung.convolutions is not None
     try:
-        design = layer_design(stage, rung.convolution, limits)
+        design = layer_design(stage, rung.convolutions, limits)
         for work in design.works:
             work.source.check(limits)
     except DoesNotFit as error:

@@ -11,7 +11,7 @@ from tilewright.ladder.gpu.cost import cost
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
     Array,
-    ConvolutionDesign,
+    Convolutions,
     Design,
     Geometry,
     NotForLayer,
@@ -32,13 +32,13 @@ from tilewright.trace import Cost
 SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
 
 
-def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | None = None) -> Rung:
-    """A rung that computes convolutions as designed, and the other layers like all GPU rungs."""
+def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | None = None) -> Rung:
+    """A rung that computes convolutions so, and the other layers like all GPU rungs."""
 
     def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
         (stage,) = stages
         try:
-            kernels = layer_design(stage, design, runtime.limits)
+            kernels = layer_design(stage, convolutions, runtime.limits)
             return GpuLaunch(runtime, stage, kernels, parameters)
         except DoesNotFit as error:
             if isinstance(error, NotForLayer):
@@ -50,14 +50,15 @@ def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | Non
 
     return Rung(
         name=name, idea=idea, against=against, devices=GPU_KINDS, prepare=prepare,
-        open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS, convolution=design,
+        open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
+        convolutions=convolutions,
     )  # fmt: skip
 
 
-def layer_design(stage: Stage, convolution: ConvolutionDesign, limits: Limits) -> Design:
+def layer_design(stage: Stage, convolutions: Convolutions, limits: Limits) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
     if stage.kind == "conv":
-        return convolution(Geometry.of(stage), limits)
+        return convolutions.design(Geometry.of(stage), limits)
     return other_layer(stage)
 
 

@@ -1,8 +1,8 @@
 """The header of a kernel file: what the host must know, declared as data.
 
-A kernel file begins with a comment, `/* tilewright ... */`, that is TOML inside; docs/your-kernel.md
-has every key. Here it becomes a `KernelFile`, all of it checked; nothing of it is executed, and every
-complaint names the file and the line.
+A kernel file begins with a comment, `/* tilewright ... */`, that is TOML inside;
+docs/your-kernel.md has every key. Here it becomes a `KernelFile`, all of it checked; nothing of it
+is executed, and every complaint names the file and the line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tilewright.errors import unknown
 from tilewright.ladder.gpu.design import Geometry
-from tilewright.ladder.own.expression import Expression, HeaderError, Place
+from tilewright.ladder.own.expression import Expression, HeaderError
 from tilewright.ladder.own.reader import Reader, Table
 from tilewright.precision import CLASSES, Precision
 from tilewright.runtime.dialect import Language, prelude
@@ -30,7 +30,7 @@ IMAGES = "IMAGES"
 BUFFERS = ("x", "weight", "bias", "out")
 THREADS = ("THREADS_X", "THREADS_Y", "THREADS_Z", "THREADS")
 SIZES = tuple(name.upper() for name in Geometry.__dataclass_fields__)
-MOST_CANDIDATES = 10_000
+MOST_CANDIDATES = 4096
 MOST_KERNELS = 16
 AXES = ("filter", "channel", "tap_y", "tap_x")
 Three = tuple[Expression, Expression, Expression]
@@ -138,12 +138,10 @@ def _table(text: str, path: Path) -> Table:
 
 def _language(top: Reader, path: Path) -> Language:
     if path.suffix == ".cu":
-        found: Literal["cuda", "dialect", "opencl"] = "cuda"
         top.choice("language", ("cuda",), "cuda")
-        return found
-    return "opencl" if top.choice("language", ("dialect", "opencl"), "dialect") == "opencl" else (
-        "dialect"
-    )  # fmt: skip
+        return "cuda"
+    plain = top.choice("language", ("dialect", "opencl"), "dialect") == "opencl"
+    return "opencl" if plain else "dialect"
 
 
 @cache
@@ -163,7 +161,7 @@ def _check_size(table: Reader, name: str, taken: set[str]) -> None:
 def _parameters(table: Reader) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     count = 1
-    for name in table.keys():
+    for name in table.names:
         _check_size(table, name, set(found))
         found[name] = table.numbers(name)
         count *= len(found[name])
@@ -176,7 +174,7 @@ def _parameters(table: Reader) -> dict[str, tuple[int, ...]]:
 
 def _sizes(table: Reader, known: set[str]) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
-    for name in table.keys():
+    for name in table.names:
         _check_size(table, name, known | set(found))
         found[name] = table.expression(name, known | set(found))
     return found
@@ -184,7 +182,7 @@ def _sizes(table: Reader, known: set[str]) -> dict[str, Expression]:
 
 def _scratch(table: Reader, known: set[str]) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
-    for name in table.keys():
+    for name in table.names:
         if not BUFFER.fullmatch(name):
             raise table.place(name).error("a buffer's name has small letters, digits and _")
         if name in (*BUFFERS, "images"):

@@ -67,7 +67,8 @@ class Reader:
     def place(self, key: str) -> Place:
         return self.source.place(key)
 
-    def keys(self) -> list[str]:
+    @property
+    def names(self) -> list[str]:
         return list(self.values)
 
     def finish(self) -> None:
@@ -111,9 +112,7 @@ class Reader:
 
     def flag(self, key: str) -> bool:
         found = self._given(key)
-        if found not in (None, True, False) or isinstance(found, int | float) and not isinstance(
-            found, bool
-        ):
+        if found is not None and not isinstance(found, bool):
             raise self.place(key).error("must be true or false")
         return bool(found)
 

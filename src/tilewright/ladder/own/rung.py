@@ -1,11 +1,11 @@
-"""A kernel file as a rung: its header, evaluated for a layer's sizes, is a design like any other."""
+"""A kernel file as a rung: its header, evaluated for a layer's sizes, is a design like others."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +15,13 @@ from tilewright.errors import TilewrightError, unknown
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
     Array,
-    ConvolutionDesign,
+    Convolutions,
     Design,
     Geometry,
     NotForLayer,
+    Options,
     Work,
+    preferring,
     source,
     tiles,
 )
@@ -38,7 +40,6 @@ RUNS_ON: dict[Language, tuple[Kind, ...]] = {
     "opencl": ("opencl",),
 }
 LANGUAGES = {"dialect": "the dialect", "cuda": "CUDA C", "opencl": "OpenCL C"}
-Options = Mapping[str, int]
 
 
 def load(path: Path | str) -> Rung:
@@ -67,69 +68,66 @@ def rung_of(file: KernelFile) -> Rung:
         raise place.error(f"the name {file.name!r} is that of a rung on the ladder")
     if file.against is not None and file.against not in NAMES:
         raise place.error(f"against: {unknown('rung', file.against, NAMES)}")
-    own = _Convolutions(file, _other(file, place))
-    rung = gpu_rung(file.name, file.idea, own.design, file.against)
+    convolutions = _convolutions(file, _other(file, place))
+    rung = gpu_rung(file.name, file.idea, convolutions, file.against)
     return replace(
         rung, devices=RUNS_ON[file.language], precision=file.precision, origin=str(file.path)
     )
 
 
-def _other(file: KernelFile, place: Place) -> ConvolutionDesign | None:
+def _other(file: KernelFile, place: Place) -> Convolutions | None:
     """How layers are computed that the file is not for."""
     if file.otherwise is None:
         return None
     from tilewright.ladder import rungs
     from tilewright.runtime.device import OPENCL
 
-    known = {rung.name: rung.convolution for rung in rungs(OPENCL) if rung.convolution}
+    known = {rung.name: rung.convolutions for rung in rungs(OPENCL) if rung.convolutions}
     if file.otherwise not in known:
         raise place.error(f"otherwise: {unknown('GPU rung', file.otherwise, known)}")
     return known[file.otherwise]
 
 
-@dataclass(frozen=True)
-class _Convolutions:
-    """How a file computes convolutions, with which choices of its parameters."""
+def _convolutions(file: KernelFile, other: Convolutions | None) -> Convolutions:
+    """How a file computes convolutions; those it is not for, another rung may."""
 
-    file: KernelFile
-    other: ConvolutionDesign | None
-
-    def design(self, geometry: Geometry, limits: Limits) -> Design:
-        unmet = self._unmet(geometry)
-        if unmet is not None and self.other is not None:
-            return self.other(geometry, limits)
-        if unmet is not None:
-            raise NotForLayer(self._refusal(unmet, geometry))
-        return build(self.file, geometry, next(iter(self.candidates(geometry, limits))))
-
-    def candidates(self, geometry: Geometry, limits: Limits) -> Iterator[Options]:
-        """Every choice of the parameters that the constraints and the device allow."""
-        file, found, problem = self.file, False, "no choice of its parameters meets its constraints"
+    def choices(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+        if unmet := _unmet(file, geometry):
+            if other is None:
+                raise NotForLayer(_refusal(unmet, geometry))
+            yield from other.candidates(geometry, limits)
+            return
+        found = False
         for choice in itertools.product(*file.parameters.values()):
             options = dict(zip(file.parameters, choice, strict=True))
             values = _values(file, geometry, options)
-            if not all(each.value(values) for each in file.constraints):
-                continue
-            try:
-                for work in build(file, geometry, options).works:
-                    work.source.check(limits)
-                    assert work.most_images
-            except DoesNotFit as error:
-                problem = str(error)
-                continue
-            found = True
-            yield options
+            if all(each.value(values) for each in file.constraints):
+                found = True
+                yield options
         if not found:
-            raise DoesNotFit(problem)
+            raise DoesNotFit(f"no choice of the parameters of {file.path} meets its constraints")
 
-    def _unmet(self, geometry: Geometry) -> Expression | None:
-        sizes = _sizes(geometry)
-        return next((each for each in self.file.requires if not each.value(sizes)), None)
+    def made(geometry: Geometry, options: Options) -> Design:
+        if other is not None and _unmet(file, geometry):
+            return other.build(geometry, options)
+        return build(file, geometry, options)
 
-    def _refusal(self, unmet: Expression, geometry: Geometry) -> str:
-        sizes = _sizes(geometry)
-        here = ", ".join(f"{name} is {sizes[name]}" for name in sorted(unmet.names))
-        return f"{unmet.place.file} requires {unmet.text}, and {here}"
+    return preferring(choices, lambda geometry, limits: (), made)
+
+
+def _unmet(file: KernelFile, geometry: Geometry) -> Expression | None:
+    """The first thing that a file requires and a layer has not."""
+    sizes = _sizes(geometry)
+    return next((each for each in file.requires if not each.value(sizes)), None)
+
+
+def _refusal(unmet: Expression, geometry: Geometry) -> str:
+    sizes = _sizes(geometry)
+    here = ", ".join(f"{name} is {sizes[name]}" for name in sorted(unmet.names))
+    return (
+        f'{unmet.place.file} requires {unmet.text}, and {here}; with otherwise = "direct" in its '
+        "header that rung takes such layers"
+    )
 
 
 def build(file: KernelFile, geometry: Geometry, options: Options) -> Design:
