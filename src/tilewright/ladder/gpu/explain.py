@@ -143,10 +143,9 @@ def _layer(rung: Rung, stage: Stage, at: Target, images: int) -> LayerFacts:
 
 def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> KernelFacts:
     compiled = occupied = None
-    if nvrtc.missing() is None:
-        source = work.source
-        compiled = nvrtc.compile_cubin(source.name, source.complete, gpu.architecture)
-        occupied = occupancy(math.prod(source.block), compiled, gpu.multiprocessor)
+    if nvrtc.missing() is None and work.source.language != "opencl":
+        compiled = nvrtc.compile_source(work.source, gpu.architecture)
+        occupied = occupancy(math.prod(work.source.block), compiled, gpu.multiprocessor)
     products = images * multiply_adds(work)
     least = cost(stage, design, work, images)
     traffic, grid = work.traffic, work.grid(images)
