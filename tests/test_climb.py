@@ -8,12 +8,13 @@ import pytest
 from tests.profile.made import CEILINGS
 from tilewright import climb
 from tilewright.errors import TilewrightError
+from tilewright.evidence import Fault
 from tilewright.ladder import rungs
 from tilewright.measure import Sample, interleave
 from tilewright.precision import FLOAT32, FP16, TF32
 from tilewright.runtime.device import CPU
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.verify import Fault, Verdict
+from tilewright.verify import Verdict
 from tilewright.views import ladder as view
 
 

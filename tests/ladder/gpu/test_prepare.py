@@ -11,6 +11,7 @@ import pytest
 import tilewright
 from tests.ladder.gpu.kernels import ODD
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.ladder import find, rungs
 from tilewright.ladder.gpu import prepare
 from tilewright.ladder.gpu.design import Geometry
@@ -31,7 +32,6 @@ from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Limits, Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 REASON = opencl.missing(OPENCL)
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
