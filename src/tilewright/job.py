@@ -109,7 +109,7 @@ def make_ready(request: Request, trace: Trace) -> Ready:
             classes = int(np.prod(network.output_shape))
             checked_labels(dataset.labels, classes, dataset.source)
     with trace.phase("build kernels"):
-        program = Program(network, plan)
+        program = Program(network, plan, {rung.name: rung})
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
     if plan.memory == "streamed":
