@@ -71,7 +71,7 @@ class Attempt:
         self, rung: Rung, device: Device, trial: Trial, truths: Truths, repeatable: bool
     ) -> None:
         self.trial, self.truths, self.repeatable = trial, truths, repeatable
-        if rung.convolution is not None:
+        if rung.convolutions is not None:
             rung = replace(rung, open_runtime=guarding(rung.open_runtime))
         plan = uniform(trial.network, rung, device, trial.capacity)
         self.program = Program(trial.network, plan, {rung.name: rung})
@@ -196,6 +196,8 @@ class Attempt:
                 source[:] = self.runtime.upload(np.ascontiguousarray(before).reshape(source.shape))
             if self.guards is not None:
                 self.guards.poison()
+                if looked_at:
+                    self.guards.restore()
             launch(source, target)
             self.runtime.synchronise()
             return np.array(self.runtime.download(target))

@@ -32,18 +32,18 @@ def computed(seen: Seen) -> list[Reason]:
     for mistake in mistakes(found.case):
         fit = found.fit(mistake.output)
         if fit == "everywhere":
-            everywhere.append(_reason(mistake, "everywhere"))
+            everywhere.append(_reason(mistake, True))
             break
         if fit == "wrong":
-            only.append(_reason(mistake, "wherever it is wrong"))
+            only.append(_reason(mistake, False))
     reasons += everywhere or only[:2]
-    if not reasons:
-        reasons += _biases(found) or _rounding(found)
-    return reasons
+    return reasons or _biases(found) or unwritten(seen)
 
 
-def _reason(mistake: Mistake, where: str) -> Reason:
-    return Reason(mistake.word, f"your output equals what comes out {mistake.text}, {where}")
+def _reason(mistake: Mistake, everywhere: bool) -> Reason:
+    where = "everywhere" if everywhere else "wherever it is wrong"
+    text = f"your output equals what comes out {mistake.text}, {where}"
+    return Reason(mistake.word, text, certain=everywhere)
 
 
 def layer_case(seen: Seen) -> Case:
@@ -162,8 +162,31 @@ def _biases(found: _Compared) -> list[Reason]:
     return [Reason(words.BIAS_OTHER, text)]
 
 
-def _rounding(found: _Compared) -> list[Reason]:
+def unwritten(seen: Seen) -> list[Reason]:
+    """Whole numbers went in, and something else came out: it was there before."""
+    if seen.convolution is None:
+        return []
+    found = _Compared(seen, layer_case(seen))
+    case = found.case
+    given = (case.x[found.sane], case.weight, case.bias)
+    if not all((each == np.rint(each)).all() for each in given):
+        return []
+    wrong = found.got[found.numbers]
+    count = np.count_nonzero(wrong != np.rint(wrong))
+    if not count:
+        return []
+    text = (
+        f"{count:,} outputs are no whole numbers, although inputs, weights and bias are: memory "
+        "was read that nothing was written to (a shared array, a register, scratch)"
+    )
+    return [Reason(words.READS_UNWRITTEN, text)]
+
+
+def rounding(seen: Seen) -> list[Reason]:
     """Small errors everywhere: fewer bits than claimed."""
+    if seen.convolution is None:
+        return []
+    found = _Compared(seen, layer_case(seen))
     share = np.count_nonzero(found.numbers) / found.numbers.size
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.abs(found.got - found.expected) / found.case.magnitude

@@ -29,9 +29,9 @@ SOURCES = {
 
 def memory(seen: Seen) -> Iterator[Reason]:
     """Everything of this kind, with what was seen of it."""
-    yield from _race(seen)
     for damage in seen.evidence.damage:
         yield _damaged(damage)
+    yield from _race(seen)
     yield from _not_numbers(seen)
     yield from _swallowed(seen)
     yield from _earlier(seen)

@@ -253,11 +253,13 @@ def _offset(by_y: int, by_x: int) -> str:
 
 def _borders(case: Case) -> Iterator[Mistake]:
     """Taps outside the picture that are not left out, or some inside that are."""
-    if case.layer.padding != (0, 0):
-        choices: list[tuple[str, ...]] = [(side,) for side in SIDES]
-        choices += [("top", "bottom"), ("left", "right"), SIDES]
+    pad_y, pad_x = case.layer.padding
+    if pad_y or pad_x:
+        padded = (SIDES[:2] if pad_y else ()) + (SIDES[2:] if pad_x else ())
+        choices: list[tuple[str, ...]] = [*((side,) for side in padded), padded]
+        choices += [SIDES[:2], SIDES[2:]] if pad_y and pad_x else []
         for untested in choices:
-            where = " and ".join(untested) if len(untested) < 4 else "any side"
+            where = " and ".join(untested) if untested != SIDES else "any side"
             yield Mistake(
                 words.BORDER_TEST,
                 f"if taps beyond {where} of the picture are not left out: what lies next in memory "

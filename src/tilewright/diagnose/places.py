@@ -20,7 +20,7 @@ AXES = ("image", "filter", "row", "column")
 def places(wrong: Mask, stage: Stage) -> Iterator[Reason]:
     """`wrong` is of a batch; of pictures, if it has four axes."""
     if wrong.all():
-        yield Reason(words.PLACES, "every output is wrong, in every image", certain=False)
+        yield Reason(words.EVERYWHERE, "every output is wrong, in every image", certain=False)
         return
     if (tail := _tail(wrong)) is not None:
         yield tail
@@ -31,11 +31,16 @@ def places(wrong: Mask, stage: Stage) -> Iterator[Reason]:
         if border is not None:
             yield border
             axes = AXES[:2]
+    others: list[str] = []
     for axis, name in enumerate(axes):
-        others = tuple(other for other in range(wrong.ndim) if other != axis)
-        found: Mask = np.asarray(wrong.any(others))
-        if (reason := _along(found, name)) is not None:
-            yield reason
+        along: Mask = np.asarray(wrong.any(tuple(i for i in range(wrong.ndim) if i != axis)))
+        word, text = _along(along, name)
+        if word == words.PLACES:
+            others.append(text)
+        elif word:
+            yield Reason(word, text, certain=False)
+    if others:
+        yield Reason(words.PLACES, f"wrong only in {', in '.join(others)}", certain=False)
 
 
 def _tail(wrong: Mask) -> Reason | None:
@@ -84,43 +89,44 @@ def touching(stage: Stage, layer: Convolution) -> dict[str, Mask]:
     return masks
 
 
-def _along(found: Mask, name: str) -> Reason | None:
-    """Which indices of an axis have anything wrong, if it is not all of them."""
-    if found.all():
-        return None
-    wrong = np.flatnonzero(found)
-    size = len(found)
-    plural = f"{name}s"
-    if wrong[0] == size - 1:
-        return Reason(*_last(name, size, int(wrong[0])), certain=False)
-    if len(wrong) == 1:
-        return Reason(words.PLACES, f"only in {name} {wrong[0]} of {size}", certain=False)
-    if found[wrong[0] :].all():
-        first = int(wrong[0])
-        return Reason(*_last(plural, size, first), certain=False)
-    if found[: wrong[-1] + 1].all():
-        text = f"only in the first {wrong[-1] + 1} of {size} {plural}"
-        return Reason(words.PLACES, text, certain=False)
+def _along(found: Mask, name: str) -> tuple[str, str]:
+    """Which indices of an axis have anything wrong, as a word and in words; neither, if all."""
+    wrong, size = np.flatnonzero(found), len(found)
+    if len(wrong) == size:
+        return "", ""
+    first, last = int(wrong[0]), int(wrong[-1])
+    which = f"{name} {first} of {size}" if len(wrong) == 1 else f"{len(wrong)} of {size} {name}s"
+    if found[first:].all():
+        which = f"{name} {first}, the last" if first == last else f"{name}s {first} to {last}"
+        return _to_the_end(which, name, first, size)
+    for tile in TILES[:-1]:
+        for edge, place in ((tile - 1, "last"), (0, "first")):
+            if name != "image" and first and (wrong % tile == edge).all():
+                text = f"wrong only in {which}: the {place} {name} of a tile of {tile}"
+                return words.TILE_EDGE, text
+    if found[: last + 1].all() and last:
+        return words.PLACES, f"{name}s 0 to {last} of {size}"
     steps = np.unique(np.diff(wrong))
-    if len(steps) == 1 and len(wrong) > 2 and wrong[0] < steps[0] and size - wrong[-1] <= steps[0]:
-        text = f"only in every {_nth(int(steps[0]))} {name}, from {wrong[0]} on"
-        return Reason(words.PLACES, text, certain=False)
-    shown = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
-    text = f"only in {len(wrong)} of {size} {plural}: {shown}"
-    return Reason(words.PLACES, text, certain=False)
+    if len(steps) == 1 and len(wrong) > 2 and first < steps[0] and size - last <= steps[0]:
+        return words.PLACES, f"every {_nth(int(steps[0]))} {name}, from {first} on"
+    if len(wrong) > 1:
+        which += f" ({', '.join(map(str, wrong[:8]))}{', ...' if len(wrong) > 8 else ''})"
+    return words.PLACES, which
 
 
-def _last(name: str, size: int, first: int) -> tuple[str, str]:
-    """From one on to the end: as the tile that is not full would be, if such a tile is usual."""
+def _to_the_end(which: str, name: str, first: int, size: int) -> tuple[str, str]:
+    """As a tile that is not full would be, or a batch that is too large."""
+    if name == "image":
+        return words.LATER_IMAGES, (
+            f"right in the first {first} of {size} images and wrong in all others: an index that "
+            "is too small for a large batch, or images that blocks do not reach?"
+        )
     tile = next((tile for tile in TILES if first % tile == 0 and size - first < tile), None)
-    some = "only in the last" if name.endswith("s") else "only in"
-    which = f"{some} {name}, {first} of {size}" if not name.endswith("s") else (
-        f"{some} {size - first} of {size} {name}, from {first} on"
-    )  # fmt: skip
-    if tile is None or name.startswith("image"):
+    if tile is None:
         return words.PLACES, which
     return words.LAST_TILE, (
-        f"{which}: {size} is no multiple of {tile}, and the last tile of {tile} is not full"
+        f"wrong only in {which}: {size} is no multiple of {tile}, and the last tile of {tile} is "
+        "not full"
     )
 
 

@@ -30,10 +30,13 @@ PADDING = "padding"
 BORDER_TEST = "border not tested"
 BORDER = "border"
 LAST_TILE = "last tile"
+TILE_EDGE = "edge of a tile"
+LATER_IMAGES = "later images only"
 ACTIVATION = "activation applied"
 SIGN = "sign"
 PRECISION = "precision"
 PLACES = "where"
+EVERYWHERE = "everywhere"
 UNKNOWN = "no known pattern"
 
 
@@ -41,8 +44,8 @@ UNKNOWN = "no known pattern"
 class Reason:
     """A cause in a word, and what speaks for it in a sentence.
 
-    `certain`: it was computed, or seen, and explains everything that is wrong; else it is where the
-    wrong outputs lie.
+    `certain`: it was computed, or seen, and explains all outputs; else it is where the wrong ones
+    lie, or explains these alone.
     """
 
     word: str

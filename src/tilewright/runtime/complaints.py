@@ -139,5 +139,7 @@ def _short(text: str) -> str:
 def _last_words(log: str) -> str:
     """The lines that speak of an error, without paths of this machine."""
     lines = [re.sub(r"\S*/(\S+)", r"\1", line.strip()) for line in log.splitlines()]
-    telling = [line for line in lines if "error" in line.lower()] or [line for line in lines if line]
+    telling = [line for line in lines if "error" in line.lower()] or [
+        line for line in lines if line
+    ]
     return _short("; ".join(dict.fromkeys(telling)) or "the compiler does not say why")
