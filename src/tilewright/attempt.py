@@ -71,7 +71,7 @@ class Attempt:
         self, rung: Rung, device: Device, trial: Trial, truths: Truths, repeatable: bool
     ) -> None:
         self.trial, self.truths, self.repeatable = trial, truths, repeatable
-        if rung.convolution is not None:
+        if rung.convolutions is not None:
             rung = replace(rung, open_runtime=guarding(rung.open_runtime))
         plan = uniform(trial.network, rung, device, trial.capacity)
         self.program = Program(trial.network, plan, {rung.name: rung})

@@ -15,8 +15,7 @@ from typing import NoReturn
 
 from tilewright import __version__
 from tilewright.cli.signals import stopped_by_signals
-from tilewright.errors import TilewrightError, unknown
-from tilewright.runtime.complaints import KernelDoesNotCompile
+from tilewright.errors import SeveralLines, TilewrightError, unknown
 from tilewright.terminal import printable
 
 LONGEST_ERROR = 500
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             if "--traceback" in given:
                 raise
-            _complain(error.report if isinstance(error, KernelDoesNotCompile) else _one_line(error))
+            _complain(error.report if isinstance(error, SeveralLines) else _one_line(error))
             return 2
 
 
