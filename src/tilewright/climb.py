@@ -140,7 +140,7 @@ def climb(
     `own` are rungs in files of a user's: each has its place behind the rung that it changes.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
     """
-    ladder = _with_own(
+    ladder = with_own(
         [each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)],
         own,
     )
@@ -175,19 +175,20 @@ def climb(
     return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
 
 
-def _with_own(ladder: list[Rung], own: Sequence[Rung]) -> list[Rung]:
-    """The ladder with rungs of a user's among its own."""
+def with_own(ladder: Sequence[Rung], own: Sequence[Rung]) -> list[Rung]:
+    """The ladder with rungs of a user's, each behind the one that it changes."""
+    rungs = list(ladder)
     for rung in own:
-        if same := next((each for each in ladder if each.label == rung.label), None):
+        if same := next((each for each in rungs if each.label == rung.label), None):
             raise TilewrightError(
-                f"{rung.origin} and {same.origin} are both named {rung.name!r}: names must differ"
+                f"{same.origin} and {rung.origin} are both named {rung.name!r}: names must differ"
             )
-        vendor = next((i for i, each in enumerate(ladder) if each.vendor), len(ladder))
-        places = [
-            i + 1 for i, each in enumerate(ladder) if rung.against in (each.name, each.against)
-        ]
-        ladder = [*ladder[: (place := max(places, default=vendor))], rung, *ladder[place:]]
-    return ladder
+        place = next((i for i, each in enumerate(rungs) if each.vendor), len(rungs))
+        for index, each in enumerate(rungs):
+            if each.name == rung.against or (each.origin and each.against == rung.against):
+                place = index + 1
+        rungs.insert(place, rung)
+    return rungs
 
 
 def _executed_rate(row: Row, network: Network, images: int) -> float:
