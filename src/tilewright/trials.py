@@ -110,6 +110,19 @@ def trials(
     yield from _call_trials(whole, precision, fuses(network), batch, generator)
 
 
+def at_hand(
+    network: Network, precision: Precision, batch: int, generator: Generator
+) -> Iterator[Trial]:
+    """The convolutions of a network, each kind alone; then the whole, in batches of a size, too."""
+    kinds = {(s.input_shape, s.layer): None for s in network.stages if s.kind == "conv"}
+    for shape, layer in kinds:
+        yield from _layer_trials(shape, layer, precision, generator)
+    given = network.parameters or random_parameters(network, generator)
+    whole = Network("the network", network.input, network.layers).with_parameters(given)
+    full = tuple(image % IMAGES for image in range(batch))
+    yield Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
+
+
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
     ((2, 9, 8), (Convolution(5, 3, padding=1), ReLU(), MaxPool(2))),
     ((3, 11, 7), (Convolution(4, (3, 2)), Tanh(), MaxPool(2))),

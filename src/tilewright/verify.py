@@ -45,7 +45,7 @@ from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.trials import Trial, trials
+from tilewright.trials import Trial, at_hand, trials
 
 # Images at a time, if none are asked for: more than any vector has lanes.
 BATCH = 100
@@ -91,6 +91,23 @@ def verify(
 
     everything = trials(network, rung.precision, fuses, batch, generator)
     return prove(rung, device, everything, seed, progress=progress)
+
+
+def verify_at_hand(
+    rung: Rung,
+    device: Device,
+    network: Network,
+    batch: int,
+    progress: Callable[[], None] = lambda: None,
+) -> Verdict:
+    """Try a rung on a network's convolutions and the whole of it: what a run wants to know first.
+
+    DoesNotFit if the device has too little for it.
+    """
+    Program(network, uniform(network, rung, device, batch), {rung.name: rung})
+    seed = fresh_seed()
+    tried = at_hand(network, rung.precision, batch, np.random.default_rng(seed))
+    return prove(rung, device, tried, seed, progress=progress)
 
 
 def fresh_seed() -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import SeveralLines, TilewrightError
 from tilewright.runtime.dialect import Source
 
 KINDS = {"*": "a buffer", "i": "a whole number (int)", "?": "neither a buffer nor an int"}
@@ -34,7 +34,7 @@ class CompilerRefused(TilewrightError):
         return str(self.args[0])
 
 
-class KernelDoesNotCompile(TilewrightError):
+class KernelDoesNotCompile(SeveralLines):
     """A kernel file has errors: `report` shows each with its line of source and a caret."""
 
     def __init__(self, file: str, text: str, messages: tuple[CompilerMessage, ...]) -> None:
@@ -105,7 +105,7 @@ def check_parameters(source: Source, taken: str, added: str = "") -> None:
 
 
 def _messages(file: str, log: str) -> Iterator[CompilerMessage]:
-    """Errors in a file, as the compilers of OpenCL (clang's and PoCL's form) and CUDA write them."""
+    """Errors in a file, as compilers of OpenCL (clang's form and PoCL's) and CUDA write them."""
     name = re.escape(file)
     clang = re.compile(rf"(?:.*/)?{name}:(\d+):(\d+): (?:fatal )?error: (.*)")
     pocl = re.compile(

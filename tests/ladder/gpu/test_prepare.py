@@ -13,7 +13,7 @@ from tests.ladder.gpu.kernels import ODD
 from tilewright import reference
 from tilewright.attempt import compare
 from tilewright.ladder import find, rungs
-from tilewright.ladder.gpu import prepare
+from tilewright.ladder.gpu import design, prepare
 from tilewright.ladder.gpu.design import Geometry
 from tilewright.ladder.gpu.prepare import GpuLaunch, layer_design
 from tilewright.model.layers import (
@@ -93,7 +93,7 @@ def test_candidates_that_are_not_chosen_compute_the_same(rung, place, runtime):
 @pytest.mark.parametrize("rung", ["direct", "tuned", "channel-atomics"])
 def test_more_images_than_a_grid_has_go_in_pieces(rung, runtime, monkeypatch):
     """CUDA's grids end at 65,535 along z; here at 3."""
-    monkeypatch.setattr(prepare, "LARGEST_GRID_Z", 3)
+    monkeypatch.setattr(design, "LARGEST_GRID_Z", 3)
     grids = counting(runtime)
     check(runtime, rung, Convolution(5, 3, padding=1), (3, 6, 5))
     kernels = [name for name, _ in grids if name.endswith("_conv")]

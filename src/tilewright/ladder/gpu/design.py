@@ -249,12 +249,13 @@ def source(
 ) -> Source:
     """The kernel in a file of this folder, made for these constants."""
     return Source(
-        name, _text(file), block, tuple(constants.items()), shared_floats, constant_floats
+        name, text_of(file), block, tuple(constants.items()), shared_floats, constant_floats
     )
 
 
 @cache
-def _text(file: str) -> str:
+def text_of(file: str) -> str:
+    """A kernel in this folder."""
     return (files("tilewright.ladder.gpu") / file).read_text()
 
 

@@ -45,6 +45,8 @@ LANGUAGES = {"dialect": "the dialect", "cuda": "CUDA C", "opencl": "OpenCL C"}
 def load(path: Path | str) -> Rung:
     """The rung in a kernel file."""
     path = Path(path)
+    if path.exists() and not path.is_file():  # a pipe could be read for ever
+        raise TilewrightError(f"{path} is not a plain file: no kernel file")
     try:
         content = path.read_bytes()
     except OSError as error:
