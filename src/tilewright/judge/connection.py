@@ -38,6 +38,7 @@ from tilewright.judge.process import (
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
 from tilewright.runtime import DeviceFault
+from tilewright.runtime.complaints import CompilerRefused
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.terminal import printable
@@ -168,6 +169,8 @@ class Connection:
                 return DoesNotFit(words)
             case "DeviceFault":
                 return DeviceFault(words)
+            case "KernelDoesNotCompile":
+                return CompilerRefused("it does not compile", words)
             case "TilewrightError":
                 return TilewrightError(words)
         assert_never(failed.kind)

@@ -21,8 +21,11 @@ from tilewright.runtime.dialect import Grid, Limits, Source
 LENGTH = struct.Struct("<I")
 MOST_ANSWER, MOST_REQUEST = 2**17, 2**26
 WORDS = 2**15  # of a compiler's log
+MOST_MESSAGES = 50  # of a compiler, each of a few hundred characters
 # Classes of errors that come across.
-Class = Literal["TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError"]
+Class = Literal[
+    "TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError", "KernelDoesNotCompile"
+]
 
 
 class Begin(Struct, tag=True, frozen=True):

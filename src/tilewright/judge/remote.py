@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -34,8 +35,14 @@ from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, GpuKernel, HostArray, Mark
 from tilewright.runtime.arrays import Array
+from tilewright.runtime.complaints import (
+    CompilerMessage,
+    CompilerRefused,
+    KernelDoesNotCompile,
+)
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Grid, Source
+from tilewright.terminal import printable
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Cost, Event, Kind, Trace
 
 # Launches before the worker is waited for: its time is limited for so many. Where a kernel can end
@@ -214,7 +221,10 @@ class RemoteRuntime:
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
         kernel, constant = self.office.number(), self.office.number()
-        self.office.compile(kernel, constant, source)
+        try:
+            self.office.compile(kernel, constant, source)
+        except CompilerRefused as refused:
+            raise _at_the_lines(source, refused.log) from None
         floats = source.constant_floats
         memory = Memory(constant, 4 * floats)
         array = Array(self, memory, (floats,), np.dtype(np.float32)) if floats else None
@@ -278,6 +288,19 @@ class RemoteRuntime:
         kind: Kind = "kernel" if grid else "copy"
         inside = layers or self.trace.inside
         self.trace.add(Event(kind, name, start, self.trace.now(), inside, size, grid, block, cost))
+
+
+def _at_the_lines(source: Source, messages: str) -> TilewrightError:
+    """What the compiler found, as the worker tells it."""
+    name = source.file or source.name
+    try:
+        found = msgspec.json.decode(messages, type=tuple[CompilerMessage, ...])
+    except msgspec.DecodeError:
+        found = ()
+    if not found:
+        return TilewrightError(f"{name} does not compile, and the worker does not say why")
+    shown = tuple(replace(each, text=printable(each.text)) for each in found)
+    return KernelDoesNotCompile(name, source.text, shown)
 
 
 def _own(buffer: Buffer) -> Array:

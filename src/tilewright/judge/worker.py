@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import assert_never
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ from tilewright.judge import protocol
 from tilewright.judge.protocol import Class, Piece
 from tilewright.judge.sandbox import enter
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, GpuRuntime, pocl
+from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.runtime.registry import gpu_backend
@@ -126,6 +128,9 @@ class Worker:
 
 
 def _failed(ticket: int, error: Exception) -> protocol.Failed:
+    if isinstance(error, KernelDoesNotCompile):
+        words = msgspec.json.encode(error.messages[: protocol.MOST_MESSAGES]).decode()
+        return protocol.Failed(ticket, "KernelDoesNotCompile", words[: protocol.WORDS])
     kind = next(name for each, name in CLASSES if isinstance(error, each))
     return protocol.Failed(ticket, kind, str(error)[: protocol.WORDS])
 
