@@ -91,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
         found.append((checked, sanitized))
         if not to_stdout:
             for line in view.lines(checked, sanitized, seed):
-                screen.print(line, soft_wrap=line.startswith(" "))
+                screen.print(line, soft_wrap=True)
     document = {
         "schema": "tilewright.check/1",
         "device": str(device),

@@ -17,9 +17,9 @@ WIDTH = 100
 
 def lines(checked: Checked, sanitized: Sanitized | None, seed: int) -> Iterator[str]:
     """One block a file."""
-    about = f": {checked.idea}" if checked.idea else ""
-    yield f"{checked.path} ({checked.name}{f', {checked.precision}' if checked.precision else ''})"
-    if about:
+    claims = f", {checked.precision}" if checked.precision else ""
+    yield f"{checked.path} ({checked.name}{claims})"
+    if checked.idea:
         yield from _wrapped(checked.idea)
     if checked.outcome == "does not compile":
         yield from (f"  {line}" for line in checked.problem.split("\n"))
