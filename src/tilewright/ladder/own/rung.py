@@ -209,6 +209,7 @@ def _bias(file: KernelFile, geometry: Geometry) -> Work:
         source(f"own_{name}", "bias.cl", (BLOCK_THREADS, 1, 1), geometry.constants),
         ("bias", "out"),
         blocks=tiles(geometry.outputs, BLOCK_THREADS),
+        adds_bias=True,
     )
 
 
