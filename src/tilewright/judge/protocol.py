@@ -89,6 +89,16 @@ class Launch(Struct, tag=True, frozen=True):
     arguments: list[Piece | int]
 
 
+class Record(Struct, tag=True, frozen=True):
+    """Whether a GPU's own clock is read: the next answer to a wait says what kernels took."""
+
+    on: bool
+
+
+class Flush(Struct, tag=True, frozen=True):
+    """Give up what kernels have asked a GPU to keep in its cache."""
+
+
 class Wait(Struct, tag=True, frozen=True):
     """Until all is done. Answered."""
 
@@ -96,7 +106,7 @@ class Wait(Struct, tag=True, frozen=True):
 
 
 Answered = Read | Compile | Wait
-Request = Allocate | Free | Write | Read | Copy | Compile | Launch | Wait
+Request = Allocate | Free | Write | Read | Copy | Compile | Launch | Record | Flush | Wait
 
 
 class Ready(Struct, tag=True, frozen=True):
@@ -105,7 +115,10 @@ class Ready(Struct, tag=True, frozen=True):
 
 
 class Done(Struct, tag=True, frozen=True):
+    """`seconds` are a GPU's own, if they were recorded."""
+
     ticket: int
+    seconds: Annotated[float, Meta(ge=0.0)] = 0.0
 
 
 class Failed(Struct, tag=True, frozen=True):

@@ -85,12 +85,19 @@ class Office:
     """A worker and what is on its way to it."""
 
     def __init__(
-        self, device: Device, allowance: Allowance, kept: Path | None, trust: bool
+        self,
+        device: Device,
+        allowance: Allowance,
+        kept: Path | None = None,
+        trust: bool = False,
+        shared: int = 0,
     ) -> None:
+        """`shared` is the room for buffers that lie where the judge sees them."""
         self.allowance = allowance
-        native = is_native(device)
-        self.queued = QUEUED_NATIVE if native else QUEUED
-        self.connection = Connection(device, native, allowance, kept, trust)
+        self.native = is_native(device)
+        self.queued = QUEUED_NATIVE if self.native else QUEUED
+        self.connection = Connection(device, self.native, allowance, kept, trust, shared)
+        self.shared = WINDOW  # where the next such buffer begins
         self.connection.about = self._about
         self.running: list[str] = []  # launched since the last wait
         self.doing = "before any launch"
@@ -110,6 +117,14 @@ class Office:
         self.connection.tell(Allocate(made.number, max(1, size)))
         weakref.finalize(made, self.freed.append, made.number)
         return made
+
+    def share(self, size: int) -> tuple[Memory, NDArray[np.uint8]]:
+        """A buffer that the judge can look at and change while the worker stands still."""
+        place, self.shared = self.shared, self.shared + -(-size // ALIGNMENT) * ALIGNMENT
+        assert self.shared <= len(self.connection.window)
+        made = Memory(self.number(), size)
+        self.connection.tell(Allocate(made.number, size, place))
+        return made, self.connection.window[place : place + size]
 
     def write(self, piece: Piece, data: NDArray[np.uint8]) -> None:
         for first, part in _parts(piece):
@@ -143,16 +158,16 @@ class Office:
         if len(self.running) >= self.queued:
             self.wait()
 
-    def wait(self) -> None:
-        if self.running or self.filled:
-            self._ask(Wait(ticket()))
+    def wait(self) -> float:
+        """Until all is done; what a GPU's kernels took by its own clock, if that is recorded."""
+        return self._ask(Wait(ticket())) if self.running or self.filled else 0.0
 
-    def _ask(self, request: Read | Wait) -> None:
+    def _ask(self, request: Read | Wait) -> float:
         if isinstance(request, Read) and self.filled:
             self._ask(Wait(ticket()))  # the window is the answer's
         seconds = self.allowance.seconds * max(1, len(self.running))
         try:
-            self.connection.ask(request, seconds, LATE)
+            return self.connection.ask(request, seconds, LATE)
         finally:
             self.filled = 0
             if self.running:

@@ -26,6 +26,7 @@ from tilewright.runtime import Buffer, DeviceFault, GpuKernel, GpuRuntime, pocl
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.runtime.registry import gpu_backend
+from tilewright.trace import Trace
 
 CLASSES: tuple[tuple[type[Exception], Class], ...] = (
     (DoesNotFit, "DoesNotFit"),
@@ -79,7 +80,7 @@ class Worker:
         first, self.error = self.error, None
         if first is not None:
             return _failed(request.ticket, first)
-        return protocol.Done(request.ticket)
+        return protocol.Done(request.ticket, self._recorded())
 
     def _do(self, request: protocol.Request) -> None:
         runtime = self.runtime
@@ -108,10 +109,19 @@ class Worker:
                 kernel = self.kernels[request.kernel]
                 given = [a if isinstance(a, int) else self._piece(a) for a in request.arguments]
                 runtime.enqueue(kernel, request.grid, given, ())
+            case protocol.Record():
+                runtime.trace = Trace() if request.on else None
+            case protocol.Flush():
+                _forget_persisting()
             case protocol.Wait():
                 runtime.synchronise()
             case _:
                 assert_never(request)
+
+    def _recorded(self) -> float:
+        """What kernels have taken since the recording began."""
+        trace = self.runtime.trace
+        return sum(event.seconds for event in trace.of("kernel")) if trace else 0.0
 
     def _allocate(self, request: protocol.Allocate) -> Buffer:
         if request.shared is None:
@@ -123,6 +133,13 @@ class Worker:
 
     def _piece(self, piece: Piece) -> Buffer:
         return self.buffers[piece.buffer][piece.offset : piece.offset + piece.size]
+
+
+def _forget_persisting() -> None:
+    """Kernels can ask CUDA to keep lines in its second cache beyond their end."""
+    from cuda.bindings import driver
+
+    driver.cuCtxResetPersistingL2Cache()
 
 
 def _failed(ticket: int, error: Exception) -> protocol.Failed:
