@@ -17,6 +17,7 @@ DATA = "data"
 # What is made again when it is missed, by its folder.
 CLEARED = {
     "compiled": "compiled kernels",
+    "cubins": "compiled CUDA kernels",
     "ceilings": "measured ceilings",
     "pocl": "findings about PoCL",
     "pocl-kernels": "files of PoCL's compiler",

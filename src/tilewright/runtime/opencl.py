@@ -29,6 +29,12 @@ from tilewright.files import cache_home
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark
 from tilewright.runtime.arrays import Array
+from tilewright.runtime.complaints import (
+    CompilerRefused,
+    check_parameters,
+    in_users_lines,
+    no_such_kernel,
+)
 from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import (
     USUAL_BLOCK,
@@ -325,11 +331,35 @@ class OpenClRuntime(Recorder[Any]):
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
         with self._in_words(f"the OpenCL compiler, of {source.name}"):
-            kernel = self.cl.Kernel(_program(self.index, source.complete), source.name)
+            kernel = self._kernel(source)
             self._check_built(kernel, source)
             writes = tuple(map(partial(self._may_write, kernel), range(kernel.num_args)))
         constant = self.allocate((source.constant_floats,)) if source.constant_floats else None
         return GpuKernel(source.name, source.block, Built(kernel, writes), constant)
+
+    def _kernel(self, source: Source) -> Any:
+        try:
+            program = _program(self.index, source.complete)
+        except self.cl.RuntimeError as error:
+            if source.file is None:
+                raise
+            refused = CompilerRefused(f"{source.name} does not compile", str(error))
+            raise in_users_lines(source, refused) from error
+        names = program.kernel_names.split(";")
+        if source.name not in names:
+            raise no_such_kernel(source.name, names)
+        kernel = self.cl.Kernel(program, source.name)
+        taken = "".join(map(partial(self._taken, kernel), range(kernel.num_args)))
+        check_parameters(source, taken, "*" if source.constant_floats else "")
+        return kernel
+
+    def _taken(self, kernel: Any, argument: int) -> str:
+        """What a kernel takes: `*` a buffer, `i` a whole number, `?` something else."""
+        info, address = self.cl.kernel_arg_info, self.cl.kernel_arg_address_qualifier
+        where = kernel.get_arg_info(argument, info.ADDRESS_QUALIFIER)
+        if where in (address.GLOBAL, address.CONSTANT):
+            return "*"
+        return "i" if kernel.get_arg_info(argument, info.TYPE_NAME) in ("int", "uint") else "?"
 
     def _check_built(self, kernel: Any, source: Source) -> None:
         """DoesNotFit if the compiler has made more of it than the device can hold at a time."""

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from tilewright.job import Result
 from tilewright.trace import busy_seconds
+from tilewright.verify import Verdict
 from tilewright.views import units
 from tilewright.views.console import WIDTH, table
 
@@ -232,6 +233,8 @@ def _summary(result: Result) -> Iterator[RenderableType]:
     grid.show_header = False
     grid.add_row("By kind", _listed(parts))
     grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
+    if result.proof is not None:
+        grid.add_row("Proof", proof(result.proof))
     if result.correct is None:
         grid.add_row("Correctness", "- (the data has no labels)")
     else:
@@ -243,6 +246,10 @@ def _summary(result: Result) -> Iterator[RenderableType]:
     grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
     grid.add_row("Peak memory", units.size(result.peak_memory_bytes))
     yield grid
+
+
+def proof(verdict: Verdict) -> str:
+    return f"{units.plural(verdict.trials, 'trial')}, worst {verdict.worst:.2f} of its bound"
 
 
 def _listed(parts: list[str]) -> str:
