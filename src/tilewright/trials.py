@@ -116,7 +116,7 @@ def at_hand(
     """The convolutions of a network, each kind alone; then the whole, in batches of a size, too."""
     kinds = {(s.input_shape, s.layer): None for s in network.stages if s.kind == "conv"}
     for shape, layer in kinds:
-        yield from _layer_trials(shape, layer, precision, generator)
+        yield from layer_trials(shape, layer, precision, generator)
     given = network.parameters or random_parameters(network, generator)
     whole = Network("the network", network.input, network.layers).with_parameters(given)
     full = tuple(image % IMAGES for image in range(batch))

@@ -38,6 +38,7 @@ from tilewright.judge.process import (
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
 from tilewright.runtime import DeviceFault
+from tilewright.runtime.complaints import CompilerMessage, KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.terminal import printable
@@ -187,11 +188,17 @@ class Connection:
             case "MemoryError":
                 most = self.allowance.memory_bytes
                 return TilewrightError(f"the worker has no memory left of its {most:,} bytes")
+            case "KernelDoesNotCompile" if failed.complaints:
+                told = (
+                    CompilerMessage(each.line, each.column, printable(each.text))
+                    for each in failed.complaints
+                )
+                return KernelDoesNotCompile("", "", tuple(told))
             case "DoesNotFit":
                 return DoesNotFit(words)
             case "DeviceFault":
                 return DeviceFault(words)
-            case "TilewrightError":
+            case "TilewrightError" | "KernelDoesNotCompile":
                 return TilewrightError(words)
         assert_never(failed.kind)
 

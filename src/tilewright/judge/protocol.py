@@ -22,7 +22,10 @@ LENGTH = struct.Struct("<I")
 MOST_ANSWER, MOST_REQUEST = 2**17, 2**26
 WORDS = 2**15  # of a compiler's log
 # Classes of errors that come across.
-Class = Literal["TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError"]
+Class = Literal[
+    "TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError", "KernelDoesNotCompile"
+]
+Line = Annotated[int, Meta(ge=1, le=10**7)]
 
 
 class Begin(Struct, tag=True, frozen=True):
@@ -121,10 +124,19 @@ class Done(Struct, tag=True, frozen=True):
     seconds: Annotated[float, Meta(ge=0.0)] = 0.0
 
 
+class Complaint(Struct, array_like=True, frozen=True):
+    """A compiler's, at a line of the user's file."""
+
+    line: Line
+    column: Line | None
+    text: Annotated[str, Meta(max_length=1000)]
+
+
 class Failed(Struct, tag=True, frozen=True):
     ticket: int
     kind: Class
     words: Annotated[str, Meta(max_length=WORDS)]
+    complaints: Annotated[list[Complaint], Meta(max_length=100)] = []
 
 
 Answer = Ready | Done | Failed

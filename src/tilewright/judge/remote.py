@@ -34,6 +34,7 @@ from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, GpuKernel, HostArray, Mark
 from tilewright.runtime.arrays import Array
+from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Grid, Source
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Cost, Event, Kind, Trace
@@ -229,7 +230,11 @@ class RemoteRuntime:
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
         kernel, constant = self.office.number(), self.office.number()
-        self.office.compile(kernel, constant, source)
+        try:
+            self.office.compile(kernel, constant, source)
+        except KernelDoesNotCompile as error:  # at lines of a file that the judge has itself
+            assert source.file is not None
+            raise KernelDoesNotCompile(source.file, source.text, error.messages) from error
         floats = source.constant_floats
         memory = Memory(constant, 4 * floats)
         array = Array(self, memory, (floats,), np.dtype(np.float32)) if floats else None

@@ -23,13 +23,16 @@ from tilewright.judge import protocol
 from tilewright.judge.protocol import Class, Piece
 from tilewright.judge.sandbox import enter
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, GpuRuntime, pocl
+from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.runtime.registry import gpu_backend
 from tilewright.trace import Trace
 
+COMPLAINTS = 100
 CLASSES: tuple[tuple[type[Exception], Class], ...] = (
     (DoesNotFit, "DoesNotFit"),
+    (KernelDoesNotCompile, "KernelDoesNotCompile"),
     (DeviceFault, "DeviceFault"),
     (TilewrightError, "TilewrightError"),
     (MemoryError, "MemoryError"),
@@ -144,7 +147,9 @@ def _forget_persisting() -> None:
 
 def _failed(ticket: int, error: Exception) -> protocol.Failed:
     kind = next(name for each, name in CLASSES if isinstance(error, each))
-    return protocol.Failed(ticket, kind, str(error)[: protocol.WORDS])
+    told = error.messages[:COMPLAINTS] if isinstance(error, KernelDoesNotCompile) else ()
+    complaints = [protocol.Complaint(each.line, each.column, each.text) for each in told]
+    return protocol.Failed(ticket, kind, str(error)[: protocol.WORDS], complaints)
 
 
 def _content(requests: int) -> bytes:
