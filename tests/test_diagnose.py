@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.own_kernels import BROKEN, DIRECT, RIGHT, kernel_file
-from tilewright.check import SHAPES, quick
+from tilewright.checks import SHAPES, quick
 from tilewright.diagnose import diagnose, words
 from tilewright.diagnose.mistakes import Case, mistakes
 from tilewright.ladder.cpu import im2col

@@ -9,6 +9,7 @@ from importlib import import_module
 VERBS = {
     "new": "write a working start",
     "check": "compile and prove kernel files, and say what is wrong with those that are",
+    "bench": "prove, time and rank kernels among rungs",
 }
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -35,14 +34,9 @@ from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, GpuKernel, HostArray, Mark
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.complaints import (
-    CompilerMessage,
-    CompilerRefused,
-    KernelDoesNotCompile,
-)
+from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Grid, Source
-from tilewright.terminal import printable
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Cost, Event, Kind, Trace
 
 # Launches before the worker is waited for: its time is limited for so many. Where a kernel can end
@@ -92,12 +86,19 @@ class Office:
     """A worker and what is on its way to it."""
 
     def __init__(
-        self, device: Device, allowance: Allowance, kept: Path | None, trust: bool
+        self,
+        device: Device,
+        allowance: Allowance,
+        kept: Path | None = None,
+        trust: bool = False,
+        shared: int = 0,
     ) -> None:
+        """`shared` is the room for buffers that lie where the judge sees them."""
         self.allowance = allowance
-        native = is_native(device)
-        self.queued = QUEUED_NATIVE if native else QUEUED
-        self.connection = Connection(device, native, allowance, kept, trust)
+        self.native = is_native(device)
+        self.queued = QUEUED_NATIVE if self.native else QUEUED
+        self.connection = Connection(device, self.native, allowance, kept, trust, shared)
+        self.shared = WINDOW  # where the next such buffer begins
         self.connection.about = self._about
         self.running: list[str] = []  # launched since the last wait
         self.doing = "before any launch"
@@ -117,6 +118,14 @@ class Office:
         self.connection.tell(Allocate(made.number, max(1, size)))
         weakref.finalize(made, self.freed.append, made.number)
         return made
+
+    def share(self, size: int) -> tuple[Memory, NDArray[np.uint8]]:
+        """A buffer that the judge can look at and change while the worker stands still."""
+        place, self.shared = self.shared, self.shared + -(-size // ALIGNMENT) * ALIGNMENT
+        assert self.shared <= len(self.connection.window)
+        made = Memory(self.number(), size)
+        self.connection.tell(Allocate(made.number, size, place))
+        return made, self.connection.window[place : place + size]
 
     def write(self, piece: Piece, data: NDArray[np.uint8]) -> None:
         for first, part in _parts(piece):
@@ -150,16 +159,16 @@ class Office:
         if len(self.running) >= self.queued:
             self.wait()
 
-    def wait(self) -> None:
-        if self.running or self.filled:
-            self._ask(Wait(ticket()))
+    def wait(self) -> float:
+        """Until all is done; what a GPU's kernels took by its own clock, if that is recorded."""
+        return self._ask(Wait(ticket())) if self.running or self.filled else 0.0
 
-    def _ask(self, request: Read | Wait) -> None:
+    def _ask(self, request: Read | Wait) -> float:
         if isinstance(request, Read) and self.filled:
             self._ask(Wait(ticket()))  # the window is the answer's
         seconds = self.allowance.seconds * max(1, len(self.running))
         try:
-            self.connection.ask(request, seconds, LATE)
+            return self.connection.ask(request, seconds, LATE)
         finally:
             self.filled = 0
             if self.running:
@@ -223,8 +232,9 @@ class RemoteRuntime:
         kernel, constant = self.office.number(), self.office.number()
         try:
             self.office.compile(kernel, constant, source)
-        except CompilerRefused as refused:
-            raise _at_the_lines(source, refused.log) from None
+        except KernelDoesNotCompile as error:  # at lines of a file that the judge has itself
+            assert source.file is not None
+            raise KernelDoesNotCompile(source.file, source.text, error.messages) from error
         floats = source.constant_floats
         memory = Memory(constant, 4 * floats)
         array = Array(self, memory, (floats,), np.dtype(np.float32)) if floats else None
@@ -288,19 +298,6 @@ class RemoteRuntime:
         kind: Kind = "kernel" if grid else "copy"
         inside = layers or self.trace.inside
         self.trace.add(Event(kind, name, start, self.trace.now(), inside, size, grid, block, cost))
-
-
-def _at_the_lines(source: Source, messages: str) -> TilewrightError:
-    """What the compiler found, as the worker tells it."""
-    name = source.file or source.name
-    try:
-        found = msgspec.json.decode(messages, type=tuple[CompilerMessage, ...])
-    except msgspec.DecodeError:
-        found = ()
-    if not found:
-        return TilewrightError(f"{name} does not compile, and the worker does not say why")
-    shown = tuple(replace(each, text=printable(each.text)) for each in found)
-    return KernelDoesNotCompile(name, source.text, shown)
 
 
 def _own(buffer: Buffer) -> Array:
