@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,3 +125,13 @@ def test_no_mistake_gives_what_is_right(layer):
         same = np.isclose(mistake.output, made.right, rtol=1e-9, atol=1e-9)
         assert mistake.output.shape == made.right.shape
         assert not same[known].all() or mistake.word in (words.PADDING, words.STRIDE), mistake.text
+
+
+def test_every_word_is_explained():
+    """docs/checking.md has a row for each, and no other."""
+    page = (Path(__file__).parents[1] / "docs" / "checking.md").read_text()
+    table = page[page.index("| word |") : page.index("## Classes")]
+    cells = (row.split("|")[1] for row in table.split("\n") if row.startswith("| `"))
+    explained = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+    known = {value for name, value in vars(words).items() if name.isupper()}
+    assert explained == known
