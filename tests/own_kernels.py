@@ -255,7 +255,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     ),
     "wrong edge of the tile": (
         kernel_file(SHARED, ("i < TILE_Y * TILE_X; i", "i < TILE_Y * TILE_X - TILE_X; i")),
-        "edge of a tile",
+        "reads what nothing wrote",
     ),
     "stale scratch": (
         kernel_file(
