@@ -30,7 +30,7 @@ FUSE_BEYOND = {
     ("tilewright.fuse.cuda.explain", "tilewright.ladder.rung"),
 }
 # Types in their own way: what a rung's `prepare` takes is what its own `open_runtime` gave.
-UNTYPED = {("tilewright.ladder.rung", "runtime"), ("tilewright.ladder.rung", "prepare")}
+UNTYPED = {("tilewright.ladder.rung", "runtime")}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from tilewright.data import catalogue
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import DEFAULT_BATCH, choose
+from tilewright.ladder import DEFAULT_BATCH, choose, resolve, together
 from tilewright.ladder.rung import Rung
 from tilewright.memory import pin
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
+from tilewright.plan_file import read
 from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
 
@@ -40,6 +42,7 @@ class Request:
     rung: str | None = None
     memory: str | None = None
     precision: str | None = None
+    plan: Path | None = None  # a file that has device, rung, memory, batch and precision
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,10 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
 def make_ready(request: Request, trace: Trace) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
-        rung = choose(request.device, request.rung, request.precision)
+        rung = None if request.plan else choose(request.device, request.rung, request.precision)
     with trace.phase("create network"):
         network = describe(request.net)
-    plan = uniform(network, rung, request.device, request.batch, request.memory)
+        plan, rungs = planned(request, network, rung)
     with trace.phase("load parameters"):
         network = load_parameters(network, request.net, request.weights)
     with trace.phase("load data"):
@@ -108,8 +111,8 @@ def make_ready(request: Request, trace: Trace) -> Ready:
         if dataset.labels is not None:
             classes = int(np.prod(network.output_shape))
             checked_labels(dataset.labels, classes, dataset.source)
-    with trace.phase("build kernels"):
-        program = Program(network, plan)
+    with trace.phase("build kernels"), blaming(request.plan):
+        program = Program(network, plan, rungs)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
     if plan.memory == "streamed":
@@ -117,7 +120,29 @@ def make_ready(request: Request, trace: Trace) -> Ready:
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):
         program(dataset.images[:WARM_UP_IMAGES])
-    return Ready(network, dataset, rung, plan, program)
+    return Ready(network, dataset, together(plan, rungs), plan, program)
+
+
+def planned(request: Request, network: Network, rung: Rung | None) -> tuple[Plan, dict[str, Rung]]:
+    """Every layer by a rung or, if there is none, as the plan in the file says; and its rungs."""
+    if rung is not None:
+        plan = uniform(network, rung, request.device, request.batch, request.memory)
+        return plan, {rung.name: rung}
+    assert request.plan is not None
+    plan = read(request.plan, network)
+    with blaming(request.plan):
+        return plan, resolve(plan)
+
+
+@contextmanager
+def blaming(file: Path | None) -> Iterator[None]:
+    """What a plan from a file asks for may be impossible: then the file is named."""
+    try:
+        yield
+    except TilewrightError as error:
+        if file is None:
+            raise
+        raise TilewrightError(f"{file}: {error}") from error
 
 
 def check_finite(outputs: NDArray[np.float32], program: Program, dataset: Dataset) -> None:

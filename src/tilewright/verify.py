@@ -30,14 +30,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright import reference
 from tilewright.execute import Program
-from tilewright.ladder.rung import Rung
+from tilewright.ladder.rung import Options, Rung
 from tilewright.model.layers import Shape, dimensions
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
@@ -110,9 +110,9 @@ def verify(
         progress()
         tried += 1
         truths = _Truths(trial, rung)
-        for way in rung.ways or (rung.prepare,):
+        for way in rung.ways:
             try:
-                attempt = _Attempt(replace(rung, prepare=way), device, trial, truths)
+                attempt = _Attempt(rung, device, trial, truths, way)
             except DoesNotFit:
                 tried -= 1
                 break
@@ -160,9 +160,11 @@ class _Attempt:
     the one that is named.
     """
 
-    def __init__(self, rung: Rung, device: Device, trial: Trial, truths: _Truths) -> None:
+    def __init__(
+        self, rung: Rung, device: Device, trial: Trial, truths: _Truths, way: Options
+    ) -> None:
         self.trial, self.truths = trial, truths
-        plan = uniform(trial.network, rung, device, trial.capacity)
+        plan = uniform(trial.network, rung, device, trial.capacity, options=way)
         self.program = Program(trial.network, plan, {rung.name: rung})
         runtime, images = self.program.runtime, trial.images
         room = (trial.capacity, *images.shape[1:])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.ladder.rung import Rung
 from tilewright.runtime.device import DEVICES, Device
+
+if TYPE_CHECKING:
+    from tilewright.plan import Plan
 
 # One line a rung: its module. Own rungs first, slowest to fastest; vendors after them.
 ORDER = (
@@ -60,6 +66,27 @@ def choose(device: Device, name: str | None, precision: str | None = None) -> Ru
                 raise TilewrightError(f"rung {name!r} cannot run on {device}: {reason}")
             return rung.at(precision)
     raise unknown(f"rung on {device}", name, [rung.name for rung in known])
+
+
+def resolve(plan: Plan) -> dict[str, Rung]:
+    """The rungs that a plan names, each able to run on its device in the precision of its steps."""
+    return {step.rung: choose(plan.device, step.rung, step.precision) for step in plan.steps}
+
+
+def together(plan: Plan, found: Mapping[str, Rung]) -> Rung:
+    """What computes a plan, to be named and described: its rung, or several as if they were one."""
+    used = [found[name] for name in dict.fromkeys(step.rung for step in plan.steps)]
+    if len(used) == 1:
+        return used[0]
+    return replace(
+        used[0],
+        name=" + ".join(rung.name for rung in used),
+        idea="each layer by the rung that its plan names",
+        against=None,
+        precision=max((rung.precision for rung in used), key=lambda each: each.operand_unit),
+        precisions=(),
+        skips_taps=all(rung.skips_taps for rung in used),
+    )
 
 
 def find(name: str) -> Rung:

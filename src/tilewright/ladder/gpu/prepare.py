@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
+from tilewright.errors import TilewrightError
+from tilewright.ladder import rung as contract
 from tilewright.ladder.gpu.cost import cost
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
@@ -14,12 +19,14 @@ from tilewright.ladder.gpu.design import (
     Convolutions,
     Design,
     Geometry,
+    Options,
     Work,
 )
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.network import Parameters, Stage
+from tilewright.precision import Precision
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.device import GPU_KINDS, Device
 from tilewright.runtime.dialect import LARGEST_GRID_Z, DoesNotFit, Limits
@@ -34,29 +41,86 @@ SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
 def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | None = None) -> Rung:
     """A rung that computes convolutions so, and the other layers like all GPU rungs."""
 
-    def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
+    def plan(device: Device, stages: Stages, precision: Precision) -> Options:
         (stage,) = stages
-        try:
-            kernels = layer_design(stage, convolutions, runtime.limits)
-            return GpuLaunch(runtime, stage, kernels, parameters)
-        except DoesNotFit as error:
-            # Only a convolution has other kernels on another rung, and direct's take the least.
-            other = stage.kind == "conv" and runtime.limits.threads >= BLOCK_THREADS
-            hint = "; rung direct needs none of it" if other else ""
-            raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
+        return layer_options(stage, convolutions, limits_of(device))
+
+    def prepare(
+        runtime: GpuRuntime,
+        stages: Stages,
+        parameters: Parameters,
+        options: contract.Options,
+        precision: Precision,
+    ) -> Launch:
+        (stage,) = stages
+        offered = checked(stage, convolutions, runtime.limits, options)
+        with naming(stage, runtime.limits):
+            design = layer_design(stage, convolutions, offered)
+            return GpuLaunch(runtime, stage, design, parameters)
 
     return Rung(
-        name=name, idea=idea, against=against, devices=GPU_KINDS, prepare=prepare,
+        name=name, idea=idea, against=against, devices=GPU_KINDS, plan=plan, prepare=prepare,
         open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
         convolutions=convolutions,
     )  # fmt: skip
 
 
-def layer_design(stage: Stage, convolutions: Convolutions, limits: Limits) -> Design:
+def layer_options(stage: Stage, convolutions: Convolutions, limits: Limits) -> Options:
+    """What a rung with such convolutions chooses for a layer; only convolutions have a choice."""
+    if stage.kind != "conv":
+        return {}
+    with naming(stage, limits):
+        return convolutions.choose(Geometry.of(stage), limits)
+
+
+def layer_design(stage: Stage, convolutions: Convolutions, options: Options) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
     if stage.kind == "conv":
-        return convolutions.design(Geometry.of(stage), limits)
+        return convolutions.build(Geometry.of(stage), options)
     return other_layer(stage)
+
+
+def checked(
+    stage: Stage, convolutions: Convolutions, limits: Limits, options: contract.Options
+) -> Options:
+    """Options as they come from a plan, which may be anybody's: none but what is offered."""
+    try:
+        found = msgspec.convert(options, dict[str, int])
+    except msgspec.ValidationError as error:
+        raise TilewrightError(f"{stage.name}: options: {error}") from error
+    if stage.kind != "conv":
+        offered = not found
+    else:
+        geometry = Geometry.of(stage)
+        # Its own choice is quickly found again; all the others may be thousands.
+        try:
+            offered = found == convolutions.choose(geometry, limits)
+        except DoesNotFit:
+            offered = False
+        offered = offered or found in convolutions.candidates(geometry, limits)
+    if not offered:
+        raise TilewrightError(
+            f"{stage.name}: options {found!s:.100} are none that the rung offers for this layer "
+            "on this device"
+        )
+    return found
+
+
+@contextmanager
+def naming(stage: Stage, limits: Limits) -> Iterator[None]:
+    """What does not fit names the layer, and a rung that would."""
+    try:
+        yield
+    except DoesNotFit as error:
+        # Only a convolution has other kernels on another rung, and direct's take the least.
+        other = stage.kind == "conv" and limits.threads >= BLOCK_THREADS
+        hint = "; rung direct needs none of it" if other else ""
+        raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
+
+
+def limits_of(device: Device) -> Limits:
+    """What a device that is here gives a kernel."""
+    return gpu_backend(device.kind).device_limits(device)
 
 
 def open_runtime(device: Device, memory: str) -> GpuRuntime:
