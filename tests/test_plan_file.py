@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.test_plan import NETWORK, PIXELS, mixed, needs_opencl
-from tilewright import plan_file
+from tilewright import ladder, plan_file
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
@@ -24,7 +24,7 @@ from tilewright.runtime.device import CPU
 def saved(tmp_path):
     """A plan of all layers by im2col, in a file; and a way to change what the file says."""
     path = tmp_path / "plan.json"
-    plan_file.write(path, uniform(NETWORK, find("im2col"), CPU, 5), NETWORK, {})
+    plan_file.write(path, uniform(NETWORK, find("im2col"), CPU, 5), NETWORK)
 
     def change(*place, to):
         document = json.loads(path.read_text())
@@ -42,7 +42,7 @@ def saved(tmp_path):
 @pytest.mark.parametrize("rung", ["im2col", "fused"])
 def test_what_was_written_comes_back(rung, tmp_path):
     plan = uniform(NETWORK, find(rung), CPU, 5)
-    plan_file.write(tmp_path / "plan.json", plan, NETWORK, {rung: find(rung)})
+    plan_file.write(tmp_path / "plan.json", plan, NETWORK)
     assert plan_file.read(tmp_path / "plan.json", NETWORK) == plan
 
 
@@ -50,7 +50,7 @@ def test_what_was_written_comes_back(rung, tmp_path):
 def test_a_mixed_plan_from_a_file_computes_the_same(tmp_path):
     plan = mixed()
     expected = Program(NETWORK, plan, resolve(plan))(PIXELS)
-    plan_file.write(tmp_path / "plan.json", plan, NETWORK, resolve(plan))
+    plan_file.write(tmp_path / "plan.json", plan, NETWORK)
     again = plan_file.read(tmp_path / "plan.json", NETWORK)
     assert again == plan
     np.testing.assert_array_equal(Program(NETWORK, again, resolve(again))(PIXELS), expected)
@@ -79,14 +79,20 @@ def test_a_plan_of_another_network_names_its_own(saved):
         plan_file.read(saved[0], other)
 
 
-def test_a_rung_from_a_file_is_held_to_it(tmp_path):
+def test_a_rung_from_a_file_is_held_to_it(tmp_path, monkeypatch):
     kernel = tmp_path / "mine.cl"
     kernel.write_text("first")
     rung = replace(find("im2col"), file=kernel)
     path = tmp_path / "plan.json"
     plan = uniform(NETWORK, rung, CPU, 5)
-    plan_file.write(path, plan, NETWORK, {"im2col": rung})
-    assert plan_file.read(path, NETWORK) == plan
+    plan_file.write(path, plan, NETWORK)
+    again = plan_file.read(path, NETWORK)
+    assert again == plan
+    monkeypatch.setattr(ladder, "choose", lambda device, name, precision: {str(kernel): rung}[name])
+    assert resolve(again) == {"im2col": rung}
+    monkeypatch.setattr(ladder, "choose", lambda *given: replace(rung, name="other"))
+    with pytest.raises(TilewrightError, match=r"mine.cl is rung 'other', not 'im2col' as in"):
+        resolve(again)
     kernel.write_text("second")
     with pytest.raises(TilewrightError, match=r"stale plan: rung 'im2col': .*mine.cl has changed"):
         plan_file.read(path, NETWORK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder.rung import Options, Rung, Stages, no_options
@@ -27,13 +27,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a network is computed: where, how its data travels, and in what steps."""
+    """How a network is computed: where, how its data travels, and in what steps.
+
+    `files` are where rungs come from that are not our own, by the rung's name.
+    """
 
     network: str
     device: Device
     memory: str
     batch: int
     steps: tuple[Step, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def precision(self) -> str:
@@ -61,7 +65,8 @@ def uniform(
     if batch < 1:
         raise TilewrightError(f"--batch {batch}: a batch has at least 1 image")
     steps = tuple(step(part, rung, device, options or {}) for part in rung.cut(network))
-    return Plan(network.name, device, memory or rung.memories[0], batch, steps)
+    files = {} if rung.file is None else {rung.name: str(rung.file)}
+    return Plan(network.name, device, memory or rung.memories[0], batch, steps, files)
 
 
 def step(stages: Stages, rung: Rung, device: Device, options: Options) -> Step:

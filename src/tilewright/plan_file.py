@@ -8,7 +8,6 @@ a rung of it comes from; where one of these is another now, the plan is stale.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,6 @@ import msgspec
 from tilewright import __version__
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, check_file, reason
-from tilewright.ladder.rung import Rung
 from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
 from tilewright.plan import Plan, Step
@@ -69,16 +67,12 @@ class _Header(msgspec.Struct, frozen=True):
     schema: str
 
 
-def write(path: Path, plan: Plan, network: Network, rungs: Mapping[str, Rung]) -> None:
+def write(path: Path, plan: Plan, network: Network) -> None:
     """Keep a plan of a network, with all that it depends on."""
     document = Document(
         FORMAT, __version__, _network(network), _device(plan.device), plan.memory, plan.batch,
         tuple(_Step(x.layers, x.rung, x.precision, dict(x.options)) for x in plan.steps),
-        {
-            name: _File(str(rung.file), _sha256(rung.file))
-            for name, rung in rungs.items()
-            if rung.file is not None
-        },
+        {name: _File(file, _sha256(Path(file))) for name, file in plan.files.items()},
     )  # fmt: skip
     with atomic_write(path) as file:
         file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
@@ -110,7 +104,8 @@ def read(path: Path, network: Network) -> Plan:
         if _sha256(Path(file.path)) != file.sha256:
             raise _stale(path, f"rung {name!r:.60}: {file.path:.100} has changed since")
     steps = tuple(Step(x.layers, x.rung, x.precision, x.options) for x in document.steps)
-    return Plan(here.name, device, document.memory, document.batch, steps)
+    files = {name: file.path for name, file in document.files.items()}
+    return Plan(here.name, device, document.memory, document.batch, steps, files)
 
 
 def _document(path: Path) -> Document:

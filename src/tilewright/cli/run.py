@@ -62,7 +62,7 @@ def main(arguments: argparse.Namespace) -> int:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
     if arguments.save_plan is not None:
-        write(arguments.save_plan, result.plan, result.network, {result.rung.name: result.rung})
+        write(arguments.save_plan, result.plan, result.network)
     if to_stdout:
         console.write(document)
         return 0

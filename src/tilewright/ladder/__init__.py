@@ -70,7 +70,16 @@ def choose(device: Device, name: str | None, precision: str | None = None) -> Ru
 
 def resolve(plan: Plan) -> dict[str, Rung]:
     """The rungs that a plan names, each able to run on its device in the precision of its steps."""
-    return {step.rung: choose(plan.device, step.rung, step.precision) for step in plan.steps}
+    found = {}
+    for step in plan.steps:
+        # A rung from a file is found by the file.
+        rung = choose(plan.device, plan.files.get(step.rung, step.rung), step.precision)
+        if rung.name != step.rung:
+            raise TilewrightError(
+                f"{plan.files[step.rung]} is rung {rung.name!r}, not {step.rung!r} as in the plan"
+            )
+        found[step.rung] = rung
+    return found
 
 
 def together(plan: Plan, found: Mapping[str, Rung]) -> Rung:

@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import msgspec
 import numpy as np
 
-from tilewright.errors import TilewrightError
 from tilewright.ladder import rung as contract
 from tilewright.ladder.gpu.cost import cost
 from tilewright.ladder.gpu.design import (
@@ -23,6 +21,7 @@ from tilewright.ladder.gpu.design import (
     Work,
 )
 from tilewright.ladder.gpu.layers import other_layer
+from tilewright.ladder.gpu.offered import checked
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.network import Parameters, Stage
@@ -78,32 +77,6 @@ def layer_design(stage: Stage, convolutions: Convolutions, options: Options) -> 
     if stage.kind == "conv":
         return convolutions.build(Geometry.of(stage), options)
     return other_layer(stage)
-
-
-def checked(
-    stage: Stage, convolutions: Convolutions, limits: Limits, options: contract.Options
-) -> Options:
-    """Options as they come from a plan, which may be anybody's: none but what is offered."""
-    try:
-        found = msgspec.convert(options, dict[str, int])
-    except msgspec.ValidationError as error:
-        raise TilewrightError(f"{stage.name}: options: {error}") from error
-    if stage.kind != "conv":
-        offered = not found
-    else:
-        geometry = Geometry.of(stage)
-        # Its own choice is quickly found again; all the others may be thousands.
-        try:
-            offered = found == convolutions.choose(geometry, limits)
-        except DoesNotFit:
-            offered = False
-        offered = offered or found in convolutions.candidates(geometry, limits)
-    if not offered:
-        raise TilewrightError(
-            f"{stage.name}: options {found!s:.100} are none that the rung offers for this layer "
-            "on this device"
-        )
-    return found
 
 
 @contextmanager
