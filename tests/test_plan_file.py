@@ -82,7 +82,7 @@ def test_a_plan_of_another_network_names_its_own(saved):
 def test_a_rung_from_a_file_is_held_to_it(tmp_path, monkeypatch):
     kernel = tmp_path / "mine.cl"
     kernel.write_text("first")
-    rung = replace(find("im2col"), file=kernel)
+    rung = replace(find("im2col"), origin=str(kernel))
     path = tmp_path / "plan.json"
     plan = uniform(NETWORK, rung, CPU, 5)
     plan_file.write(path, plan, NETWORK)

@@ -65,7 +65,7 @@ def uniform(
     if batch < 1:
         raise TilewrightError(f"--batch {batch}: a batch has at least 1 image")
     steps = tuple(step(part, rung, device, options or {}) for part in rung.cut(network))
-    files = {} if rung.file is None else {rung.name: str(rung.file)}
+    files = {} if rung.origin is None else {rung.name: rung.origin}
     return Plan(network.name, device, memory or rung.memories[0], batch, steps, files)
 
 

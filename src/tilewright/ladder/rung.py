@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -115,7 +114,7 @@ class Rung:
     names them in `precisions`, and `prepare` takes one. `plan` chooses the options that `prepare`
     builds from. A rung that takes one of several ways while it runs, by the size of a batch, names
     them in `ways`, each as the options that leave it only that one: the verifier tries them all.
-    `file` is where a rung comes from that is not our own. `memories` are
+    `origin` is the file of a rung that is not our own. `memories` are
     the memory plans it can run under (`tilewright.memory`), the default first; `convolutions` says
     how a GPU rung computes them. `skips_taps`: taps outside the image are
     left out, not multiplied by zero.
@@ -133,7 +132,7 @@ class Rung:
     precisions: tuple[Precision, ...] = ()
     plan: Choose = no_options
     ways: tuple[Options, ...] = ({},)
-    file: Path | None = None
+    origin: str | None = None
     memories: tuple[str, ...] = ("host",)
     convolutions: Convolutions | None = None
     against: str | None = None
