@@ -202,6 +202,8 @@ class Attempt:
                 source[:] = self.runtime.upload(np.ascontiguousarray(before).reshape(source.shape))
             if self.guards is not None:
                 self.guards.poison()
+                if looked_at:
+                    self.guards.restore()
             launch(source, target)
             self.runtime.synchronise()
             return np.array(self.runtime.download(target))

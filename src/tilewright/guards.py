@@ -43,6 +43,10 @@ class Guarded:
         self.expected[:] = self.poison
         if content is not None:
             self.expect(content)
+        self.restore()
+
+    def restore(self) -> None:
+        """All of it as it should be."""
         self.buffer[:] = self.runtime.upload(self.expected.copy())
 
     def expect(self, content: HostArray) -> None:
@@ -112,6 +116,11 @@ class GuardingRuntime:
         """All scratch again: what a call leaves there is not for the next."""
         for guarded, _ in self.scratch:
             guarded.fill(None)
+
+    def restore(self) -> None:
+        """Parameters as they were sent."""
+        for guarded, _ in self.parameters:
+            guarded.restore()
 
     def damage(self, names: dict[int, str]) -> list[Damage]:
         """What was changed, by the names that buffers have; known by their identity."""

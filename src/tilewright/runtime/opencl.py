@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import TracebackType
@@ -28,6 +28,7 @@ from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark
+from tilewright.runtime.arrays import Array
 from tilewright.runtime.complaints import (
     CompilerRefused,
     check_parameters,
@@ -229,40 +230,6 @@ def _handed_out(index: int) -> WeakValueDictionary[int, HostArray]:
 
 
 @dataclass(frozen=True)
-class Array:
-    """Device memory with a shape: a piece of a buffer, from `offset` bytes on."""
-
-    runtime: OpenClRuntime
-    memory: Any
-    shape: Shape
-    dtype: np.dtype[Any]
-    offset: int = 0
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def __getitem__(self, piece: slice) -> Array:
-        start, stop, step = piece.indices(len(self))
-        assert step == 1
-        row = math.prod(self.shape[1:]) * self.dtype.itemsize
-        shape = (max(0, stop - start), *self.shape[1:])
-        return replace(self, shape=shape, offset=self.offset + start * row)
-
-    def __setitem__(self, piece: slice, other: Array) -> None:
-        target = self[piece]
-        assert target.shape == other.shape and target.dtype == other.dtype
-        self.runtime.copy(target, other)
-
-    def reshape(self, *shape: int) -> Array:
-        assert math.prod(shape) == math.prod(self.shape)
-        return replace(self, shape=shape)
-
-
-@dataclass(frozen=True)
 class Built:
     """A kernel, and which of its arguments it may write to."""
 
@@ -323,6 +290,13 @@ class OpenClRuntime(Recorder[Any]):
         except self.cl.Error as error:
             raise self._out_of_memory(size) from error
         return Array(self, memory, shape, kind)
+
+    def over(self, array: HostArray) -> Buffer:
+        """The host's own memory as a buffer: on a CPU, kernels read and write it where it is."""
+        flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.USE_HOST_PTR
+        with self._in_words():
+            memory = self.cl.Buffer(self.context, flags, hostbuf=array)
+        return Array(self, memory, array.shape, array.dtype)
 
     def upload(self, array: HostArray) -> Buffer:
         buffer = self.allocate(array.shape, array.dtype)
