@@ -16,6 +16,7 @@ from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, program_of
+from tilewright.judge import WorkerStopped
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
@@ -25,6 +26,7 @@ from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.proof import in_worker
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
@@ -145,13 +147,14 @@ def climb(
     )
     rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
-    for index, rung in enumerate(able):
+    # What is wrong with a user's file is told before minutes of others' proofs.
+    for index, rung in enumerate(sorted(able, key=lambda each: each.origin is None)):
         progress(f"verifying {rung.label}", index, len(able))
         try:
             # At the batch that is timed, too.
-            verdict = verify(rung, device, network, batch=min(batch, len(images)))
+            verdict = verify(in_worker(rung), device, network, batch=min(batch, len(images)))
             rows[rung.label] = Row(rung, verdict=verdict)
-        except DoesNotFit as error:
+        except (DoesNotFit, WorkerStopped) as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():

@@ -82,10 +82,15 @@ class Result:
         return None if self.correct is None else self.correct / len(self.dataset)
 
 
-def run(request: Request, progress: Callable[[int, int], None] = lambda done, of: None) -> Result:
-    """Do the job. `progress` is told the images done and how many there are."""
+def run(
+    request: Request,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    proving: Callable[[str], None] = lambda doing: None,
+) -> Result:
+    """Do the job. `progress` is told the images done and how many there are, `proving` what is
+    tried before that, if anything is."""
     trace = Trace()
-    ready = make_ready(request, trace)
+    ready = make_ready(request, trace, proving)
     program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
@@ -101,7 +106,9 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     )  # fmt: skip
 
 
-def make_ready(request: Request, trace: Trace) -> Ready:
+def make_ready(
+    request: Request, trace: Trace, proving: Callable[[str], None] = lambda doing: None
+) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
         rung = None if request.plan else choose(request.device, request.rung, request.precision)
@@ -121,7 +128,7 @@ def make_ready(request: Request, trace: Trace) -> Ready:
     proven = [each for each in rungs.values() if request.check or each.origin is not None]
     if proven:
         with trace.phase("prove"):
-            proof = prove_first(proven, network, plan, len(dataset))
+            proof = prove_first(proven, network, plan, len(dataset), proving)
     with trace.phase("build kernels"), blaming(request.plan):
         program = Program(network, plan, rungs)
     with trace.phase("create outputs"):

@@ -52,7 +52,9 @@ def main(arguments: argparse.Namespace) -> int:
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
         request = replace(options.request(arguments), plan=arguments.plan)
-        result = run(request, partial(tell, f"{arguments.net}, images"))
+        result = run(
+            request, partial(tell, f"{arguments.net}, images"), lambda doing: tell(doing, 0, 1)
+        )
     document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
     # Files first: whoever reads what is printed may leave in the middle.
     if json_file is not None:
