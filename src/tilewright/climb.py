@@ -15,7 +15,8 @@ from tilewright.conditions import Conditions, Watch
 from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
-from tilewright.execute import Program
+from tilewright.execute import Program, program_of
+from tilewright.judge import WorkerStopped
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
@@ -23,9 +24,9 @@ from tilewright.memory import pin
 from tilewright.model.layers import Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
-from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.proof import in_worker
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
@@ -146,13 +147,14 @@ def climb(
     )
     rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
-    for index, rung in enumerate(able):
+    # What is wrong with a user's file is told before minutes of others' proofs.
+    for index, rung in enumerate(sorted(able, key=lambda each: each.origin is None)):
         progress(f"verifying {rung.label}", index, len(able))
         try:
             # At the batch that is timed, too.
-            verdict = verify(rung, device, network, batch=min(batch, len(images)))
+            verdict = verify(in_worker(rung), device, network, batch=min(batch, len(images)))
             rows[rung.label] = Row(rung, verdict=verdict)
-        except DoesNotFit as error:
+        except (DoesNotFit, WorkerStopped) as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():
@@ -254,8 +256,7 @@ class _Contest:
                 self.subjects[rung.label, stage.name] = self._alone(rung, network, stage)
 
     def _program(self, rung: Rung, network: Network) -> Program:
-        plan = uniform(network, rung, self.device, self.batch, self.memory)
-        return Program(network, plan, {rung.name: rung})
+        return program_of(network, rung, self.device, self.batch, self.memory)
 
     def _alone(self, rung: Rung, network: Network, stage: Stage) -> Callable[[], Trace]:
         """One convolution of the network as a network of its own, on as many images.

@@ -125,3 +125,11 @@ def test_any_rung_is_proven_when_asked(mine, capsys):
 def test_ladders_take_files_only(mine, capsys):
     error = complaint(capsys, "ladder", "--device", "opencl", "--net", NET, "--rung", "direct")
     assert "--rung direct: names a kernel file of your own here, .cl or .cu" in error
+
+
+@needs_opencl
+def test_one_that_crashes_is_found_in_a_worker(mine, capsys):
+    mine.write_text(mine.read_text().replace("bias[filter];", "bias[filter]; out[1L << 40] = 1;"))
+    error = complaint(capsys, "run", *OPTIONS)
+    assert "rung 'mine': the worker was stopped while running mine_conv" in error
+    assert "SIGSEGV" in error

@@ -101,8 +101,8 @@ def main(arguments: argparse.Namespace) -> int:
         screen.print(f"{dataset.source}; {subject.weights_note}\n")
         for part in view.report(found, network):
             screen.print(part)
-        for file, reason in unreadable.items():
-            screen.print(f"REFUSED {file}: {reason}")
+        for name, reason in unreadable.items():
+            screen.print(f"REFUSED {name}: {reason}")
     return 1 if unreadable or any(row.refused for row in found.rows if row.entry.judged) else 0
 
 
