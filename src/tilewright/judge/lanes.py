@@ -77,7 +77,8 @@ class DistantLane:
         self.runtime.write(self.x, x)
         self.runtime.write(self.out, self.poison)
         if cold:
-            tell(Flush())
+            if self.program.plan.device.kind == "cuda":
+                tell(Flush())
             self.flush()
         office.wait()
         office.queued = TOGETHER
