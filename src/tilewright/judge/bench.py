@@ -164,8 +164,8 @@ def _judged(
 ) -> Row:  # fmt: skip
     """The row with its proof and its answers for the images at hand, or why it is refused."""
     entry = row.entry
-    rung = entry.rung if entry.inside else isolated(entry.rung, allowance, trust=trust)
     try:
+        rung = entry.rung if entry.inside else isolated(entry.rung, allowance, trust=trust)
         if entry.judged:
             verdict = proof(rung)
             row = replace(row, verdict=verdict)

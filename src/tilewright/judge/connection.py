@@ -98,9 +98,11 @@ class Connection:
         self.looked = time.monotonic()
         self.scratch = Path(tempfile.mkdtemp(prefix="tilewright-worker-"))
         sandbox.furnish(self.scratch)
-        self.folders = [self.scratch, *([kept] if kept else [])]
+        self.folders = [self.scratch]
         if kept is not None:
+            kept = kept.resolve()
             kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folders.append(kept)
         whole = WINDOW + shared
         memory = sealed_memory(whole)
         self.window: NDArray[np.uint8] = np.frombuffer(mmap.mmap(memory, whole), np.uint8)
@@ -238,7 +240,8 @@ class Connection:
         """Where kernels are machine code they run only while they are waited for: nothing is done
         behind the judge's back, to files, to the clock or to what is looked at."""
         if self.native and self.reason is None:
-            os.killpg(self.process.pid, signal.SIGCONT if run else signal.SIGSTOP)
+            with suppress(ProcessLookupError):  # its end is seen to elsewhere
+                os.killpg(self.process.pid, signal.SIGCONT if run else signal.SIGSTOP)
 
     def _send(self) -> None:
         self._let_run(True)
