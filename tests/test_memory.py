@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from tilewright import climb, job, memory
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.ladder import find
 from tilewright.model.formats import weights
 from tilewright.model.layers import Flatten, FullyConnected, Pixels
 from tilewright.model.network import Network
-from tilewright.plan import uniform
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
 from tilewright.trace import Trace
@@ -48,19 +47,19 @@ def straight(monkeypatch):
 
 
 def test_images_are_pinned_once_and_for_streamed_only(network, pixels):
-    resident = Program(network, uniform(network, DIRECT, OPENCL, 2, "resident"))
+    resident = program_of(network, DIRECT, OPENCL, 2, "resident")
     assert memory.pin(resident, pixels) is pixels
-    streamed = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
+    streamed = program_of(network, DIRECT, OPENCL, 2, "streamed")
     pinned = memory.pin(streamed, pixels)
     np.testing.assert_array_equal(pinned, pixels)
     assert streamed.runtime.is_pinned(pinned)
     assert memory.pin(streamed, pinned) is pinned
-    another = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
+    another = program_of(network, DIRECT, OPENCL, 2, "streamed")
     assert memory.pin(another, pinned) is pinned  # every rung of a ladder sends the same images
 
 
 def test_pinned_images_go_straight_and_others_through_pinned_memory(network, pixels, straight):
-    program = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
+    program = program_of(network, DIRECT, OPENCL, 2, "streamed")
     through = program(pixels)
     np.testing.assert_array_equal(program(memory.pin(program, pixels)), through)
     np.testing.assert_array_equal(program(memory.pin(program, pixels)[::-1])[::-1], through)

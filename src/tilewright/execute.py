@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder import choose
 from tilewright.ladder.rung import Launch, Rung
 from tilewright.memory import FLOWS
 from tilewright.model import zoo
 from tilewright.model.layers import Shape
 from tilewright.model.network import Network
-from tilewright.plan import Plan
+from tilewright.plan import Plan, check, uniform
 from tilewright.runtime import Buffer, GpuRuntime, HostArray, Runtime, are_pixels
+from tilewright.runtime.device import Device
 from tilewright.trace import Trace, reaching
 
 
@@ -32,32 +32,35 @@ class ReadyStep:
 
 
 class Program:
-    """A network ready to run. Building is slow and done here; calling is all that is timed."""
+    """A network ready to run. Building is slow and done here; calling is all that is timed.
 
-    def __init__(self, network: Network, plan: Plan, rungs: dict[str, Rung] | None = None) -> None:
-        """`rungs` supplies rungs that are not on the ladder, by the names the plan uses."""
+    Nothing is chosen here: the plan has all of it, and `rungs` those that it names.
+    """
+
+    def __init__(self, network: Network, plan: Plan, rungs: Mapping[str, Rung]) -> None:
         if not network.parameters and network.parameter_shapes:
             which = network.name if zoo.holds(network) else "PATH.json"
             raise TilewrightError(
                 f"network {network.name!r} has no weights: give some with --weights, "
                 f"or make them with `tilewright train {which}`"
             )
-        known = rungs or {
-            step.rung: choose(plan.device, step.rung, plan.precision) for step in plan.steps
-        }
+        check(plan, network, rungs)
         self.network = network
         self.plan = plan
-        self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
+        self.runtime: Runtime = rungs[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
         by_name = {stage.name: stage for stage in network.stages}
         self.steps: list[ReadyStep] = []
         for step in plan.steps:
             stages = tuple(by_name[name] for name in step.layers)
             # Flattening alone is a matter of reading the same memory with another shape.
             moves_nothing = all(stage.kind == "flatten" for stage in stages)
+            rung = rungs[step.rung].at(step.precision)
             launch = (
                 None
                 if moves_nothing
-                else known[step.rung].prepare(self.runtime, stages, network.parameters)
+                else rung.prepare(
+                    self.runtime, stages, network.parameters, step.options, rung.precision
+                )
             )
             only_input = [stage.kind for stage in stages] == ["input"]
             self.steps.append(ReadyStep(step.layers, launch, stages[-1].output_shape, only_input))
@@ -123,3 +126,11 @@ class Program:
                     step.launch(x, target)
                 x = target
             yield x
+
+
+def program_of(
+    network: Network, rung: Rung, device: Device, batch: int, memory: str | None = None
+) -> Program:
+    """A network with every layer by the same rung, which chooses for itself."""
+    plan = uniform(network, rung, device, batch, memory)
+    return Program(network, plan, {rung.name: rung})

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tilewright.cli import options
+from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
+    parser.set_defaults(batch=None, device=None)  # which of them are given matters beside --plan
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE",
+        help="a plan that --save-plan wrote: device, rung, memory, batch and precision are its own",
+    )  # fmt: skip
+    parser.add_argument(
+        "--save-plan", type=Path, metavar="FILE",
+        help="write what was chosen for every layer, to be used again with --plan",
+    )  # fmt: skip
     parser.add_argument(
         "--json",
         metavar="FILE|-",
@@ -26,14 +37,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.job import run
+    from tilewright.plan_file import write
     from tilewright.views import console
     from tilewright.views import run as view
 
-    options.check_outputs(arguments, ("json", "predictions"), may_be_stdout=("json",))
+    if arguments.plan is not None:
+        for name in ("device", "rung", "memory", "batch", "precision", "save_plan"):
+            if getattr(arguments, name) is not None:
+                option = name.replace("_", "-")
+                raise TilewrightError(f"--{option} is not for --plan: the plan says all of it")
+    outputs = ("json", "predictions", "save_plan")
+    options.check_outputs(arguments, outputs, may_be_stdout=("json",))
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
-        result = run(options.request(arguments), partial(tell, f"{arguments.net}, images"))
+        request = replace(options.request(arguments), plan=arguments.plan)
+        result = run(request, partial(tell, f"{arguments.net}, images"))
     document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
     # Files first: whoever reads what is printed may leave in the middle.
     if json_file is not None:
@@ -42,6 +61,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.predictions is not None:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
+    if arguments.save_plan is not None:
+        write(arguments.save_plan, result.plan, result.network)
     if to_stdout:
         console.write(document)
         return 0

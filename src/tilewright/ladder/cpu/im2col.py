@@ -16,17 +16,24 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
+from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 
 Array = NDArray[np.float32]
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     (stage,) = stages
     return launch_of(runtime, f"im2col_{stage.kind}", stages, _function(stage, parameters))
 
