@@ -161,6 +161,7 @@ def _rules(scratch: Path, kept: Path | None, native: bool) -> Iterator[landlock.
         yield from map(landlock.executable, _linker())
         return
     yield from landlock.readable(*DRIVERS)
+    yield landlock.writable("/dev/shm")
     for pattern in DRIVERS_FILES:
         yield from map(landlock.device_file, Path("/dev").glob(pattern))
 
