@@ -41,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="timed rounds after one of warm-up (default: 9 to 25, until times are certain)",
     )  # fmt: skip
     parser.add_argument(
+        "--limit", type=options.positive, default=60, metavar="SECONDS",
+        help="a launch that takes longer is stopped (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--trust", action="store_true",
         help="run kernels also where the system cannot isolate them: they could do what you can",
     )  # fmt: skip
@@ -66,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
     with console.progress_line() as tell:
         found = bench(
             entries, network, dataset, arguments.device, arguments.batch,
-            arguments.repeats or ROUNDS, arguments.trust, progress=tell,
+            arguments.repeats or ROUNDS, arguments.trust, arguments.limit, progress=tell,
         )  # fmt: skip
     document = {
         "schema": "tilewright.bench/1",
@@ -78,6 +82,7 @@ def main(arguments: argparse.Namespace) -> int:
         "device": str(arguments.device),
         "device_name": found.device,
         "order_seed": found.seed,
+        "overhead_seconds": found.overhead,
         "peak_flops": found.ceilings.flops,
         "peak_bytes": found.ceilings.bytes,
         "notices": list(found.notices),

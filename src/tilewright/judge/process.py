@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+GONE_SECONDS = 30.0  # until a process that is killed is gone
 PART = 2**16  # bytes read at once
 PROCESSES = Path("/proc")
 
@@ -84,7 +85,8 @@ def finish(process: subprocess.Popen[bytes], folder: Path, ends: list[int]) -> N
     """Kill the worker and whatever it has started, which cannot leave its group, and clean up."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with suppress(subprocess.TimeoutExpired):  # a driver may hold on to it
+        process.wait(timeout=GONE_SECONDS)
     assert process.stdout is not None
     process.stdout.close()
     for end in ends:
