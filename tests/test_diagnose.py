@@ -62,8 +62,8 @@ def test_results_that_differ_between_runs_are_a_race():
     """Even if both are within the bound: a kernel without atomics gives the same bits."""
     generator = np.random.default_rng(SEED)
 
-    def prepare(runtime, stages, parameters):
-        right = im2col.RUNG.prepare(runtime, stages, parameters)
+    def prepare(runtime, stages, parameters, *choices):
+        right = im2col.RUNG.prepare(runtime, stages, parameters, *choices)
 
         def launch(x, out):
             right(x, out)

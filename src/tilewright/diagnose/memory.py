@@ -36,6 +36,7 @@ def memory(seen: Seen) -> Iterator[Reason]:
         yield _damaged(damage)
     yield from _race(seen)
     yield from _not_numbers(seen)
+    yield from _infinite(seen)
     yield from _swallowed(seen)
     yield from _earlier(seen)
 
@@ -92,6 +93,16 @@ def _not_numbers(seen: Seen) -> Iterator[Reason]:
         yield Reason(words.NEVER_WRITTEN, _unwritten(seen.unwritten & made))
     if left.any():
         yield _from_outside(seen, left)
+
+
+def _infinite(seen: Seen) -> Iterator[Reason]:
+    made = np.isinf(seen.evidence.got) & np.isfinite(seen.evidence.expected)
+    if made.any():
+        text = (
+            f"{np.count_nonzero(made):,} outputs are infinite: something is divided by zero, or "
+            "leaves the range of its type (fp16 ends at 65,504)"
+        )
+        yield Reason(words.NOT_A_NUMBER, text)
 
 
 def _unwritten(unwritten: Mask) -> str:

@@ -14,6 +14,7 @@ from tilewright.model.network import Stage
 
 Mask = NDArray[np.bool_]
 TILES = (128, 64, 32, 16, 8, 4, 2)
+FEW = 3
 AXES = ("image", "filter", "row", "column")
 
 
@@ -63,6 +64,8 @@ def _border(wrong: Mask, sides: dict[str, Mask]) -> Reason | None:
     plane = wrong.any((0, 1))
     if not reached.any() or reached.all() or (plane & ~reached).any():
         return None
+    if np.count_nonzero(plane) < min(FEW, int(np.count_nonzero(reached))):
+        return None  # anywhere, by chance
     needed = [
         side for side in sides
         if (plane & ~np.any([sides[other] for other in sides if other != side], axis=0)).any()
