@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder import choose
-from tilewright.ladder.rung import Launch, Rung
+from tilewright.ladder.rung import Launch, Prepare, Rung, Stages
 from tilewright.memory import FLOWS
 from tilewright.model import zoo
 from tilewright.model.layers import Shape
-from tilewright.model.network import Network
+from tilewright.model.network import Network, Parameters
 from tilewright.plan import Plan
 from tilewright.runtime import Buffer, GpuRuntime, HostArray, Runtime, are_pixels
+from tilewright.runtime.gather import Gathering, compile_together
 from tilewright.trace import Trace, reaching
 
 
@@ -29,6 +30,16 @@ class ReadyStep:
     launch: Launch | None
     shape: Shape
     only_input: bool
+
+
+def prepare(
+    way: Prepare, runtime: Runtime | Gathering, stages: Stages, parameters: Parameters
+) -> Launch | None:
+    """A step made ready, if there is anything to compute."""
+    # Flattening alone is a matter of reading the same memory with another shape.
+    if all(stage.kind == "flatten" for stage in stages):
+        return None
+    return way(runtime, stages, parameters)
 
 
 class Program:
@@ -49,18 +60,18 @@ class Program:
         self.plan = plan
         self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
         by_name = {stage.name: stage for stage in network.stages}
+        parts = [tuple(by_name[name] for name in step.layers) for step in plan.steps]
+
+        def launches(runtime: Runtime | Gathering) -> Iterator[Launch | None]:
+            for step, stages in zip(plan.steps, parts, strict=True):
+                yield prepare(known[step.rung].prepare, runtime, stages, network.parameters)
+
+        compile_together(self.runtime, lambda gathering: list(launches(gathering)))
         self.steps: list[ReadyStep] = []
-        for step in plan.steps:
-            stages = tuple(by_name[name] for name in step.layers)
-            # Flattening alone is a matter of reading the same memory with another shape.
-            moves_nothing = all(stage.kind == "flatten" for stage in stages)
-            launch = (
-                None
-                if moves_nothing
-                else known[step.rung].prepare(self.runtime, stages, network.parameters)
-            )
+        for stages, launch in zip(parts, launches(self.runtime), strict=True):
+            names = tuple(stage.name for stage in stages)
             only_input = [stage.kind for stage in stages] == ["input"]
-            self.steps.append(ReadyStep(step.layers, launch, stages[-1].output_shape, only_input))
+            self.steps.append(ReadyStep(names, launch, stages[-1].output_shape, only_input))
         # Whether anything is computed of values that are float32 already.
         self.computes = any(step.launch and not step.only_input for step in self.steps)
         self.outputs: list[Buffer | None] = []

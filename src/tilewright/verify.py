@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright import reference
+from tilewright.ahead import compiled_ahead
 from tilewright.execute import Program
 from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Shape, dimensions
@@ -104,7 +105,8 @@ def verify(
         parts = rung.cut(net)
         return any(sum(stage.kind != "flatten" for stage in part) > 1 for part in parts)
 
-    for trial in trials(network, rung.precision, fuses, batch, generator):
+    drawn = trials(network, rung.precision, fuses, batch, generator)
+    for trial in compiled_ahead(rung, device, drawn):
         if trial.arrival and rung.vendor:
             continue  # ONNX Runtime's max pooling swallows NaN (1.31.1); ours must not
         progress()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -225,6 +225,12 @@ class CudaRuntime(EventRecorder):
         symbol = self.cupy.cuda.MemoryPointer(memory, 0)
         constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
         return GpuKernel(source.name, source.block, module.get_function(source.name), constant)
+
+    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> None:
+        """Begin to compile kernels by their names and texts; `compile` waits for its own."""
+        todo = [(*text, self.architecture) for text in texts]
+        if len(todo) > 1:  # one alone is compiled as soon by whoever needs it
+            nvrtc.compile_ahead(todo)
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         """A kernel in CUDA's own language, launched with so much shared memory."""

@@ -136,6 +136,6 @@ def test_every_precision_is_verified_in_all_its_ways() -> None:
         assert chosen.precision == precision
         assert chosen.label == f"network {precision.name}"
         assert [way.keywords for way in chosen.ways] == [
-            {"precision": precision},
-            {"share_sums": False, "precision": precision},
+            {"on_demand": True, "precision": precision},
+            {"share_sums": False, "on_demand": True, "precision": precision},
         ]

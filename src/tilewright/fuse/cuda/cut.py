@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
@@ -22,6 +23,12 @@ MOST_TOGETHER = 32
 
 def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> list[Kernel]:
     """The kernels for all layers from the pixels to the output."""
+    return list(_cut(tuple(stages), arithmetic, capability))
+
+
+# A proof asks for the same network some ten times, and a build twice.
+@lru_cache(maxsize=100)
+def _cut(stages: tuple[Stage, ...], arithmetic: Arithmetic, capability: int) -> tuple[Kernel, ...]:
     gpu = generation(capability)
     todo = operations(stages)
     if not todo or _large(todo[0], gpu):
@@ -46,7 +53,7 @@ def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> lis
             more = todo[end] if end < len(todo) else None
             kernels += _stacks(todo[at:end], arithmetic, more, gpu)
         at = end
-    return kernels
+    return tuple(kernels)
 
 
 def _large(operation: Operation, gpu: Generation) -> bool:

@@ -46,7 +46,8 @@ class FusedNetwork:
     """Consecutive layers in few kernels, whose names begin with the rung's.
 
     Blocks share the long sums of large fully connected layers where images are few, unless they
-    are told not to (`share_sums`).
+    are told not to (`share_sums`). Kernels are compiled for pixels, if the network begins with
+    them, or else when it is called (`on_demand`), for the type that comes.
     """
 
     runtime: CudaRuntime
@@ -55,6 +56,7 @@ class FusedNetwork:
     stages: Stages
     parameters: Parameters
     share_sums: bool = True
+    on_demand: bool = False
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Any]] = field(init=False)
     compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
@@ -77,7 +79,11 @@ class FusedNetwork:
         processors = runtime.limits.processors
         self.parts = runtime.allocate((max(most) * processors,)) if most else None
         self.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
-        pixels = self.stages[0].kind == "input"
+        if not self.on_demand:
+            self.compile_for(pixels=self.stages[0].kind == "input")
+
+    def compile_for(self, pixels: bool) -> None:
+        """Compile what pixels need, or float32 values."""
         for index, source in enumerate(sources(self.plans, "uint8" if pixels else "float32")):
             self._kernel(index, source)
 
@@ -106,8 +112,7 @@ class FusedNetwork:
                 words.fill(0)
                 self.scratch.append(words)
             self.capacity = images
-        first: Source = "uint8" if are_pixels(x) else "float32"
-        read = sources(self.plans, first)
+        read = sources(self.plans, "uint8" if are_pixels(x) else "float32")
         for index, plan in enumerate(self.plans):
             kernel = self._kernel(index, read[index])
             target = self.scratch[index] if index + 1 < len(self.plans) else out
