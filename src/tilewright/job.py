@@ -17,7 +17,7 @@ from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.ladder import DEFAULT_BATCH, choose
 from tilewright.ladder.rung import Rung
-from tilewright.memory import pin
+from tilewright.memory import pin, pins
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
@@ -112,7 +112,7 @@ def make_ready(request: Request, trace: Trace) -> Ready:
         program = Program(network, plan)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
-    if plan.memory == "streamed":
+    if pins(program):
         with trace.phase("pin images"):
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):

@@ -33,6 +33,7 @@ from tilewright.runtime.dialect import (
 from tilewright.runtime.inventory import Found
 from tilewright.runtime.multiprocessor import Gpu
 from tilewright.runtime.recorder import EventRecorder, TimingEvent
+from tilewright.runtime.staging import LEAST_BYTES, PIECE_BYTES, PIECES, Staging
 from tilewright.trace import (
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
@@ -150,6 +151,18 @@ def _module(name: str, text: str, architecture: str) -> Any:
     return module
 
 
+def _pinned(shape: Shape, dtype: DTypeLike) -> HostArray:
+    import cupyx
+
+    return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+
+
+@cache
+def _staging(index: int) -> Staging:
+    """Of a GPU, for whatever is not pinned."""
+    return Staging([_pinned((PIECE_BYTES,), np.uint8) for _ in range(PIECES)])
+
+
 class CudaRuntime(EventRecorder):
     recording_disturbs = True
     clock = "CUDA events around each launch and copy, and the host's clock around each call"
@@ -199,7 +212,7 @@ class CudaRuntime(EventRecorder):
             self._finish(self.kernels)  # whoever reads the old content must be done
             _host_view(buffer)[:] = array
         elif array.size:
-            copy = partial(buffer.set, array, stream=self.kernels)
+            copy = partial(self._send, buffer, array)
             self._timed(self.kernels, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
             self._finish(self.kernels)  # the array is the caller's to change
 
@@ -207,10 +220,33 @@ class CudaRuntime(EventRecorder):
         if self.managed:
             self._finish(self.kernels)
             return _host_view(buffer).copy()
-        copy = partial(buffer.get, stream=self.kernels)
-        return np.asarray(
-            self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
-        )
+        copy = partial(self._fetch, buffer)
+        return self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
+
+    def _send(self, buffer: Any, array: HostArray) -> None:
+        if array.nbytes < LEAST_BYTES or self.is_pinned(array):
+            buffer.set(array, stream=self.kernels)
+            return
+
+        def begin(first: int, piece: HostArray) -> Mark:
+            place, size = piece.ctypes.data, piece.nbytes
+            (buffer.data + first).copy_from_host_async(place, size, self.kernels)
+            return self._mark(self.kernels)
+
+        _staging(self.index).send(array, begin, self.wait)
+
+    def _fetch(self, buffer: Any) -> HostArray:
+        if buffer.nbytes < LEAST_BYTES:
+            return np.asarray(buffer.get(stream=self.kernels))
+
+        def begin(first: int, piece: HostArray) -> Mark:
+            place, size = piece.ctypes.data, piece.nbytes
+            (buffer.data + first).copy_to_host_async(place, size, self.kernels)
+            return self._mark(self.kernels)
+
+        array = np.empty(buffer.shape, buffer.dtype)
+        _staging(self.index).fetch(array, begin, self.wait)
+        return array
 
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
@@ -273,9 +309,7 @@ class CudaRuntime(EventRecorder):
         return ManagedPages(self.cupy.cuda.malloc_managed(TOUCHED_BYTES), TOUCHED_BYTES)
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
-        import cupyx
-
-        return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+        return _pinned(shape, dtype)
 
     def is_pinned(self, array: HostArray) -> bool:
         from cuda.bindings import driver
