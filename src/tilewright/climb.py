@@ -26,6 +26,7 @@ from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.results.ladder import ALONE, TOGETHER
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
@@ -37,9 +38,6 @@ from tilewright.verify import Verdict, verify
 Progress = Callable[[str, int, int], None]
 RANDOM_SEED = 1
 SAMPLE_CLASSES = 10  # of the sample that ships, which networks of one channel are measured on
-# Op times of a rung that computes the network as one piece were taken from convolutions on their
-# own; those of a rung that fuses layers have the activation and pooling after them in it.
-ALONE, TOGETHER = "*", "+"
 RECORDED = "recorded"  # a turn of its own, as recording disturbs the timing
 
 
@@ -90,6 +88,10 @@ class Ladder:
     conditions: Conditions
     notices: tuple[str, ...] = ()
     doubt: float = 0.0
+
+    def changed(self, row: Row) -> Row | None:
+        """The row that one of these is to be compared with."""
+        return changed(row, self.rows)
 
 
 @dataclass(frozen=True)

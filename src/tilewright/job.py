@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from tilewright.memory import pin, pins
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
+from tilewright.results.record import Environment
 from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
 
@@ -67,7 +67,7 @@ class Result:
     correct: int | None
     trace: Trace
     peak_memory_bytes: int
-    environment: dict[str, Any]
+    environment: Environment
 
     @property
     def accuracy(self) -> float | None:

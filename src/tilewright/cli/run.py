@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.job import run
+    from tilewright.results import document
+    from tilewright.results.run import record
     from tilewright.views import console
     from tilewright.views import run as view
 
@@ -34,18 +35,19 @@ def main(arguments: argparse.Namespace) -> int:
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
         result = run(options.request(arguments), partial(tell, f"{arguments.net}, images"))
-    document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
+    made = record(result)
+    text = document.text(made)
     # Files first: whoever reads what is printed may leave in the middle.
     if json_file is not None:
         with atomic_write(json_file) as file:
-            file.write(document.encode())
+            file.write(text.encode())
     if arguments.predictions is not None:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
     if to_stdout:
-        console.write(document)
+        console.write(text)
         return 0
     screen = console.output()
-    for part in view.report(result):
+    for part in view.report(made):
         screen.print(part)
     return 0
