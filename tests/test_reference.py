@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import convolutions, networks, pictures, poolings
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.ladder import choose
@@ -30,7 +31,6 @@ from tilewright.plan import uniform
 from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.device import CPU
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -20,8 +20,13 @@ import tilewright
 SOURCE = Path(tilewright.__file__).parent
 OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "atomic_write"}
 
-# Rungs' helpers that read: the kernels' own text, and the source that Numba's code was made of.
-READERS = {"tilewright.ladder.gpu.design", "tilewright.ladder.cpu.kept"}
+# Rungs' helpers that read: the kernels' own text, kernel files of users, and the source that
+# Numba's code was made of.
+READERS = {
+    "tilewright.ladder.gpu.design",
+    "tilewright.ladder.own.rung",
+    "tilewright.ladder.cpu.kept",
+}
 # The kinds of vectors of a CPU are known to its code generator.
 RUNTIMES_BEYOND = {("tilewright.runtime.cpu", "tilewright.fuse.cpu.build")}
 # Consecutive stages, and the rung that is explained.

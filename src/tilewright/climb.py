@@ -133,16 +133,19 @@ def climb(
     repeats: int | Rounds,
     memory: str | None = None,
     guests: Sequence[Rung] = (),
+    own: Sequence[Rung] = (),
     progress: Progress = lambda doing, done, of: None,
 ) -> Ladder:
     """Verify and time every rung of a device's ladder on a network and some images.
 
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
+    `own` are rungs in files of a user's: each has its place behind the rung that it changes.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
     """
-    ladder = [
-        each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)
-    ]
+    ladder = with_own(
+        [each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)],
+        own,
+    )
     rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
     for index, rung in enumerate(able):
@@ -172,6 +175,22 @@ def climb(
     notices = (problem,) if problem else ()
     doubt = 0.0 if device.kind == "cuda" else conditions.busy  # a GPU has its own processors
     return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
+
+
+def with_own(ladder: Sequence[Rung], own: Sequence[Rung]) -> list[Rung]:
+    """The ladder with rungs of a user's, each behind the one that it changes."""
+    rungs = list(ladder)
+    for rung in own:
+        if same := next((each for each in rungs if each.label == rung.label), None):
+            raise TilewrightError(
+                f"{same.origin} and {rung.origin} are both named {rung.name!r}: names must differ"
+            )
+        place = next((i for i, each in enumerate(rungs) if each.vendor), len(rungs))
+        for index, each in enumerate(rungs):
+            if each.name == rung.against or (each.origin and each.against == rung.against):
+                place = index + 1
+        rungs.insert(place, rung)
+    return rungs
 
 
 def _executed_rate(row: Row, network: Network, images: int) -> float:

@@ -23,6 +23,7 @@ from tilewright.plan import Plan, uniform
 from tilewright.results.record import Environment
 from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
+from tilewright.verify import Verdict, verify_at_hand
 
 WARM_UP_IMAGES = 10
 
@@ -40,6 +41,7 @@ class Request:
     rung: str | None = None
     memory: str | None = None
     precision: str | None = None
+    check: bool = False  # prove the rung on the network's layers first; a kernel file always is
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Ready:
     rung: Rung
     plan: Plan
     program: Program
+    proof: Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Result:
     trace: Trace
     peak_memory_bytes: int
     environment: Environment
+    proof: Verdict | None = None
 
     @property
     def accuracy(self) -> float | None:
@@ -89,6 +93,7 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     return Result(
         ready.network, dataset, ready.rung, ready.plan, program.runtime.describe(), outputs,
         predicted, correct, trace, environment.peak_memory_bytes(), environment.fingerprint(),
+        ready.proof,
     )  # fmt: skip
 
 
@@ -108,8 +113,12 @@ def make_ready(request: Request, trace: Trace) -> Ready:
         if dataset.labels is not None:
             classes = int(np.prod(network.output_shape))
             checked_labels(dataset.labels, classes, dataset.source)
+    proof = None
+    if request.check or rung.origin is not None:
+        with trace.phase("prove"):
+            proof = _proven(rung, network, plan, len(dataset))
     with trace.phase("build kernels"):
-        program = Program(network, plan)
+        program = Program(network, plan, {rung.name: rung})
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
     if pins(program):
@@ -117,7 +126,17 @@ def make_ready(request: Request, trace: Trace) -> Ready:
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):
         program(dataset.images[:WARM_UP_IMAGES])
-    return Ready(network, dataset, rung, plan, program)
+    return Ready(network, dataset, rung, plan, program, proof)
+
+
+def _proven(rung: Rung, network: Network, plan: Plan, images: int) -> Verdict:
+    """What was found right; an error if anything was wrong: nothing is run then."""
+    verdict = verify_at_hand(rung, plan.device, network, min(plan.batch, images))
+    if verdict.fault is not None:
+        raise TilewrightError(
+            f"rung {rung.label!r} computes something wrong, and was not run: {verdict.fault}"
+        )
+    return verdict
 
 
 def check_finite(outputs: NDArray[np.float32], program: Program, dataset: Dataset) -> None:

@@ -56,3 +56,5 @@ TF32 = Precision("tf32", 2.0**-11, 2.0**-22)
 FP16 = Precision(
     "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True
 )
+# What a kernel may claim of its arithmetic, by name.
+CLASSES = {each.name: each for each in (FLOAT32, TF32, FP16)}

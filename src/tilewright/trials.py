@@ -83,7 +83,7 @@ def trials(
     nothing = Network("pixels", pixels, (ReLU(),))
     yield Trial("all pixel values", nothing, every_value.reshape(IMAGES, 3, 5, 7))
     for shape, layer in _odd_layers(generator):
-        yield from _layer_trials(shape, layer, precision, generator)
+        yield from layer_trials(shape, layer, precision, generator)
     for shape, layers in ODD_SEQUENCES:
         sequence = Network("layers", Pixels(shape), layers)
         yield from _network_trials(sequence, precision, generator)
@@ -93,7 +93,7 @@ def trials(
         return
     for stage in network.stages:
         if stage.kind not in ("input", "flatten"):
-            yield from _layer_trials(stage.input_shape, stage.layer, precision, generator)
+            yield from layer_trials(stage.input_shape, stage.layer, precision, generator)
     # Without its softmax, whole numbers stay whole numbers to the end.
     scores = network.layers[:-1] if network.stages[-1].kind == "softmax" else network.layers
     if scores:
@@ -108,6 +108,19 @@ def trials(
         yield from _passing_trials(whole, precision, generator)
         yield from _isolated_trials(whole, tuple(isolation.KINDS), precision, generator)
     yield from _call_trials(whole, precision, fuses(network), batch, generator)
+
+
+def at_hand(
+    network: Network, precision: Precision, batch: int, generator: Generator
+) -> Iterator[Trial]:
+    """The convolutions of a network, each kind alone; then the whole, in batches of a size, too."""
+    kinds = {(s.input_shape, s.layer): None for s in network.stages if s.kind == "conv"}
+    for shape, layer in kinds:
+        yield from layer_trials(shape, layer, precision, generator)
+    given = network.parameters or random_parameters(network, generator)
+    whole = Network("the network", network.input, network.layers).with_parameters(given)
+    full = tuple(image % IMAGES for image in range(batch))
+    yield Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
@@ -194,7 +207,7 @@ def _odd_layers(generator: Generator) -> list[tuple[Shape, Layer]]:
     return fixed
 
 
-def _layer_trials(
+def layer_trials(
     shape: Shape, layer: Layer, precision: Precision, generator: Generator
 ) -> Iterator[Trial]:
     """A layer alone, as a network of its own, with each kind of inputs in turn."""

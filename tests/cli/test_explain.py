@@ -11,7 +11,7 @@ from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import DoesNotFit, Source, prelude
 
-GPU_RUNGS = [rung.name for rung in rungs(CUDA) if rung.convolution is not None]
+GPU_RUNGS = [rung.name for rung in rungs(CUDA) if rung.convolutions is not None]
 
 
 @pytest.mark.parametrize(("batch", "lanes"), [("640", "images"), ("1", "channels")])

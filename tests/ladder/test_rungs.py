@@ -13,6 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.strategies import fixed_networks, networks
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.job import Request, run
@@ -31,7 +32,6 @@ from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.runtime.device import CPU, CUDA, OPENCL, Device
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 GPUS = (OPENCL, CUDA)
 

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.execute import Program
 from tilewright.ladder import find
 from tilewright.ladder.gpu import design
@@ -31,7 +32,6 @@ from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 # Every kind of layer; tiles that are full and tiles that are not; a row of four for vector stores;
 # more channels, taps and inputs than are staged at a time.

@@ -14,6 +14,7 @@ from tests.profile.made import CEILINGS
 from tests.runtime import strict
 from tests.runtime.strict import AMD, GENEROUS, NVIDIA, SMALL, Violation
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
@@ -37,7 +38,6 @@ from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 HERE = not opencl.unusable() and any(map(opencl.is_pocl, opencl.devices()))
 pytestmark = pytest.mark.skipif(

@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
         from tilewright.cli.explain_fused import explain_fused
 
         return explain_fused(rung, arguments)
-    if rung.convolution is not None:
+    if rung.convolutions is not None:
         from tilewright.cli.explain_gpu import explain_gpu
 
         return explain_gpu(rung, arguments)

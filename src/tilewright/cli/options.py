@@ -13,6 +13,7 @@ from tilewright.files import check_writable
 
 if TYPE_CHECKING:
     from tilewright.job import Request
+    from tilewright.ladder.rung import Rung
     from tilewright.runtime.device import Device
 
 LARGEST = 10**9
@@ -30,8 +31,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_memory(parser)
     add_precision(parser)
     parser.add_argument(
-        "--rung", metavar="NAME", help="how to compute (default: our fastest on the device)"
-    )
+        "--rung", metavar="NAME|FILE",
+        help="how to compute: a rung, or a kernel file of your own, as in ./mine.cl (default: our "
+        "fastest on the device)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--check", action="store_true",
+        help="prove the rung on the network's convolutions first; a kernel file always is",
+    )  # fmt: skip
 
 
 def request(arguments: argparse.Namespace) -> Request:
@@ -47,6 +54,7 @@ def request(arguments: argparse.Namespace) -> Request:
         rung=arguments.rung,
         memory=arguments.memory,
         precision=arguments.precision,
+        check=arguments.check,
     )
 
 
@@ -158,3 +166,15 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]} "
         f"(default: {DEVICE_PLANS[0]})",
     )  # fmt: skip
+
+
+def own_rungs(device: Device, files: Sequence[str]) -> list[Rung]:
+    """The rungs in kernel files; all other rungs have names."""
+    from tilewright.ladder import OWN_SUFFIXES, choose
+
+    for name in files:
+        if not name.endswith(OWN_SUFFIXES):
+            raise TilewrightError(
+                f"--rung {name}: names a kernel file of your own here, .cl or .cu"
+            )
+    return [choose(device, name) for name in files]

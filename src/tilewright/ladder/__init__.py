@@ -30,8 +30,11 @@ ORDER = (
     "vendor.onnxruntime",
     "vendor.torch",
 )
+# As users know them.
+NAMES = tuple(name.partition(".")[2].replace("_", "-") for name in ORDER)
 # Small enough that a batch's activations stay near the caches, large enough to share out.
 DEFAULT_BATCH = 100
+OWN_SUFFIXES = (".cl", ".cu")  # a rung that is a file: a kernel of one's own
 
 
 def rungs(device: Device) -> list[Rung]:
@@ -46,6 +49,8 @@ def rungs(device: Device) -> list[Rung]:
 
 def choose(device: Device, name: str | None, precision: str | None = None) -> Rung:
     """The rung of that name, or the highest of our own that runs on the device."""
+    if name is not None and name.endswith(OWN_SUFFIXES):
+        return _own(device, name).at(precision)
     known = rungs(device)
     if name is None:
         reasons = {rung.name: rung.missing(device) for rung in known if not rung.vendor}
@@ -62,8 +67,25 @@ def choose(device: Device, name: str | None, precision: str | None = None) -> Ru
     raise unknown(f"rung on {device}", name, [rung.name for rung in known])
 
 
+def _own(device: Device, name: str) -> Rung:
+    """The rung in a kernel file, if it runs on the device."""
+    from tilewright.ladder.own import load
+
+    rung = load(name)
+    if device.kind not in rung.devices:
+        where = " or ".join(f"--device {kind}" for kind in rung.devices)
+        raise TilewrightError(f"{name} runs with {where}, not on {device}")
+    if reason := rung.missing(device):
+        raise TilewrightError(f"{name} cannot run on {device}: {reason}")
+    return rung
+
+
 def find(name: str) -> Rung:
     """The rung of that name, on whatever device."""
+    if name.endswith(OWN_SUFFIXES):
+        from tilewright.ladder.own import load
+
+        return load(name)
     known = {rung.name: rung for device in DEVICES for rung in rungs(device)}
     if name not in known:
         raise unknown("rung", name, known)

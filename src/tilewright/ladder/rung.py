@@ -14,7 +14,7 @@ from tilewright.runtime import Buffer, FunctionRuntime, Runtime
 from tilewright.runtime.device import Device, Kind
 
 if TYPE_CHECKING:
-    from tilewright.ladder.gpu.design import ConvolutionDesign
+    from tilewright.ladder.gpu.design import Convolutions
 
 Stages = tuple[Stage, ...]
 
@@ -87,9 +87,9 @@ class Rung:
     names them in `precisions`, and `prepare` takes one. A rung that chooses by
     itself between several ways, by the size of a batch, names them in `ways`, each as something
     that prepares that way alone: the verifier tries them all. `memories` are
-    the memory plans it can run under (`tilewright.memory`), the default first; `convolution` says
-    what kernels a GPU rung computes a convolution with. `skips_taps`: taps outside the image are
-    left out, not multiplied by zero.
+    the memory plans it can run under (`tilewright.memory`), the default first; `convolutions` says
+    how a GPU rung computes them. `skips_taps`: taps outside the image are left out, not multiplied
+    by zero. `origin` is the file of a rung that is not on the ladder.
     """
 
     name: str
@@ -104,9 +104,10 @@ class Rung:
     precisions: tuple[Precision, ...] = ()
     ways: tuple[Prepare, ...] = ()
     memories: tuple[str, ...] = ("host",)
-    convolution: ConvolutionDesign | None = None
+    convolutions: Convolutions | None = None
     against: str | None = None
     skips_taps: bool = False
+    origin: str | None = None
 
     @property
     def label(self) -> str:

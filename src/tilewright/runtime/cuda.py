@@ -138,16 +138,16 @@ def versions() -> str:
 
 
 @lru_cache(maxsize=1000)
-def _function(index: int, name: str, text: str, architecture: str) -> Any:
+def _function(index: int, compiled: nvrtc.Compiled) -> Any:
     """A kernel without constant memory, which any number of programs may share."""
-    return _module(name, text, architecture).get_function(name)
+    return _module(compiled).get_function(compiled.entry)
 
 
-def _module(name: str, text: str, architecture: str) -> Any:
+def _module(compiled: nvrtc.Compiled) -> Any:
     from cupy.cuda.function import Module
 
     module = Module()
-    module.load(nvrtc.compile_cubin(name, text, architecture).cubin)
+    module.load(compiled.cubin)
     return module
 
 
@@ -250,17 +250,18 @@ class CudaRuntime(EventRecorder):
 
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
+        compiled = nvrtc.compile_source(source, self.architecture)
         if not source.constant_floats:
-            handle = _function(self.index, source.name, source.complete, self.architecture)
-            return GpuKernel(source.name, source.block, handle)
+            return GpuKernel(source.name, source.block, _function(self.index, compiled))
         # Constant memory belongs to a loaded module: each kernel that has some loads its own.
-        module = _module(source.name, source.complete, self.architecture)
+        module = _module(compiled)
         memory = self.cupy.cuda.UnownedMemory(
-            module.get_global_var("tw_constant"), 4 * source.constant_floats, module, self.index
-        )
+            module.get_global_var(source.constant_symbol), 4 * source.constant_floats, module,
+            self.index,
+        )  # fmt: skip
         symbol = self.cupy.cuda.MemoryPointer(memory, 0)
         constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
-        return GpuKernel(source.name, source.block, module.get_function(source.name), constant)
+        return GpuKernel(source.name, source.block, module.get_function(compiled.entry), constant)
 
     def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> None:
         """Begin to compile kernels by their names and texts; `compile` waits for its own."""
@@ -270,7 +271,7 @@ class CudaRuntime(EventRecorder):
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         """A kernel in CUDA's own language, launched with so much shared memory."""
-        handle = _function(self.index, name, text, self.architecture)
+        handle = _function(self.index, nvrtc.compile_cubin(name, text, self.architecture))
         self.cupy.cuda.driver.funcSetAttribute(handle.ptr, SHARED_ATTRIBUTE, shared_bytes)
         return GpuKernel(name, (threads, 1, 1), handle, shared_bytes=shared_bytes)
 

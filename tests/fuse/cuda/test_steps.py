@@ -16,6 +16,7 @@ import pytest
 from tests.fuse.cuda.interpreter import run_program
 from tests.fuse.cuda.memory import Memory, Mistake
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import stack
@@ -56,7 +57,6 @@ from tilewright.model.layers import (
 from tilewright.model.layers import Softmax as SoftmaxLayer
 from tilewright.model.network import Network
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 PRECISIONS = list(ARITHMETICS)
 

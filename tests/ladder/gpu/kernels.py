@@ -30,7 +30,7 @@ from tilewright.runtime.dialect import (
     Source,
 )
 
-GPU_RUNGS = [rung for rung in rungs(CUDA) if rung.convolution is not None]
+GPU_RUNGS = [rung for rung in rungs(CUDA) if rung.convolutions is not None]
 USUAL = Limits(USUAL_THREADS, USUAL_SHARED_BYTES, USUAL_CONSTANT_BYTES, 10**10, 1)
 
 
@@ -41,12 +41,12 @@ def sources(networks: Iterable[Network], limits: Limits = USUAL) -> list[Source]
 
 
 def _of(rung: Rung, network: Network, limits: Limits) -> Iterator[Source]:
-    assert rung.convolution is not None
+    assert rung.convolutions is not None
     for stage in network.stages:
         if stage.kind == "flatten":
             continue
         try:
-            design = layer_design(stage, rung.convolution, limits)
+            design = layer_design(stage, rung.convolutions, limits)
             for work in design.works:
                 work.source.check(limits)
         except DoesNotFit:

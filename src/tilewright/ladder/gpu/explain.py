@@ -117,9 +117,9 @@ def designed(rung: Rung, stage: Stage, limits: Limits) -> Design | str:
     """A layer's kernels, or why there are none."""
     if stage.kind == "flatten":
         return "no kernel: the same memory, read with another shape"
-    assert rung.convolution is not None
+    assert rung.convolutions is not None
     try:
-        design = layer_design(stage, rung.convolution, limits)
+        design = layer_design(stage, rung.convolutions, limits)
         for work in design.works:
             work.source.check(limits)
     except DoesNotFit as error:
@@ -143,14 +143,13 @@ def _layer(rung: Rung, stage: Stage, at: Target, images: int) -> LayerFacts:
 
 def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> KernelFacts:
     compiled = occupied = None
-    if nvrtc.missing() is None:
-        source = work.source
-        compiled = nvrtc.compile_cubin(source.name, source.complete, gpu.architecture)
-        occupied = occupancy(math.prod(source.block), compiled, gpu.multiprocessor)
+    if nvrtc.missing() is None and work.source.language != "opencl":
+        compiled = nvrtc.compile_source(work.source, gpu.architecture)
+        occupied = occupancy(math.prod(work.source.block), compiled, gpu.multiprocessor)
     products = images * multiply_adds(work)
     least = cost(stage, design, work, images)
     traffic, grid = work.traffic, work.grid(images)
-    covered = grid[2] * work.images_per_block  # a block that is not full loads as if it were
+    covered = work.covered(images)
     bound = limit(least, rates_of(gpu), math.prod(grid))
     assert bound is not None  # a GPU's rates are known
     return KernelFacts(

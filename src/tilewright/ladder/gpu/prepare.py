@@ -11,9 +11,10 @@ from tilewright.ladder.gpu.cost import cost
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
     Array,
-    ConvolutionDesign,
+    Convolutions,
     Design,
     Geometry,
+    NotForLayer,
     Work,
 )
 from tilewright.ladder.gpu.layers import other_layer
@@ -22,7 +23,7 @@ from tilewright.memory import DEVICE_PLANS
 from tilewright.model.network import Parameters, Stage
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.device import GPU_KINDS, Device
-from tilewright.runtime.dialect import LARGEST_GRID_Z, DoesNotFit, Limits
+from tilewright.runtime.dialect import DoesNotFit, Limits
 from tilewright.runtime.registry import gpu_backend
 from tilewright.trace import Cost
 
@@ -31,15 +32,17 @@ from tilewright.trace import Cost
 SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
 
 
-def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | None = None) -> Rung:
-    """A rung that computes convolutions as designed, and the other layers like all GPU rungs."""
+def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | None = None) -> Rung:
+    """A rung that computes convolutions so, and the other layers like all GPU rungs."""
 
     def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
         (stage,) = stages
         try:
-            kernels = layer_design(stage, design, runtime.limits)
+            kernels = layer_design(stage, convolutions, runtime.limits)
             return GpuLaunch(runtime, stage, kernels, parameters)
         except DoesNotFit as error:
+            if isinstance(error, NotForLayer):
+                raise NotForLayer(f"{stage.name}: {error}") from error
             # Only a convolution has other kernels on another rung, and direct's take the least.
             other = stage.kind == "conv" and runtime.limits.threads >= BLOCK_THREADS
             hint = "; rung direct needs none of it" if other else ""
@@ -47,14 +50,15 @@ def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | Non
 
     return Rung(
         name=name, idea=idea, against=against, devices=GPU_KINDS, prepare=prepare,
-        open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS, convolution=design,
+        open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
+        convolutions=convolutions,
     )  # fmt: skip
 
 
-def layer_design(stage: Stage, convolution: ConvolutionDesign, limits: Limits) -> Design:
+def layer_design(stage: Stage, convolutions: Convolutions, limits: Limits) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
     if stage.kind == "conv":
-        return convolution(Geometry.of(stage), limits)
+        return convolutions.design(Geometry.of(stage), limits)
     return other_layer(stage)
 
 
@@ -75,7 +79,8 @@ def most_images(design: Design, limits: Limits) -> int:
     """Images that go through a layer's kernels in one launch."""
     size = 4 * sum(design.scratch.values())
     limit = min(SCRATCH_BYTES, SCRATCH_SHARE * limits.memory_bytes)
-    return max(1, min(LARGEST_GRID_Z, int(limit // size))) if size else LARGEST_GRID_Z
+    most = min(work.most_images for work in design.works)
+    return max(1, min(most, int(limit // size))) if size else most
 
 
 @dataclass
@@ -131,7 +136,7 @@ class GpuLaunch:
             self.capacity = images
         given: dict[str, Buffer | int] = {**self.buffers, "x": x, "out": out, "images": images}
         for (work, kernel), least in zip(self.kernels, self._costs(images), strict=True):
-            arguments = [given[name] for name in work.arguments]
+            arguments = [{**given, **work.numbers}[name] for name in work.arguments]
             self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,), least)
 
     def _costs(self, images: int) -> list[Cost]:
