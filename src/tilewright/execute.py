@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.ladder import choose
 from tilewright.ladder.rung import Launch, Rung
+from tilewright.ladder.support import check
 from tilewright.memory import FLOWS
 from tilewright.model import zoo
 from tilewright.model.layers import Shape
@@ -45,15 +46,17 @@ class Program:
         known = rungs or {
             step.rung: choose(plan.device, step.rung, plan.precision) for step in plan.steps
         }
+        by_name = {stage.name: stage for stage in network.stages}
+        for step in plan.steps:
+            check(known[step.rung], (by_name[name] for name in step.layers), plan.device)
         self.network = network
         self.plan = plan
         self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
-        by_name = {stage.name: stage for stage in network.stages}
         self.steps: list[ReadyStep] = []
         for step in plan.steps:
             stages = tuple(by_name[name] for name in step.layers)
             # Flattening alone is a matter of reading the same memory with another shape.
-            moves_nothing = all(stage.kind == "flatten" for stage in stages)
+            moves_nothing = not any(stage.layer.computes for stage in stages)
             launch = (
                 None
                 if moves_nothing

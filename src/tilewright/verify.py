@@ -102,9 +102,12 @@ def verify(
 
     def fuses(net: Network) -> bool:
         parts = rung.cut(net)
-        return any(sum(stage.kind != "flatten" for stage in part) > 1 for part in parts)
+        return any(sum(stage.layer.computes for stage in part) > 1 for part in parts)
 
-    for trial in trials(network, rung.precision, fuses, batch, generator):
+    def computes(net: Network) -> bool:
+        return not any(map(rung.supports, net.stages))
+
+    for trial in trials(network, rung.precision, fuses, batch, generator, computes):
         if trial.arrival and rung.vendor:
             continue  # ONNX Runtime's max pooling swallows NaN (1.31.1); ours must not
         progress()

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from tilewright.errors import TilewrightError
+from tilewright.model.layers.forms import Form, without
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, FunctionRuntime, Runtime
@@ -89,7 +90,8 @@ class Rung:
     that prepares that way alone: the verifier tries them all. `memories` are
     the memory plans it can run under (`tilewright.memory`), the default first; `convolution` says
     what kernels a GPU rung computes a convolution with. `skips_taps`: taps outside the image are
-    left out, not multiplied by zero.
+    left out, not multiplied by zero. `form` is what of a layer it computes with; None: it needs
+    no more than the layer.
     """
 
     name: str
@@ -107,6 +109,13 @@ class Rung:
     convolution: ConvolutionDesign | None = None
     against: str | None = None
     skips_taps: bool = False
+    form: Form | None = None
+
+    def supports(self, stage: Stage) -> str | None:
+        """Why it cannot compute a layer, or None."""
+        if self.form is None or self.form in stage.layer.forms:
+            return None
+        return f"{stage.name}: {without(stage.layer, self.form)}"
 
     @property
     def label(self) -> str:

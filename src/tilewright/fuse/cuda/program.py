@@ -195,10 +195,11 @@ def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
     assert shares
     count, full, half = runs(plan.arithmetic, phase.source, operation.window.taps[1], shares.reads)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
-    # Activations never decrease: after a maximum they give what they would have given before it.
-    before, after = operation.before, operation.after
-    if not operation.pool:
+    before, after, pool = operation.before, operation.after, operation.pool
+    if not pool:
         before, after = (), before + after
+    # Activations that keep order give after a maximum what they would have given before it.
+    each = pool == "max" and not all(layer.keeps_order for layer in before)
     return Convolve(
         index=index,
         at=plan.place(index),
@@ -228,7 +229,7 @@ def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
         # multiply-adds they are so long that groups in different layers run out of instruction
         # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).
         unroll=max(1, count * full) if plan.arithmetic.tensor else 1,
-        pool=operation.pool,
+        pool="max of each" if each else pool,
     )
 
 
