@@ -113,6 +113,7 @@ def test_a_network_knows_nothing_of_how_and_where_it_runs():
     assert {name for name in known if not inside(name, "model")} == {
         "tilewright.errors",
         "tilewright.files",
+        "tilewright.precision",
     }
 
 

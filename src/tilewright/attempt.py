@@ -24,6 +24,7 @@ from tilewright.guards import Guarded, GuardingRuntime, guarding
 from tilewright.ladder.gpu.prepare import GpuLaunch
 from tilewright.ladder.rung import Rung
 from tilewright.model.layers import dimensions
+from tilewright.model.layers.rounding import Array
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.runtime import Buffer, Runtime
@@ -159,7 +160,7 @@ class Attempt:
                 return image, f"image {image} of {len(before)}: {problem}"
         return None, None
 
-    def _truth(self, index: int, before: Inputs) -> tuple[reference.Array, reference.Array]:
+    def _truth(self, index: int, before: Inputs) -> tuple[Array, Array]:
         truths = self.truths.of(index, before)
         return np.stack([each.value for each in truths]), np.stack([each.bound for each in truths])
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.ladder import choose
 from tilewright.ladder.rung import Launch, Prepare, Rung, Stages
+from tilewright.ladder.support import check
 from tilewright.memory import FLOWS
 from tilewright.model import zoo
 from tilewright.model.layers import Shape
@@ -37,7 +38,7 @@ def prepare(
 ) -> Launch | None:
     """A step made ready, if there is anything to compute."""
     # Flattening alone is a matter of reading the same memory with another shape.
-    if all(stage.kind == "flatten" for stage in stages):
+    if not any(stage.layer.computes for stage in stages):
         return None
     return way(runtime, stages, parameters)
 
@@ -56,10 +57,12 @@ class Program:
         known = rungs or {
             step.rung: choose(plan.device, step.rung, plan.precision) for step in plan.steps
         }
+        by_name = {stage.name: stage for stage in network.stages}
+        for step in plan.steps:
+            check(known[step.rung], (by_name[name] for name in step.layers), plan.device)
         self.network = network
         self.plan = plan
         self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
-        by_name = {stage.name: stage for stage in network.stages}
         parts = [tuple(by_name[name] for name in step.layers) for step in plan.steps]
 
         def launches(runtime: Runtime | Gathering) -> Iterator[Launch | None]:

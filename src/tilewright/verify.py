@@ -88,9 +88,12 @@ def verify(
 
     def fuses(net: Network) -> bool:
         parts = rung.cut(net)
-        return any(sum(stage.kind != "flatten" for stage in part) > 1 for part in parts)
+        return any(sum(stage.layer.computes for stage in part) > 1 for part in parts)
 
-    everything = trials(network, rung.precision, fuses, batch, generator)
+    def computes(net: Network) -> bool:
+        return not any(map(rung.supports, net.stages))
+
+    everything = trials(network, rung.precision, fuses, batch, generator, computes)
     return prove(rung, device, everything, seed, progress=progress)
 
 

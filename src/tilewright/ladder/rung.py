@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from tilewright.errors import TilewrightError
+from tilewright.model.layers.forms import Form, without
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, FunctionRuntime, Runtime
@@ -89,7 +90,8 @@ class Rung:
     that prepares that way alone: the verifier tries them all. `memories` are
     the memory plans it can run under (`tilewright.memory`), the default first; `convolutions` says
     how a GPU rung computes them. `skips_taps`: taps outside the image are left out, not multiplied
-    by zero. `origin` is the file of a rung that is not on the ladder.
+    by zero. `origin` is the file of a rung that is not on the ladder. `form` is what of a
+    layer it computes with; None: it needs no more than the layer.
     """
 
     name: str
@@ -108,6 +110,13 @@ class Rung:
     against: str | None = None
     skips_taps: bool = False
     origin: str | None = None
+    form: Form | None = None
+
+    def supports(self, stage: Stage) -> str | None:
+        """Why it cannot compute a layer, or None."""
+        if self.form is None or self.form in stage.layer.forms:
+            return None
+        return f"{stage.name}: {without(stage.layer, self.form)}"
 
     @property
     def label(self) -> str:

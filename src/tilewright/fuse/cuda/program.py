@@ -213,10 +213,11 @@ def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
     taps_y, taps_x = operation.window.taps
     count, full, half = runs(plan.arithmetic, phase.source, taps_x, shares.reads)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
-    # Activations never decrease: after a maximum they give what they would have given before it.
-    before, after = operation.before, operation.after
-    if not operation.pool:
+    before, after, pool = operation.before, operation.after, operation.pool
+    if not pool:
         before, after = (), before + after
+    # Activations that keep order give after a maximum what they would have given before it.
+    each = pool == "max" and not all(layer.keeps_order for layer in before)
     return Convolve(
         index=index,
         at=plan.place(index),
@@ -248,7 +249,7 @@ def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
         unroll=written_out(count * full, taps_y * shares.rows * shares.columns)
         if plan.arithmetic.tensor
         else 1,
-        pool=operation.pool,
+        pool="max of each" if each else pool,
     )
 
 

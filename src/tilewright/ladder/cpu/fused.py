@@ -40,6 +40,7 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="llvm",
     skips_taps=True,
     cut=whole_network,
     ways=(partial(prepare, single=0.0), partial(prepare, single=math.inf)),

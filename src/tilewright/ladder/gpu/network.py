@@ -45,6 +45,7 @@ RUNG = Rung(
     devices=("cuda",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="cuda",
     cut=whole_network,
     missing=missing,
     precisions=(FP16, TF32, FLOAT32),

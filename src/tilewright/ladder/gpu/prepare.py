@@ -20,6 +20,7 @@ from tilewright.ladder.gpu.design import (
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
+from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stage
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.device import GPU_KINDS, Device
@@ -51,13 +52,13 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
     return Rung(
         name=name, idea=idea, against=against, devices=GPU_KINDS, prepare=prepare,
         open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
-        convolutions=convolutions,
+        convolutions=convolutions, form="dialect",
     )  # fmt: skip
 
 
 def layer_design(stage: Stage, convolutions: Convolutions, limits: Limits) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
-    if stage.kind == "conv":
+    if type(stage.layer) is Convolution:
         return convolutions.design(Geometry.of(stage), limits)
     return other_layer(stage)
 

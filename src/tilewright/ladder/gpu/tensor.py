@@ -13,6 +13,7 @@ from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.prepare import GpuLaunch, missing, open_runtime
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
+from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters
 from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
@@ -22,7 +23,7 @@ def prepare(
     runtime: CudaRuntime, stages: Stages, parameters: Parameters, precision: Precision = FP16
 ) -> Launch:
     (stage,) = stages
-    if stage.kind != "conv":
+    if type(stage.layer) is not Convolution:
         return GpuLaunch(runtime, stage, other_layer(stage), parameters)
     from tilewright.fuse.cuda.run import FusedNetwork
 
@@ -36,6 +37,7 @@ RUNG = Rung(
     devices=("cuda",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="dialect",
     missing=missing,
     precision=FP16,
     precisions=(FP16, TF32),
