@@ -40,6 +40,8 @@ SLOW = (
     "tests/fuse/cpu/test_team.py",
     "tests/fuse/cuda/test_cubins.py",
     "tests/fuse/cuda/test_schedule.py",
+    "tests/judge/test_bench.py",
+    "tests/judge/test_isolation.py",
     "tests/ladder/test_rungs.py",
     "tests/runtime/test_dialect.py::test_kernels_of",
     "tests/runtime/test_races.py",

@@ -212,6 +212,13 @@ def _missing(rung: Rung, device: Device, memory: str | None) -> str | None:
     return None
 
 
+def alone(network: Network, stage: Stage) -> Network:
+    """One layer as a network of its own, with its weights; values enter it as they are."""
+    made = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
+    given = [network.parameters[name] for name in stage.parameter_shapes]
+    return made.with_parameters(dict(zip(made.parameter_shapes, given, strict=True)))
+
+
 class _Contest:
     """Programs that take turns over the same images.
 
@@ -258,10 +265,7 @@ class _Contest:
         Values do not change the time: one batch of them lies on the device and goes through as
         often as needed.
         """
-        alone = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
-        given = [network.parameters[name] for name in stage.parameter_shapes]
-        alone = alone.with_parameters(dict(zip(alone.parameter_shapes, given, strict=True)))
-        program = self._program(rung, alone)
+        program = self._program(rung, alone(network, stage))
         size = min(self.batch, len(self.images))
         values = np.random.default_rng(RANDOM_SEED).normal(size=(size, *stage.input_shape))
         x = program.runtime.upload(values.astype(np.float32))

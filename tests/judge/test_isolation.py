@@ -122,6 +122,12 @@ def test_whoever_wants_out_is_stopped(attack: Attacker, kind: int, reason: str):
     assert reason in said
 
 
+def test_once_all_is_compiled_there_are_no_other_processes(attack: Attacker):
+    assert attack(0) == 42
+    attack.runtime().office.connection.seal()
+    assert "it asked the system for another process" in attack.stopped(8)
+
+
 def test_an_endless_loop_is_ended(attack: Attacker):
     attack.runtime().office.allowance = replace(ALLOWANCE, seconds=0.5)
     assert attack.stopped(12).endswith("while running attack on conv1: it ran longer than 0.5 s")

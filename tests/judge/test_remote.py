@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
 
+from tests.judge.changed import changed
 from tests.kept import KEPT
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
@@ -15,15 +15,12 @@ from tilewright.judge import WorkerStopped, isolated, sandbox
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.connection import WINDOW
 from tilewright.ladder import choose
-from tilewright.ladder.gpu.design import Design, Geometry
-from tilewright.ladder.gpu.prepare import gpu_rung
 from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.runtime import GpuRuntime
 from tilewright.runtime.device import OPENCL
-from tilewright.runtime.dialect import Limits
 from tilewright.runtime.opencl import missing
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
@@ -59,38 +56,20 @@ def test_a_worker_computes_what_the_runtime_here_does(name: str):
     assert trace.of("copy")
 
 
-def wrong(geometry: Geometry, limits: Limits) -> Design:
-    """Direct's kernel, with one sum that lacks its bias."""
-    return _changed(geometry, limits, "bias[filter]", "0 * bias[filter]")
-
-
-def crashing(geometry: Geometry, limits: Limits) -> Design:
-    return _changed(geometry, limits, "bias[filter]", "bias[1L << 44]")
-
-
-def _changed(geometry: Geometry, limits: Limits, old: str, new: str) -> Design:
-    design = choose(OPENCL, "direct").convolution
-    assert design is not None
-    (work,) = design(geometry, limits).works
-    assert old in work.source.text
-    text = work.source.text.replace(old, new)
-    return Design((replace(work, source=replace(work.source, text=text)),))
-
-
 def test_the_proof_works_in_isolation(monkeypatch: pytest.MonkeyPatch):
     from tilewright import verify as module
 
     whole = module.trials
     monkeypatch.setattr(module, "trials", lambda *given: islice(whole(*given), 4))
     assert verify(isolated(choose(OPENCL, "direct"), kept=KEPT / "judge"), OPENCL, seed=1).passed
-    verdict = verify(
-        isolated(gpu_rung("mine", "wrong", wrong), kept=KEPT / "judge"), OPENCL, seed=1
-    )
+    wrong = changed("mine", "bias[filter]", "0 * bias[filter]")
+    verdict = verify(isolated(wrong, kept=KEPT / "judge"), OPENCL, seed=1)
     assert verdict.fault is not None and "must be" in verdict.fault.problem
 
 
 def test_after_a_crash_the_next_use_starts_anew():
-    rung = isolated(gpu_rung("mine", "crashes", crashing), kept=KEPT / "judge")
+    crashing = changed("mine", "bias[filter]", "bias[1L << 44]")
+    rung = isolated(crashing, kept=KEPT / "judge")
     broken = program(rung)
     with pytest.raises(WorkerStopped, match=r"while running direct_conv on conv: .* SIGSEGV"):
         broken(IMAGES)

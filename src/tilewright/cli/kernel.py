@@ -8,6 +8,7 @@ from importlib import import_module
 # Each has a module of its own, tilewright.cli.kernel_NAME.
 VERBS = {
     "new": "write a working start",
+    "bench": "prove, time and rank kernels among rungs",
 }
 
 

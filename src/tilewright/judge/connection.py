@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, assert_never
@@ -38,11 +37,12 @@ from tilewright.judge.process import (
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
 from tilewright.runtime import DeviceFault
+from tilewright.runtime.complaints import CompilerMessage, KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.terminal import printable
 
-WINDOW = 32 * 2**20
+WINDOW = 32 * 2**20  # bytes that data passes through; what is shared lies behind them
 LAST_WORDS = 4096
 SENT_TOGETHER = 2**14  # bytes of requests
 PART = 2**16  # bytes read at once
@@ -61,15 +61,36 @@ MEANINGS = {
 }
 
 
+class Doing:
+    """What a worker is at, for those who ask why it is no more: `running` is not waited for yet."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.otherwise = "while starting"
+
+    def __str__(self) -> str:
+        if not self.running:
+            return self.otherwise
+        names = list(dict.fromkeys(self.running))
+        few = names if len(names) < 4 else [*names[:2], f"{len(names) - 2} more"]
+        return f"while running {', '.join(few)}"
+
+
 class Connection:
-    """A worker, from its start to its end. `about` says what it is doing, for those who ask why."""
+    """A worker, from its start to its end."""
 
     def __init__(
-        self, device: Device, native: bool, allowance: Allowance, kept: Path | None, trust: bool
+        self,
+        device: Device,
+        native: bool,
+        allowance: Allowance,
+        kept: Path | None,
+        trust: bool,
+        shared: int,
     ) -> None:
         sandbox.check(trust)
         self.allowance, self.native = allowance, native
-        self.about: Callable[[], str] = lambda: "starting"
+        self.doing = Doing()
         self.reason: str | None = None
         self.sealed = False  # no more processes, once all is compiled
         self.outgoing, self.incoming, self.said = bytearray(), bytearray(), bytearray()
@@ -80,8 +101,9 @@ class Connection:
         self.folders = [self.scratch, *([kept] if kept else [])]
         if kept is not None:
             kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        memory = sealed_memory(WINDOW)
-        self.window: NDArray[np.uint8] = np.frombuffer(mmap.mmap(memory, WINDOW), np.uint8)
+        whole = WINDOW + shared
+        memory = sealed_memory(whole)
+        self.window: NDArray[np.uint8] = np.frombuffer(mmap.mmap(memory, whole), np.uint8)
         theirs_in, self.requests = os.pipe()
         self.answers, theirs_out = os.pipe()
         ours, theirs = socket.socketpair()
@@ -97,16 +119,17 @@ class Connection:
             os.close(end)
         assert self.process.stdout is not None
         self.output = self.process.stdout.fileno()
-        self.finish = weakref.finalize(
-            self, finish, self.process, self.scratch, [self.requests, self.answers]
-        )
+        self.ends = [self.requests, self.answers]
+        self.finish = weakref.finalize(self, finish, self.process, self.scratch, self.ends)
         for end in (self.requests, self.output, self.answers):
             os.set_blocking(end, False)
         folder = None if kept is None else str(kept)
-        begin = Begin(str(device), str(self.scratch), folder, native, WINDOW, allowance)
+        begin = Begin(str(device), str(self.scratch), folder, native, whole, allowance)
         os.write(self.requests, protocol.frame(begin))  # a pipe holds more
         with ours:
             self.listener = self._receive_listener(ours)
+        if self.listener is not None:
+            self.ends.append(self.listener)
         answer = self._wait(allowance.compile_seconds, "starting took longer than")
         if isinstance(answer, protocol.Failed):
             self.stop(answer.words)
@@ -121,10 +144,10 @@ class Connection:
         if len(self.outgoing) >= SENT_TOGETHER:
             self._send()
 
-    def ask(self, request: Answered, seconds: float, late: str) -> None:
+    def ask(self, request: Answered, seconds: float, late: str) -> float:
         """Something that is answered; what went wrong since the last time is raised.
 
-        `late` are the words for when there is no answer in time.
+        `late` are the words for when there is no answer in time. Returns the answer's seconds.
         """
         self._check()
         self._refuse_unasked()
@@ -140,6 +163,22 @@ class Connection:
             self.stop(UNASKED)
         if isinstance(answer, protocol.Failed):
             raise self._error(answer)
+        return answer.seconds
+
+    def hush(self) -> None:
+        """Wait until every thread of a worker whose kernels are machine code stands still."""
+        self._check()
+        if self.native and sys.platform == "linux":
+            self._let_run(False)
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            if self.process.poll() is not None:
+                self._died()
+
+    def seal(self) -> None:
+        """All is compiled: from here on there is one process, and there will be no other."""
+        self.sealed = True
+        if self.listener is not None and processes_of(self.process.pid) > 1:
+            self.stop("it has left a process running")
 
     def stop(self, why: str) -> NoReturn:
         """End the worker, and say why."""
@@ -155,7 +194,7 @@ class Connection:
         if self.reason is None:
             words = printable(self.said[-LAST_WORDS:].decode(errors="replace")).split()
             last = f" (its last words: {' '.join(words)[-LAST_SHOWN:]})" if words else ""
-            self.reason = f"the worker was stopped {self.about()}: {why}{last}"
+            self.reason = f"the worker was stopped {self.doing}: {why}{last}"
             self.finish()
 
     def _error(self, failed: protocol.Failed) -> TilewrightError:
@@ -164,11 +203,17 @@ class Connection:
             case "MemoryError":
                 most = self.allowance.memory_bytes
                 return TilewrightError(f"the worker has no memory left of its {most:,} bytes")
+            case "KernelDoesNotCompile" if failed.complaints:
+                told = (
+                    CompilerMessage(each.line, each.column, printable(each.text))
+                    for each in failed.complaints
+                )
+                return KernelDoesNotCompile("", "", tuple(told))
             case "DoesNotFit":
                 return DoesNotFit(words)
             case "DeviceFault":
                 return DeviceFault(words)
-            case "TilewrightError":
+            case "TilewrightError" | "KernelDoesNotCompile":
                 return TilewrightError(words)
         assert_never(failed.kind)
 

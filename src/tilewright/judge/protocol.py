@@ -22,7 +22,10 @@ LENGTH = struct.Struct("<I")
 MOST_ANSWER, MOST_REQUEST = 2**17, 2**26
 WORDS = 2**15  # of a compiler's log
 # Classes of errors that come across.
-Class = Literal["TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError"]
+Class = Literal[
+    "TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError", "KernelDoesNotCompile"
+]
+Line = Annotated[int, Meta(ge=1, le=10**7)]
 
 
 class Begin(Struct, tag=True, frozen=True):
@@ -89,6 +92,16 @@ class Launch(Struct, tag=True, frozen=True):
     arguments: list[Piece | int]
 
 
+class Record(Struct, tag=True, frozen=True):
+    """Whether a GPU's own clock is read: the next answer to a wait says what kernels took."""
+
+    on: bool
+
+
+class Flush(Struct, tag=True, frozen=True):
+    """Give up what kernels have asked a GPU to keep in its cache."""
+
+
 class Wait(Struct, tag=True, frozen=True):
     """Until all is done. Answered."""
 
@@ -96,7 +109,7 @@ class Wait(Struct, tag=True, frozen=True):
 
 
 Answered = Read | Compile | Wait
-Request = Allocate | Free | Write | Read | Copy | Compile | Launch | Wait
+Request = Allocate | Free | Write | Read | Copy | Compile | Launch | Record | Flush | Wait
 
 
 class Ready(Struct, tag=True, frozen=True):
@@ -105,13 +118,25 @@ class Ready(Struct, tag=True, frozen=True):
 
 
 class Done(Struct, tag=True, frozen=True):
+    """`seconds` are a GPU's own, if they were recorded."""
+
     ticket: int
+    seconds: Annotated[float, Meta(ge=0.0)] = 0.0
+
+
+class Complaint(Struct, array_like=True, frozen=True):
+    """A compiler's, at a line of the user's file."""
+
+    line: Line
+    column: Line | None
+    text: Annotated[str, Meta(max_length=1000)]
 
 
 class Failed(Struct, tag=True, frozen=True):
     ticket: int
     kind: Class
     words: Annotated[str, Meta(max_length=WORDS)]
+    complaints: Annotated[list[Complaint], Meta(max_length=100)] = []
 
 
 Answer = Ready | Done | Failed

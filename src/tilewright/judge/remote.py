@@ -7,6 +7,7 @@ the device is waited for. Times are the judge's own, around a launch and its end
 from __future__ import annotations
 
 import math
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, GpuKernel, HostArray, Mark
 from tilewright.runtime.arrays import Array
+from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Grid, Source
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Cost, Event, Kind, Trace
@@ -85,15 +87,21 @@ class Office:
     """A worker and what is on its way to it."""
 
     def __init__(
-        self, device: Device, allowance: Allowance, kept: Path | None, trust: bool
+        self,
+        device: Device,
+        allowance: Allowance,
+        kept: Path | None = None,
+        trust: bool = False,
+        shared: int = 0,
     ) -> None:
+        """`shared` is the room for buffers that lie where the judge sees them."""
         self.allowance = allowance
-        native = is_native(device)
-        self.queued = QUEUED_NATIVE if native else QUEUED
-        self.connection = Connection(device, native, allowance, kept, trust)
-        self.connection.about = self._about
-        self.running: list[str] = []  # launched since the last wait
-        self.doing = "before any launch"
+        self.native = is_native(device)
+        self.queued = QUEUED_NATIVE if self.native else QUEUED
+        self.connection = Connection(device, self.native, allowance, kept, trust, shared)
+        self.shared = WINDOW  # where the next such buffer begins
+        self.doing = self.connection.doing
+        self.doing.otherwise = "before any launch"
         self.numbers = 0
         self.filled = 0  # of the window
         self.freed: list[int] = []
@@ -110,6 +118,14 @@ class Office:
         self.connection.tell(Allocate(made.number, max(1, size)))
         weakref.finalize(made, self.freed.append, made.number)
         return made
+
+    def share(self, size: int) -> tuple[Memory, NDArray[np.uint8]]:
+        """A buffer that the judge can look at and change while the worker stands still."""
+        place, self.shared = self.shared, self.shared + -(-size // ALIGNMENT) * ALIGNMENT
+        assert self.shared <= len(self.connection.window)
+        made = Memory(self.number(), size)
+        self.connection.tell(Allocate(made.number, size, place))
+        return made, self.connection.window[place : place + size]
 
     def write(self, piece: Piece, data: NDArray[np.uint8]) -> None:
         for first, part in _parts(piece):
@@ -130,41 +146,40 @@ class Office:
 
     def compile(self, kernel: int, constant: int, source: Source) -> None:
         self.wait()  # what it is doing until then is something else
-        self.doing = f"while compiling {source.name}"
+        self.doing.otherwise = f"while compiling {source.name}"
         limit = self.allowance.compile_seconds
         self.connection.ask(
             Compile(ticket(), kernel, constant, source), limit, "compiling took longer than"
         )
-        self.doing = "after compiling"
+        self.doing.otherwise = "after compiling"
 
     def launch(self, request: Launch, words: str) -> None:
-        self.running.append(words)
+        self.doing.running.append(words)
         self.connection.tell(request)
-        if len(self.running) >= self.queued:
+        if len(self.doing.running) >= self.queued:
             self.wait()
 
-    def wait(self) -> None:
-        if self.running or self.filled:
-            self._ask(Wait(ticket()))
+    def wait(self) -> float:
+        """Until all is done; what a GPU's kernels took by its own clock, if that is recorded."""
+        return self._ask(Wait(ticket())) if self.doing.running or self.filled else 0.0
 
-    def _ask(self, request: Read | Wait) -> None:
+    def nothing(self) -> float:
+        """Seconds that it takes to ask for nothing and to be answered."""
+        start = time.perf_counter()
+        self._ask(Wait(ticket()))
+        return time.perf_counter() - start
+
+    def _ask(self, request: Read | Wait) -> float:
         if isinstance(request, Read) and self.filled:
             self._ask(Wait(ticket()))  # the window is the answer's
-        seconds = self.allowance.seconds * max(1, len(self.running))
+        seconds = self.allowance.seconds * max(1, len(self.doing.running))
         try:
-            self.connection.ask(request, seconds, LATE)
+            return self.connection.ask(request, seconds, LATE)
         finally:
             self.filled = 0
-            if self.running:
-                self.doing = f"after {self.running[-1]}"
-            self.running.clear()
-
-    def _about(self) -> str:
-        if not self.running:
-            return self.doing
-        names = list(dict.fromkeys(self.running))
-        few = names if len(names) < 4 else [*names[:2], f"{len(names) - 2} more"]
-        return f"while running {', '.join(few)}"
+            if self.doing.running:
+                self.doing.otherwise = f"after {self.doing.running[-1]}"
+            self.doing.running.clear()
 
 
 class RemoteRuntime:
@@ -214,7 +229,11 @@ class RemoteRuntime:
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
         kernel, constant = self.office.number(), self.office.number()
-        self.office.compile(kernel, constant, source)
+        try:
+            self.office.compile(kernel, constant, source)
+        except KernelDoesNotCompile as error:  # at lines of a file that the judge has itself
+            assert source.file is not None
+            raise KernelDoesNotCompile(source.file, source.text, error.messages) from error
         floats = source.constant_floats
         memory = Memory(constant, 4 * floats)
         array = Array(self, memory, (floats,), np.dtype(np.float32)) if floats else None

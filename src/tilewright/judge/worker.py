@@ -23,12 +23,16 @@ from tilewright.judge import protocol
 from tilewright.judge.protocol import Class, Piece
 from tilewright.judge.sandbox import enter
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, GpuRuntime, pocl
+from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.runtime.registry import gpu_backend
+from tilewright.trace import Trace
 
+COMPLAINTS = 100
 CLASSES: tuple[tuple[type[Exception], Class], ...] = (
     (DoesNotFit, "DoesNotFit"),
+    (KernelDoesNotCompile, "KernelDoesNotCompile"),
     (DeviceFault, "DeviceFault"),
     (TilewrightError, "TilewrightError"),
     (MemoryError, "MemoryError"),
@@ -79,7 +83,7 @@ class Worker:
         first, self.error = self.error, None
         if first is not None:
             return _failed(request.ticket, first)
-        return protocol.Done(request.ticket)
+        return protocol.Done(request.ticket, self._recorded())
 
     def _do(self, request: protocol.Request) -> None:
         runtime = self.runtime
@@ -108,10 +112,19 @@ class Worker:
                 kernel = self.kernels[request.kernel]
                 given = [a if isinstance(a, int) else self._piece(a) for a in request.arguments]
                 runtime.enqueue(kernel, request.grid, given, ())
+            case protocol.Record():
+                runtime.trace = Trace() if request.on else None
+            case protocol.Flush():
+                _forget_persisting()
             case protocol.Wait():
                 runtime.synchronise()
             case _:
                 assert_never(request)
+
+    def _recorded(self) -> float:
+        """What kernels have taken since the recording began."""
+        trace = self.runtime.trace
+        return sum(event.seconds for event in trace.of("kernel")) if trace else 0.0
 
     def _allocate(self, request: protocol.Allocate) -> Buffer:
         if request.shared is None:
@@ -125,9 +138,18 @@ class Worker:
         return self.buffers[piece.buffer][piece.offset : piece.offset + piece.size]
 
 
+def _forget_persisting() -> None:
+    """Kernels can ask CUDA to keep lines in its second cache beyond their end."""
+    from cuda.bindings import driver
+
+    driver.cuCtxResetPersistingL2Cache()
+
+
 def _failed(ticket: int, error: Exception) -> protocol.Failed:
     kind = next(name for each, name in CLASSES if isinstance(error, each))
-    return protocol.Failed(ticket, kind, str(error)[: protocol.WORDS])
+    told = error.messages[:COMPLAINTS] if isinstance(error, KernelDoesNotCompile) else ()
+    complaints = [protocol.Complaint(each.line, each.column, each.text) for each in told]
+    return protocol.Failed(ticket, kind, str(error)[: protocol.WORDS], complaints)
 
 
 def _content(requests: int) -> bytes:
