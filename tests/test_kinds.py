@@ -10,6 +10,7 @@ import pytest
 from tests.fuse.cuda.interpreter import interpret
 from tilewright import reference
 from tilewright import trials as trials_module
+from tilewright.climb import _missing
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.fuse.cpu.groups import LLVM
@@ -215,6 +216,14 @@ def test_a_missing_form_is_named_before_anything_starts(rung, device, layer):
     )
     with pytest.raises(MissingForm, match=words):
         Program(network, uniform(network, rung, device, 1), {rung.name: rung})
+
+
+def test_a_ladder_has_a_row_that_says_so():
+    network = Network("lacking", Pixels((1, 4, 4)), (Bare(),))
+    assert _missing(find("im2col"), network, CPU, None) is None
+    assert _missing(find("fused"), network, CPU, None) == (
+        "bare: layers of kind 'bare' (Bare) have no LLVM form"
+    )
 
 
 def test_rooms_that_are_entered_alone_name_it_too():

@@ -121,12 +121,10 @@ def _fully_connected(stage: Stage, layer: FullyConnected, parameters: Parameters
 @NUMPY.family(Elementwise)
 def _elementwise(stage: Stage, layer: Elementwise, parameters: Parameters) -> Run:
     """Image by image, so that what is made on the way stays in cache."""
-    function, settings = layer.function, layer.settings
-    assert function is not None  # it has the form
 
     def run(x: Array, out: Array) -> None:
         for image, result in zip(x, out, strict=True):
-            result[...] = function(image, *settings)
+            result[...] = layer.computed(image)
 
     return run
 
