@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.fuse.cuda.interpreter import interpret
-from tilewright import reference
+from tests.profile.made import CEILINGS
+from tilewright import climb, reference
 from tilewright import trials as trials_module
-from tilewright.climb import _missing
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.fuse.cpu.groups import LLVM
@@ -218,12 +218,17 @@ def test_a_missing_form_is_named_before_anything_starts(rung, device, layer):
         Program(network, uniform(network, rung, device, 1), {rung.name: rung})
 
 
-def test_a_ladder_has_a_row_that_says_so():
+def test_a_ladder_has_a_row_that_says_so(known, monkeypatch):
+    """And goes on with those that can."""
+    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
+    monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: [])
+    monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
+    monkeypatch.setattr(climb, "rungs", lambda device: [find("im2col"), find("fused")])
     network = Network("lacking", Pixels((1, 4, 4)), (Bare(),))
-    assert _missing(find("im2col"), network, CPU, None) is None
-    assert _missing(find("fused"), network, CPU, None) == (
-        "bare: layers of kind 'bare' (Bare) have no LLVM form"
-    )
+    images = np.zeros((2, 1, 4, 4), np.uint8)
+    able, lacking = climb.climb(network, images, CPU, batch=2, repeats=1).rows
+    assert able.network is not None
+    assert "bare: layers of kind 'bare' (Bare) have no LLVM form" in lacking.missing
 
 
 def test_rooms_that_are_entered_alone_name_it_too():

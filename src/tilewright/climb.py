@@ -20,7 +20,7 @@ from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
 from tilewright.memory import pin
-from tilewright.model.layers import Pixels
+from tilewright.model.layers import MissingForm, Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
@@ -141,9 +141,7 @@ def climb(
     ladder = [
         each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)
     ]
-    rows = {
-        r.label: Row(r, missing=_missing(r, network, device, memory)) for r in (*ladder, *guests)
-    }
+    rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
     for index, rung in enumerate(able):
         progress(f"verifying {rung.label}", index, len(able))
@@ -151,7 +149,7 @@ def climb(
             # At the batch that is timed, too.
             verdict = verify(rung, device, network, batch=min(batch, len(images)))
             rows[rung.label] = Row(rung, verdict=verdict)
-        except DoesNotFit as error:
+        except (DoesNotFit, MissingForm) as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():
@@ -181,14 +179,11 @@ def _executed_rate(row: Row, network: Network, images: int) -> float:
     return images * row.rung.executed_flops(network) / row.network.median
 
 
-def _missing(rung: Rung, network: Network, device: Device, memory: str | None) -> str | None:
+def _missing(rung: Rung, device: Device, memory: str | None) -> str | None:
     if memory is not None and memory not in rung.memories:
         return f"it cannot work with --memory {memory}"
     if reason := rung.missing(device):
         return reason
-    for stage in network.stages:
-        if reason := rung.supports(stage):
-            return reason
     try:
         rung.open_runtime(device, memory or rung.memories[0])
     except TilewrightError as error:  # before minutes of verifying
