@@ -29,6 +29,7 @@ from tilewright.model.layers import (
     Softmax,
     Table,
 )
+from tilewright.model.layers.elementwise import quiet
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
 from tilewright.runtime import FunctionRuntime
@@ -121,10 +122,13 @@ def _fully_connected(stage: Stage, layer: FullyConnected, parameters: Parameters
 @NUMPY.family(Elementwise)
 def _elementwise(stage: Stage, layer: Elementwise, parameters: Parameters) -> Run:
     """Image by image, so that what is made on the way stays in cache."""
+    function, settings = layer.function, layer.settings
+    assert function is not None  # it has the form
 
     def run(x: Array, out: Array) -> None:
-        for image, result in zip(x, out, strict=True):
-            result[...] = layer.computed(image)
+        with quiet():
+            for image, result in zip(x, out, strict=True):
+                result[...] = function(image, *settings)
 
     return run
 

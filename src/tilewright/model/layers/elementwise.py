@@ -21,10 +21,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers.base import Example, Layer, Weights
@@ -33,7 +32,6 @@ from tilewright.model.layers.rounding import SMALLEST_NORMAL, Array, Truth, flus
 from tilewright.precision import Precision
 
 LARGEST_SETTING = 1e30
-F = TypeVar("F", np.float32, np.float64)
 
 
 class Code(Protocol):
@@ -110,21 +108,15 @@ class Elementwise(Layer):
         """The fields as `function` takes them in float32."""
         return tuple(np.float32(getattr(self, each.name)) for each in dataclasses.fields(self))
 
-    def computed(self, x: NDArray[F], settings: tuple[float, ...] | None = None) -> NDArray[F]:
-        """The function of an array, in the type of its values."""
-        if self.function is None:
-            raise without(self, "truth")
-        # A power may be infinite on the way to zero; infinity times zero is NaN, as it should be.
-        with np.errstate(over="ignore", invalid="ignore"):
-            found: NDArray[F] = self.function(x, *(settings or self.settings))
-        return found
-
     @property
     def summary(self) -> str:
         return " ".join(f"{x.name} {getattr(self, x.name):g}" for x in dataclasses.fields(self))
 
     def truth(self, x: Array, error: Array, weights: Weights, precision: Precision) -> Truth:
-        value = self.computed(x, tuple(map(float, self.settings)))
+        if self.function is None:
+            raise without(self, "truth")
+        with quiet():
+            value = np.asarray(self.function(x, *map(float, self.settings)), np.float64)
         carried = self.steepest * error
         off = self.ulp(precision)
         if off == 0:
@@ -135,6 +127,11 @@ class Elementwise(Layer):
     @classmethod
     def examples(cls) -> list[Example]:
         return [((3, 5, 7), cls())]
+
+
+def quiet() -> np.errstate:
+    """A power may be infinite on the way to zero; infinity times zero is NaN, as it should be."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def literal(value: float) -> str:
