@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.fuse.cuda.interpreter import interpret
-from tilewright import reference
+from tests.profile.made import CEILINGS
+from tilewright import climb, reference
 from tilewright import trials as trials_module
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
@@ -215,6 +216,19 @@ def test_a_missing_form_is_named_before_anything_starts(rung, device, layer):
     )
     with pytest.raises(MissingForm, match=words):
         Program(network, uniform(network, rung, device, 1), {rung.name: rung})
+
+
+def test_a_ladder_has_a_row_that_says_so(known, monkeypatch):
+    """And goes on with those that can."""
+    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
+    monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: [])
+    monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
+    monkeypatch.setattr(climb, "rungs", lambda device: [find("im2col"), find("fused")])
+    network = Network("lacking", Pixels((1, 4, 4)), (Bare(),))
+    images = np.zeros((2, 1, 4, 4), np.uint8)
+    able, lacking = climb.climb(network, images, CPU, batch=2, repeats=1).rows
+    assert able.network is not None
+    assert "bare: layers of kind 'bare' (Bare) have no LLVM form" in lacking.missing
 
 
 def test_rooms_that_are_entered_alone_name_it_too():

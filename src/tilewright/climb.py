@@ -20,7 +20,7 @@ from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
 from tilewright.memory import pin
-from tilewright.model.layers import Pixels
+from tilewright.model.layers import MissingForm, Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
@@ -154,7 +154,7 @@ def climb(
             # At the batch that is timed, too.
             verdict = verify(rung, device, network, batch=min(batch, len(images)))
             rows[rung.label] = Row(rung, verdict=verdict)
-        except DoesNotFit as error:
+        except (DoesNotFit, MissingForm) as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():

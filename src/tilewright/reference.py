@@ -1,8 +1,9 @@
 """The truth: every layer in float64, and how far from it a right kernel may be.
 
-`layer` returns a layer's output `value` and a `bound`: no correct kernel of the stated precision,
-whatever order it adds in, is further from the value than the bound. The bound is computed, not
-chosen:
+Each kind of layer has its own in its file in `tilewright.model.layers`; what they have in common is
+said here. `layer` returns a layer's output `value` and a `bound`: no correct kernel of the stated
+precision, whatever order it adds in, is further from the value than the bound. The bound is
+computed, not chosen:
 
 - A sum of n products accumulated with unit roundoff u has an error of at most γ·Σ|w||x| with
   γ = n·u / (1 − n·u) (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1).
@@ -10,7 +11,7 @@ chosen:
   Operands that the precision does not hold (fp16, TF32) are rounded first: its roundoff twice.
 - Where all operands are multiples of some power of two, and Σ|w||x| in these units fits the
   accumulator's mantissa, every partial sum is exact in any order: the bound is zero.
-- Maxima and ReLU are exact. tanh, exp, log and division may be off by what the OpenCL
+- Maxima, ReLU and its like are exact. tanh, exp, log and division may be off by what the OpenCL
   specification allows its full profile (5, 3, 3 and 2.5 ulp); CUDA and the CPU libraries promise no
   more. A softmax may be computed by any of the usual formulas: exp(x − max) over its sum, powers of
   two instead, or exp(x − log Σ exp).

@@ -90,7 +90,8 @@ def trials(
     for shape, layer in _odd_layers(generator):
         if computes(_alone(shape, layer)):
             yield from layer_trials(shape, layer, precision, generator)
-    for shape, layers in (*ODD_SEQUENCES, *_pooled(generator)):
+    # Where a network is at hand, its own sequences are tried below.
+    for shape, layers in (*ODD_SEQUENCES, *(_pooled(generator) if network is None else ())):
         sequence = Network("layers", Pixels(shape), layers)
         if not computes(sequence):
             continue

@@ -29,6 +29,7 @@ from tilewright.model.layers import (
     Softmax,
     Table,
 )
+from tilewright.model.layers.elementwise import quiet
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
 from tilewright.runtime import FunctionRuntime
@@ -125,8 +126,9 @@ def _elementwise(stage: Stage, layer: Elementwise, parameters: Parameters) -> Ru
     assert function is not None  # it has the form
 
     def run(x: Array, out: Array) -> None:
-        for image, result in zip(x, out, strict=True):
-            result[...] = function(image, *settings)
+        with quiet():
+            for image, result in zip(x, out, strict=True):
+                result[...] = function(image, *settings)
 
     return run
 

@@ -19,11 +19,16 @@ from tilewright.model.layers.forms import Form as Form
 from tilewright.model.layers.forms import MissingForm as MissingForm
 from tilewright.model.layers.forms import Table as Table
 from tilewright.model.layers.fully_connected import FullyConnected as FullyConnected
+from tilewright.model.layers.hard_swish import HardSwish as HardSwish
+from tilewright.model.layers.leaky_relu import LeakyReLU as LeakyReLU
 from tilewright.model.layers.pixels import Pixels as Pixels
 from tilewright.model.layers.pooling import AveragePool as AveragePool
 from tilewright.model.layers.pooling import MaxPool as MaxPool
 from tilewright.model.layers.pooling import Pooling as Pooling
 from tilewright.model.layers.relu import ReLU as ReLU
+from tilewright.model.layers.relu6 import ReLU6 as ReLU6
+from tilewright.model.layers.sigmoid import Sigmoid as Sigmoid
+from tilewright.model.layers.silu import SiLU as SiLU
 from tilewright.model.layers.sizes import Shape as Shape
 from tilewright.model.layers.sizes import dimensions as dimensions
 from tilewright.model.layers.softmax import Softmax as Softmax

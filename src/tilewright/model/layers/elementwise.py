@@ -115,7 +115,8 @@ class Elementwise(Layer):
     def truth(self, x: Array, error: Array, weights: Weights, precision: Precision) -> Truth:
         if self.function is None:
             raise without(self, "truth")
-        value = np.asarray(self.function(x, *map(float, self.settings)), np.float64)
+        with quiet():
+            value = np.asarray(self.function(x, *map(float, self.settings)), np.float64)
         carried = self.steepest * error
         off = self.ulp(precision)
         if off == 0:
@@ -126,6 +127,11 @@ class Elementwise(Layer):
     @classmethod
     def examples(cls) -> list[Example]:
         return [((3, 5, 7), cls())]
+
+
+def quiet() -> np.errstate:
+    """A power may be infinite on the way to zero; infinity times zero is NaN, as it should be."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def literal(value: float) -> str:
