@@ -74,10 +74,15 @@ class Result:
         return None if self.correct is None else self.correct / len(self.dataset)
 
 
-def run(request: Request, progress: Callable[[int, int], None] = lambda done, of: None) -> Result:
-    """Do the job. `progress` is told the images done and how many there are."""
+def run(
+    request: Request,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    building: Callable[[int, int], None] = lambda done, of: None,
+) -> Result:
+    """Do the job. `progress` is told the images done and how many there are, `building` the same of
+    kernels."""
     trace = Trace()
-    ready = make_ready(request, trace)
+    ready = make_ready(request, trace, building)
     program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
@@ -92,7 +97,11 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     )  # fmt: skip
 
 
-def make_ready(request: Request, trace: Trace) -> Ready:
+def make_ready(
+    request: Request,
+    trace: Trace,
+    building: Callable[[int, int], None] = lambda done, of: None,
+) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
         rung = choose(request.device, request.rung, request.precision)
@@ -109,7 +118,7 @@ def make_ready(request: Request, trace: Trace) -> Ready:
             classes = int(np.prod(network.output_shape))
             checked_labels(dataset.labels, classes, dataset.source)
     with trace.phase("build kernels"):
-        program = Program(network, plan)
+        program = Program(network, plan, building=building)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
     if pins(program):

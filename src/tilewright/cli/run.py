@@ -33,7 +33,8 @@ def main(arguments: argparse.Namespace) -> int:
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
-        result = run(options.request(arguments), partial(tell, f"{arguments.net}, images"))
+        told = (partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built"))
+        result = run(options.request(arguments), *told)
     document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
     # Files first: whoever reads what is printed may leave in the middle.
     if json_file is not None:
