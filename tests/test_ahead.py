@@ -28,6 +28,7 @@ class Noted:
 
     def compile_ahead(self, texts):
         self.begun.append(dict(texts))
+        return ()
 
 
 def trial(layer, pixels=False, seed=0):

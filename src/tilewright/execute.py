@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,8 +47,18 @@ def prepare(
 class Program:
     """A network ready to run. Building is slow and done here; calling is all that is timed."""
 
-    def __init__(self, network: Network, plan: Plan, rungs: dict[str, Rung] | None = None) -> None:
-        """`rungs` supplies rungs that are not on the ladder, by the names the plan uses."""
+    def __init__(
+        self,
+        network: Network,
+        plan: Plan,
+        rungs: dict[str, Rung] | None = None,
+        building: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """`rungs` supplies rungs that are not on the ladder, by the names the plan uses.
+
+        `building` is told how many kernels are compiled and how many there are, where that may
+        take a while.
+        """
         if not network.parameters and network.parameter_shapes:
             which = network.name if zoo.holds(network) else "PATH.json"
             raise TilewrightError(
@@ -69,7 +80,10 @@ class Program:
             for step, stages in zip(plan.steps, parts, strict=True):
                 yield prepare(known[step.rung].prepare, runtime, stages, network.parameters)
 
-        compile_together(self.runtime, lambda gathering: list(launches(gathering)))
+        begun = compile_together(self.runtime, lambda gathering: list(launches(gathering)))
+        if building is not None:
+            for done, _ in enumerate(as_completed(begun), start=1):
+                building(done, len(begun))
         self.steps: list[ReadyStep] = []
         for stages, launch in zip(parts, launches(self.runtime), strict=True):
             names = tuple(stage.name for stage in stages)

@@ -78,10 +78,15 @@ class Result:
         return None if self.correct is None else self.correct / len(self.dataset)
 
 
-def run(request: Request, progress: Callable[[int, int], None] = lambda done, of: None) -> Result:
-    """Do the job. `progress` is told the images done and how many there are."""
+def run(
+    request: Request,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    building: Callable[[int, int], None] = lambda done, of: None,
+) -> Result:
+    """Do the job. `progress` is told the images done and how many there are, `building` the same of
+    kernels."""
     trace = Trace()
-    ready = make_ready(request, trace)
+    ready = make_ready(request, trace, building)
     program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
@@ -97,7 +102,11 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     )  # fmt: skip
 
 
-def make_ready(request: Request, trace: Trace) -> Ready:
+def make_ready(
+    request: Request,
+    trace: Trace,
+    building: Callable[[int, int], None] = lambda done, of: None,
+) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
         rung = choose(request.device, request.rung, request.precision)
@@ -118,7 +127,7 @@ def make_ready(request: Request, trace: Trace) -> Ready:
         with trace.phase("prove"):
             proof = _proven(rung, network, plan, len(dataset))
     with trace.phase("build kernels"):
-        program = Program(network, plan, {rung.name: rung})
+        program = Program(network, plan, {rung.name: rung}, building)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
     if pins(program):

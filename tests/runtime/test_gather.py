@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.ladder import find
 from tilewright.model import zoo
@@ -29,6 +31,10 @@ class Compiling(Gathering):
     def compile_ahead(self, texts):
         assert self.begun is None and not self.texts
         self.begun = dict(texts)
+        futures = [Future() for _ in self.begun]
+        for future in futures:
+            future.set_exception(TilewrightError("said when it is asked for"))
+        return futures
 
 
 @pytest.mark.parametrize(
@@ -40,8 +46,13 @@ def test_all_that_a_program_needs_and_nothing_else(name, precision):
     network = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
     runtime = Compiling()
     rung = replace(find(name).at(precision), open_runtime=lambda device, memory: runtime)
-    Program(network, uniform(network, rung, CUDA, 10), {rung.name: rung})
+    told = []
+    Program(
+        network, uniform(network, rung, CUDA, 10), {rung.name: rung},
+        building=lambda done, of: told.append((done, of)),
+    )  # fmt: skip
     assert runtime.begun == runtime.texts
+    assert told == [(done, len(told)) for done in range(1, len(runtime.begun) + 1)]
     assert len(runtime.begun) > 1
 
 

@@ -34,7 +34,8 @@ def main(arguments: argparse.Namespace) -> int:
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
-        result = run(options.request(arguments), partial(tell, f"{arguments.net}, images"))
+        told = (partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built"))
+        result = run(options.request(arguments), *told)
     made = record(result)
     text = document.text(made)
     # Files first: whoever reads what is printed may leave in the middle.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -263,11 +264,9 @@ class CudaRuntime(EventRecorder):
         constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
         return GpuKernel(source.name, source.block, module.get_function(compiled.entry), constant)
 
-    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> None:
+    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> Sequence[Future[nvrtc.Compiled]]:
         """Begin to compile kernels by their names and texts; `compile` waits for its own."""
-        todo = [(*text, self.architecture) for text in texts]
-        if len(todo) > 1:  # one alone is compiled as soon by whoever needs it
-            nvrtc.compile_ahead(todo)
+        return nvrtc.compile_ahead([(*text, self.architecture) for text in texts])
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         """A kernel in CUDA's own language, launched with so much shared memory."""

@@ -7,7 +7,8 @@ costs seconds, and no rung has to know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -18,6 +19,7 @@ from numpy.typing import DTypeLike
 from tilewright.model.layers import Shape
 from tilewright.runtime import GpuKernel, HostArray, Runtime
 from tilewright.runtime.dialect import DoesNotFit, Limits, Source
+from tilewright.runtime.nvrtc import Compiled
 
 
 @runtime_checkable
@@ -27,7 +29,7 @@ class CompilesAhead(Protocol):
     limits: Limits
     capability: int
 
-    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> None:
+    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> Sequence[Future[Compiled]]:
         """Begin to compile kernels by their names and texts; `compile` waits for its own."""
 
 
@@ -60,13 +62,16 @@ class Gathering:
         return GpuKernel(name, (threads, 1, 1), None, shared_bytes=shared_bytes)
 
 
-def compile_together(runtime: Runtime, prepare: Callable[[Gathering], object]) -> None:
+def compile_together(
+    runtime: Runtime, prepare: Callable[[Gathering], object]
+) -> Sequence[Future[Compiled]]:
     """Begin to compile all that is asked for when something is prepared.
 
-    What does not fit is left for whoever prepares it in earnest to say.
+    What does not fit, or does not compile, is left for whoever prepares it in earnest to say.
     """
-    if isinstance(runtime, CompilesAhead):
-        gathering = Gathering(runtime.limits, runtime.capability)
-        with suppress(DoesNotFit):
-            prepare(gathering)
-        runtime.compile_ahead(gathering.texts)
+    if not isinstance(runtime, CompilesAhead):
+        return ()
+    gathering = Gathering(runtime.limits, runtime.capability)
+    with suppress(DoesNotFit):
+        prepare(gathering)
+    return runtime.compile_ahead(gathering.texts)

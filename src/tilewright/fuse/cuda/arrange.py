@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.choices import Arrangement
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.operations import Operation
@@ -26,13 +27,9 @@ MOST_TWICE = 1.25
 SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
 
 
-class Arrangement(NamedTuple):
-    """What was chosen: which of the ways to divide an image, warps, groups, and units' weight."""
-
-    division: int
-    warps: int
-    groups: int
-    weight: float
+def searched() -> tuple[object, ...]:
+    """What a search looks at: who changes it gets other plans."""
+    return SHAPES, WEIGHTS, MOST_IN_STRIPS, MOST_TWICE
 
 
 # By operations that are alike, and the forms in which images come and results go; None: none fits.
@@ -47,8 +44,9 @@ def stack(
     generation: Generation,
     rounded: bool = False,
     known: Known | None = None,
-) -> Stack:
-    """The best plan for these operations in one kernel; DoesNotFit if there is none.
+) -> tuple[Stack, Arrangement]:
+    """The best plan for these operations in one kernel, and what was chosen; DoesNotFit if there is
+    none. `arranged` makes the same plan of what was chosen.
 
     `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
     same arithmetic and generation, and gets what is found.
@@ -56,21 +54,35 @@ def stack(
     settings = (given, gives, rounded, generation)
     alike = (tuple(each.alike for each in operations), *settings)
     if known is None or alike not in known:
-        found = _best(arithmetic, operations, *settings)
+        best = _best(arithmetic, operations, *settings)
         if known is not None:
-            known[alike] = found[1] if found else None
-        if found:
-            return found[0]
+            known[alike] = best[1] if best else None
+        if best:
+            return best
     elif chosen := known[alike]:
-        number, warps, groups, weight = chosen
-        parts, strip = next(itertools.islice(divisions(operations), number, None))
-        plan = _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
-        assert plan
-        return plan
+        return arranged(arithmetic, operations, *settings, chosen), chosen
     names = ", ".join(name for operation in operations for name in operation.names)
     raise DoesNotFit(
         f"{names}: does not fit into {generation.shared_bytes:,} bytes of shared memory"
     )
+
+
+def arranged(
+    arithmetic: Arithmetic,
+    operations: Sequence[Operation],
+    given: Form,
+    gives: Form,
+    rounded: bool,
+    generation: Generation,
+    chosen: Arrangement,
+) -> Stack:
+    """The plan that was chosen for operations like these."""
+    number, warps, groups, weight = chosen
+    parts, strip = next(itertools.islice(divisions(operations), number, None))
+    settings = (given, gives, rounded, generation)
+    plan = _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
+    assert plan
+    return plan
 
 
 def _best(
