@@ -104,6 +104,7 @@ def own_cache(
     """
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "kept"))
     if not request.node.nodeid.startswith(OF_CACHING):
         (home / "tilewright").mkdir(mode=0o700)
         for kind in ("compiled", "numba"):

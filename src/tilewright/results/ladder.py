@@ -17,6 +17,7 @@ from tilewright.results.record import (
     Share,
     Timing,
     about,
+    an_image,
 )
 
 # Op times of a rung that computes the network as one piece were taken from convolutions on their
@@ -142,4 +143,17 @@ class LadderRecord(Record, frozen=True, kw_only=True, tag="tilewright.ladder/2")
     @property
     def timings(self) -> Mapping[str, Sample]:
         """The whole network on each rung."""
-        return {row.rung: time.sample for row, time in self.timed}
+        return {row.rung: an_image(time.samples_seconds, self.images) for row, time in self.timed}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return {"images": self.images, "batch": self.batch, "memory": self.memory,
+                "weights": self.weights, "data": self.data}  # fmt: skip
+
+    @property
+    def disturbance(self) -> float:
+        return self.doubt
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.conditions.notes

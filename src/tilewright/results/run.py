@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct, convert
 
 from tilewright.measure import Sample
-from tilewright.results.record import Count, Rate, Record, Seconds, Share, about
+from tilewright.results.record import Count, Rate, Record, Seconds, Share, about, an_image
 from tilewright.trace import busy_seconds
 
 if TYPE_CHECKING:
@@ -102,7 +102,12 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     def timings(self) -> Mapping[str, Sample]:
         layers = {each.name: each.seconds for each in self.layers if each.seconds}
         seconds = {WHOLE: self.forward_seconds, **layers}
-        return {name: Sample((value,)) for name, value in seconds.items()}
+        return {name: an_image((value,), self.images) for name, value in seconds.items()}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return {"images": self.images, "batch": self.batch, "memory": self.plan.memory,
+                "rung": self.label, "data": self.data}  # fmt: skip
 
 
 def record(result: Result) -> RunRecord:
