@@ -30,6 +30,7 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 # What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
 SLOW = (
     "tests/cli/test_explain.py",
+    "tests/cli/test_history.py::test_a_ladder",
     "tests/cli/test_ladder.py",
     "tests/cli/test_profile.py",
     "tests/cli/test_train.py",

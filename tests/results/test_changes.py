@@ -36,6 +36,19 @@ def test_each_rung_has_its_verdict():
     assert verdicts(after, before)["fused"] == "slower"
 
 
+def test_why_a_rung_is_missing_is_said():
+    wrong = made.rung_record("fused", made.TIMES, network=None, operations={})
+    absent = made.rung_record("torch", made.TIMES, network=None, missing="PyTorch is not here")
+    before = made.ladder_record({"fused": made.TIMES, "torch": made.TIMES})
+    after = made.ladder_record(rows=(wrong, absent))
+    assert verdicts(before, after) == {
+        "fused": "only in A; B: it computes something wrong",
+        "torch": "only in A; B: PyTorch is not here",
+    }
+    assert verdicts(after, before)["torch"] == "only in B; A: PyTorch is not here"
+    assert max(map(len, printed(before, after).splitlines())) <= 100
+
+
 def test_noise_is_seldom_taken_for_more():
     generator = np.random.default_rng(3)
     names = [str(index) for index in range(100)]

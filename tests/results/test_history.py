@@ -253,6 +253,18 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(history, monkeypatch):
     sound(history.path)
 
 
+def test_a_file_that_can_only_be_read_is_one_line(history, monkeypatch):
+    """Opened like that, not made so: a test may run as root, who can write anything."""
+    history.add(made.run_record())
+    connect = History._connect
+    monkeypatch.setattr(History, "_connect", lambda self, mode: connect(self, "ro"))
+    with pytest.raises(
+        TilewrightError, match=r"cannot write .*sqlite: attempt to write a readonly"
+    ):
+        history.add(made.run_record())
+    assert len(history.entries()) == 1
+
+
 def test_a_folder_that_nobody_can_write_to_is_read(history, monkeypatch):
     """Told, not tried: a test may run as root, who can write anywhere."""
     history.add(made.run_record())

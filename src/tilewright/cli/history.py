@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tilewright.cli import keeping, options
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import atomic_write, check_writable
+from tilewright.terminal import printable
 
 if TYPE_CHECKING:
     from tilewright.results.history import Filter, History
@@ -77,7 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
         _export(history, arguments)
     elif action == "remove":
         history.remove(arguments.ids)
-        print(f"removed {', '.join(map(str, arguments.ids))} from {history.path}")
+        print(f"removed {', '.join(map(str, arguments.ids))} from {printable(str(history.path))}")
     else:
         _show(history, arguments.ids)
     return 0
@@ -156,4 +157,4 @@ def _export(history: History, arguments: argparse.Namespace) -> None:
         return
     with atomic_write(arguments.out) as file:
         file.write(content)
-    print(f"{len(entries)} records in {arguments.out}", file=sys.stderr)
+    print(f"{len(entries)} records in {printable(str(arguments.out))}", file=sys.stderr)

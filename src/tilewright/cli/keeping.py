@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
 from tilewright.files import history_file
+from tilewright.terminal import printable
 
 if TYPE_CHECKING:
     from tilewright.results.record import Record
@@ -63,4 +64,4 @@ def keeping(record: Record, arguments: argparse.Namespace) -> Iterator[None]:
     yield
     if problem is not None:
         raise TilewrightError(f"the result was not kept: {problem}") from problem
-    print(f"kept as {number} in {path}: see `tilewright history`", file=sys.stderr)
+    print(f"kept as {number} in {printable(str(path))}: see `tilewright history`", file=sys.stderr)

@@ -22,11 +22,14 @@ class Change:
     before: Sample | None
     after: Sample | None
     times: Ratio | None  # how long it takes after, as a multiple of before
+    untimed: str = ""  # why it was not timed on one side, if that is known
 
     @property
     def verdict(self) -> str:
         if self.before is None or self.after is None:
-            return "only in B" if self.before is None else "only in A"
+            only, other = ("B", "A") if self.before is None else ("A", "B")
+            why = f"; {other}: {self.untimed}" if self.untimed else ""
+            return f"only in {only}{why}"
         if self.times is None or not self.times.interval.known:
             return f"cannot be told: {_few(self.before, self.after)}"
         if not self.times.differs:
@@ -55,7 +58,8 @@ def compare(before: Record, after: Record) -> Changes:
         times = None
         if first and second and first.median and second.median:
             times = ratio_apart(second, first).doubted(disturbance)
-        rows.append(Change(name, first, second, times))
+        untimed = before.untimed.get(name) or after.untimed.get(name, "")
+        rows.append(Change(name, first, second, times, untimed))
     return Changes(before, after, tuple(rows), tuple(_differences(before, after)))
 
 

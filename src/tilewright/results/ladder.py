@@ -146,6 +146,11 @@ class LadderRecord(Record, frozen=True, kw_only=True, tag="tilewright.ladder/2")
         return {row.rung: an_image(time.samples_seconds, self.images) for row, time in self.timed}
 
     @property
+    def untimed(self) -> Mapping[str, str]:
+        rows = [row for row in self.rows if row.network is None]
+        return {row.rung: row.missing or "it computes something wrong" for row in rows}
+
+    @property
     def settings(self) -> Mapping[str, object]:
         return {"images": self.images, "batch": self.batch, "memory": self.memory,
                 "weights": self.weights, "data": self.data}  # fmt: skip

@@ -117,6 +117,11 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="schema"):
         return {}
 
     @property
+    def untimed(self) -> Mapping[str, str]:
+        """What should have been timed and was not, with the reason."""
+        return {}
+
+    @property
     def settings(self) -> Mapping[str, object]:
         """What was asked for that times depend on, beside network and device."""
         return {}
