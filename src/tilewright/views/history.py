@@ -59,7 +59,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
     if found.before.environment.machine != found.after.environment.machine:
         yield "\nThese are different machines: a change may be theirs."
     yield ""
-    rows = table("", "timed", ">A, an image", ">B, an image", ">times", ">± %", "B is")
+    rows = table("", "timed", ">A, an image", ">B, an image", ">times", ">± %", "change")
     for change in found.rows:
         rows.add_row(
             change.name, _median(change.before), _median(change.after), *_times(change),
@@ -79,8 +79,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
 def _times(change: Change) -> tuple[str, str]:
     if change.times is None:
         return "-", "-"
-    share = change.times.uncertainty
-    return units.times(change.times.value), units.digits(100 * share) if share < 10 else "-"
+    return units.times(change.times.value), ladder.percent(change.times.uncertainty)
 
 
 def _median(sample: Sample | None) -> str:
