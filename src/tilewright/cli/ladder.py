@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright.cli import options
+from tilewright.cli import keeping, options
 from tilewright.files import atomic_write
 
 DEFAULT_IMAGES = 100
@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE|-",
         help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip
+    keeping.add_no_save(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -60,14 +61,15 @@ def main(arguments: argparse.Namespace) -> int:
         environment.fingerprint(),
     )  # fmt: skip
     text = document.text(made)
-    # The file first: whoever reads what is printed may leave in the middle.
+    # Files first: whoever reads what is printed may leave in the middle.
     if arguments.json is not None and not to_stdout:
         with atomic_write(Path(arguments.json)) as file:
             file.write(text.encode())
-    if to_stdout:
-        console.write(text)
-    else:
-        screen = console.output()
-        for part in view.report(made):
-            screen.print(part)
+    with keeping.keeping(made, arguments):
+        if to_stdout:
+            console.write(text)
+        else:
+            screen = console.output()
+            for part in view.report(made):
+                screen.print(part)
     return 0 if all(row.verdict is None or row.verdict.passed for row in ladder.rows) else 1

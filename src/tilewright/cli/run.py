@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from tilewright.cli import options
+from tilewright.cli import keeping, options
 from tilewright.files import atomic_write
 
 
@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=Path, metavar="FILE",
         help="write a CSV of index, label, predicted, probability",
     )  # fmt: skip
+    keeping.add_save(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -45,10 +46,11 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.predictions is not None:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
-    if to_stdout:
-        console.write(text)
-        return 0
-    screen = console.output()
-    for part in view.report(made):
-        screen.print(part)
+    with keeping.keeping(made, arguments):
+        if to_stdout:
+            console.write(text)
+        else:
+            screen = console.output()
+            for part in view.report(made):
+                screen.print(part)
     return 0

@@ -12,8 +12,10 @@ To add a kind, say of `tilewright bench`:
    environment). Numbers are of a kind that says their unit and range (`Seconds`, `Count`), others
    carry `about("...")`; both stand in the schema. Its `headline`, `rungs` and `timings` are what
    the history lists, filters by and compares.
-2. `catalogue.py`: its line in `RECORDS`. The history keeps it from then on.
-3. `python -m tilewright.results.schema docs`: writes `docs/bench.schema.json`; a test holds the
+2. `catalogue.py`: its name in `KINDS`. The history can keep it from then on: in `cli/bench.py`,
+   `keeping.add_no_save(parser)` and `with keeping.keeping(record, arguments):` around the printing.
+3. `views/history.py`: what `history show` prints of it, in `report`.
+4. `python -m tilewright.results.schema docs`: writes `docs/bench.schema.json`; a test holds the
    committed file to the type.
 
 A field that is new needs a default, so that what was kept before can be read. A field that goes or

@@ -7,8 +7,5 @@ from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 
-RECORDS: dict[str, type[Record]] = {
-    "run": RunRecord,
-    "ladder": LadderRecord,
-    "profile": ProfileRecord,
-}
+KINDS: tuple[type[Record], ...] = (RunRecord, LadderRecord, ProfileRecord)
+RECORDS = {kind.verb(): kind for kind in KINDS}

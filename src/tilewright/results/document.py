@@ -29,8 +29,13 @@ def text(record: msgspec.Struct) -> str:
 
 
 def line(record: msgspec.Struct) -> str:
-    """A record as JSON without white space, to be kept."""
-    return json.dumps(plain(record), separators=(",", ":"), allow_nan=False)
+    """A record as JSON without white space, to be kept.
+
+    Halves of characters, which names of files may have, become question marks: readers refuse them.
+    """
+    short = (",", ":")
+    made = json.dumps(plain(record), separators=short, ensure_ascii=False, allow_nan=False)
+    return made.encode(errors="replace").decode()
 
 
 def decode(content: bytes | str, kind: type[Kind]) -> Kind:

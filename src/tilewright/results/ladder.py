@@ -18,6 +18,7 @@ from tilewright.results.record import (
     Timing,
     Verification,
     about,
+    an_image,
 )
 
 # Op times of a rung that computes the network as one piece were taken from convolutions on their
@@ -130,4 +131,22 @@ class LadderRecord(Record, frozen=True, kw_only=True, tag="tilewright.ladder/2")
     @property
     def timings(self) -> Mapping[str, Sample]:
         """The whole network on each rung."""
-        return {row.rung: time.sample for row, time in self.timed}
+        return {row.rung: an_image(time.samples_seconds, self.images) for row, time in self.timed}
+
+    @property
+    def untimed(self) -> Mapping[str, str]:
+        rows = [row for row in self.rows if row.network is None]
+        return {row.rung: row.missing or "it computes something wrong" for row in rows}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return {"images": self.images, "batch": self.batch, "memory": self.memory,
+                "weights": self.weights, "data": self.data}  # fmt: skip
+
+    @property
+    def disturbance(self) -> float:
+        return self.doubt
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.conditions.notes

@@ -17,6 +17,7 @@ from tilewright.results.record import (
     Seconds,
     Share,
     about,
+    an_image,
 )
 
 Size = tuple[Count, Count, Count]
@@ -174,4 +175,10 @@ class ProfileRecord(Record, frozen=True, kw_only=True, tag="tilewright.profile/1
 
     @property
     def timings(self) -> Mapping[str, Sample]:
-        return {"network": Sample(self.timed_seconds)} if self.timed_seconds else {}
+        usable = self.timed_seconds and self.images
+        return {"network": an_image(self.timed_seconds, self.images)} if usable else {}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return {"images": self.images, "batch": self.batch, "memory": self.memory,
+                "rung": self.rung, "data": self.data}  # fmt: skip

@@ -50,6 +50,12 @@ class Environment(Struct, frozen=True, kw_only=True):
     python: str
     libraries: dict[str, str]
 
+    @property
+    def machine(self) -> str:
+        """The hardware, in a few words."""
+        gpus = "".join(f", {gpu.name}" for gpu in self.gpus)
+        return f"{self.cpu}, {self.cores} {'core' if self.cores == 1 else 'cores'}{gpus}"
+
 
 class Timing(Struct, frozen=True, kw_only=True):
     """A sample of repeats over all images."""
@@ -118,6 +124,11 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="schema"):
         """Such as `tilewright.run/1`."""
         return str(cls.__struct_config__.tag)
 
+    @classmethod
+    def verb(cls) -> str:
+        """What makes such records: `run` of `tilewright.run/1`."""
+        return cls.schema_id().removeprefix("tilewright.").partition("/")[0]
+
     @property
     def headline(self) -> str:
         """What it came to, in a few words for a list."""
@@ -130,5 +141,29 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="schema"):
 
     @property
     def timings(self) -> Mapping[str, Sample]:
-        """Raw samples by what was timed, to be compared with another record's."""
+        """Raw samples by what was timed, in seconds an image: compared with another record's."""
         return {}
+
+    @property
+    def untimed(self) -> Mapping[str, str]:
+        """What should have been timed and was not, with the reason."""
+        return {}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What was asked for that times depend on, beside network and device."""
+        return {}
+
+    @property
+    def disturbance(self) -> float:
+        """By what share times are less certain than their samples say."""
+        return 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What may have disturbed the figures."""
+        return ()
+
+
+def an_image(seconds: tuple[float, ...], images: int) -> Sample:
+    return Sample(tuple(each / images for each in seconds))

@@ -17,6 +17,7 @@ from tilewright.results.record import (
     Share,
     Verification,
     about,
+    an_image,
     verification,
 )
 from tilewright.trace import busy_seconds
@@ -114,7 +115,12 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     def timings(self) -> Mapping[str, Sample]:
         layers = {each.name: each.seconds for each in self.layers if each.seconds}
         seconds = {WHOLE: self.forward_seconds, **layers}
-        return {name: Sample((value,)) for name, value in seconds.items()}
+        return {name: an_image((value,), self.images) for name, value in seconds.items()}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return {"images": self.images, "batch": self.batch, "memory": self.plan.memory,
+                "rung": self.label, "data": self.data}  # fmt: skip
 
 
 def record(result: Result) -> RunRecord:

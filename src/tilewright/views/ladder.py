@@ -66,7 +66,7 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
             _proof(row.verification),
             *(units.milliseconds(row.operations[name].median_seconds) for name in convolutions),
             units.milliseconds(row.network.median_seconds),
-            _percent(row.network.sample.uncertainty),
+            percent(row.network.sample.uncertainty),
             *(copies if copied else ()),
             f"{row.correctness[-1].share:.4f}" if row.correctness else "-",
         )
@@ -90,7 +90,7 @@ def _speeds(ladder: LadderRecord) -> RenderableType:
             units.digits(time.images_per_second * ladder.flop_an_image / 1e9),
             units.digits(100 * row.peak_share) if row.peak_share is not None else "-",
             _perhaps(gain, units.times(gain.value)) if gain else "-",
-            _percent(gain.uncertainty) if gain else "-",
+            percent(gain.uncertainty) if gain else "-",
             row.against.rung if row.against else "",
             units.times(first_time.median_seconds / time.median_seconds),
             _of_vendor(time.sample, vendor, ladder.doubt),
@@ -119,7 +119,7 @@ def _perhaps(found: Ratio, text: str) -> str:
     return text if found.differs else f"{SAME}{text}"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Of an uncertainty; beyond 99 % it hardly matters by how much."""
     if math.isinf(share):
         return "-"
