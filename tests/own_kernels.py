@@ -269,3 +269,80 @@ RIGHT: dict[str, str] = {
         ("sum += x", "{ const float term = x"), ("TW_TAPS_X + kx];", "TW_TAPS_X + kx] - lost; next = sum + term; lost = (next - sum) - term; sum = next; }"),
     ),
 }  # fmt: skip
+
+# Tiles of 2x2 outputs, a thread a tile: 16 products for 4 outputs instead of 36.
+WINOGRAD = """/* tilewright
+name = "winograd"
+idea = "F(2x2, 3x3): fewer products"
+precision = "{precision}"
+requires = "TAPS_Y == 3 and TAPS_X == 3 and STRIDE_Y == 1 and STRIDE_X == 1"
+[sizes]
+TILES_X = "ceil_div(OUT_X, 2)"
+TILES_Y = "ceil_div(OUT_Y, 2)"
+[[kernel]]
+entry = "conv"
+block = [64]
+grid = ["ceil_div(TILES_X * TILES_Y, 64)", "FILTERS", "IMAGES"]
+arguments = ["x", "weight", "bias", "out"]
+*/
+TW_ENTRY conv(TW_GLOBAL const float *x, TW_GLOBAL const float *weight,
+              TW_GLOBAL const float *bias, TW_GLOBAL float *out) {{
+    const int tile = TW_BLOCK_X * 64 + TW_THREAD_X, filter = TW_BLOCK_Y;
+    const tw_index image = TW_BLOCK_Z;
+    const int row = tile / TW_TILES_X * 2, column = tile % TW_TILES_X * 2;
+    float sum[4][4], d[4][4], t[4][4], u[4][3];
+    for (int i = 0; i < 16; i++) sum[i / 4][i % 4] = 0;
+    if (tile < TW_TILES_X * TW_TILES_Y) {{
+        for (int channel = 0; channel < TW_CHANNELS; channel++) {{
+            TW_GLOBAL const float *g = weight + (filter * TW_CHANNELS + channel) * 9;
+            for (int i = 0; i < 4; i++)
+                for (int j = 0; j < 4; j++) {{
+                    const int y = row - TW_PAD_Y + i, xx = column - TW_PAD_X + j;
+                    d[i][j] = 0;
+                    if (y >= 0 && y < TW_HEIGHT && xx >= 0 && xx < TW_WIDTH)
+                        d[i][j] = x[((image * TW_CHANNELS + channel) * TW_HEIGHT + y) * TW_WIDTH + xx];
+                }}
+            for (int j = 0; j < 4; j++) {{
+                t[0][j] = d[0][j] - d[2][j]; t[1][j] = d[1][j] + d[2][j];
+                t[2][j] = d[2][j] - d[1][j]; t[3][j] = d[1][j] - d[3][j];
+            }}
+            for (int j = 0; j < 3; j++) {{
+                u[0][j] = g[j]; u[3][j] = g[6 + j];
+                u[1][j] = 0.5f * (g[j] + g[3 + j] + g[6 + j]);
+                u[2][j] = 0.5f * (g[j] - g[3 + j] + g[6 + j]);
+            }}
+            for (int i = 0; i < 4; i++) {{
+                sum[i][0] += u[i][0] * (t[i][0] - t[i][2]);
+                sum[i][1] += 0.5f * (u[i][0] + u[i][1] + u[i][2]) * (t[i][1] + t[i][2]);
+                sum[i][2] += 0.5f * (u[i][0] - u[i][1] + u[i][2]) * (t[i][2] - t[i][1]);
+                sum[i][3] += u[i][2] * (t[i][1] - t[i][3]);
+            }}
+        }}
+        for (int j = 0; j < 4; j++) {{
+            t[0][j] = sum[0][j] + sum[1][j] + sum[2][j];
+            t[1][j] = sum[1][j] - sum[2][j] - sum[3][j];
+        }}
+        for (int i = 0; i < 2; i++)
+            for (int j = 0; j < 2; j++)
+                if (row + i < TW_OUT_Y && column + j < TW_OUT_X)
+                    out[((image * TW_FILTERS + filter) * TW_OUT_Y + row + i) * TW_OUT_X + column + j] =
+                        bias[filter] + (j ? t[i][1] - t[i][2] - t[i][3] : t[i][0] + t[i][1] + t[i][2]);
+    }}
+}}
+"""
+RIGHT["Winograd, in its class"] = WINOGRAD.format(precision="fp32-winograd")
+# What is exact in its own class is not in another.
+OUT_OF_CLASS = {
+    "Winograd as a direct sum": WINOGRAD.format(precision="fp32"),
+    "fp16 as Winograd": kernel_file(
+        DIRECT, (SUM, "] = as_float(as_uint(sum) + 0x1000 & 0xffffe000);"),
+        more='precision = "fp32-winograd"',
+    ),
+    "fp16 as FFT": kernel_file(
+        DIRECT, (SUM, "] = as_float(as_uint(sum) + 0x1000 & 0xffffe000);"),
+        more='precision = "fp32-fft"',
+    ),
+    "TF32 as Winograd": BROKEN["operands of fp16"][0].replace(
+        'against = "direct"', 'against = "direct"\nprecision = "fp32-winograd"'
+    ),
+}  # fmt: skip

@@ -3,8 +3,8 @@
 Every shape has to be compiled, which takes the most time: there are few, and each is odd in several
 ways. Together they have windows of all kinds (rectangular, strides that differ, padding on one axis
 alone, larger than the picture's half), one channel and many, planes smaller than a tile, a row more
-than 16 and 32, more filters than 32; then the zoo's layers, and a large batch. The kinds of numbers
-are those of the whole proof (`tilewright.verify`), the most telling ones first.
+than 16 and 32, more filters than 32; then some networks' layers, and a large batch. The kinds of
+numbers are those of the whole proof (`tilewright.verify`), the most telling ones first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tilewright.model import zoo
 from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Network
 from tilewright.precision import Precision
@@ -56,11 +55,6 @@ def quick(
             for trial in _chosen(stage.input_shape, stage.layer, LAYER_KINDS, precision, generator):
                 where = f"{trial.inputs} ({stage.name} of {network.name})"
                 yield replace(trial, inputs=where, calls=LAYER_CALLS)
-
-
-def networks(name: str | None) -> list[Network]:
-    """The zoo, if none is named."""
-    return [make() for make in zoo.ZOO.values()] if name is None else [zoo.network(name)]
 
 
 def _chosen(

@@ -23,6 +23,7 @@ CLEARED = {
     "pocl": "findings about PoCL",
     "pocl-kernels": "files of PoCL's compiler",
     "numba": "files of Numba's compiler",
+    "judged": "kernel files' own, compiled",
 }
 
 

@@ -13,7 +13,9 @@ FUSED_BATCH = 640  # enough for every core
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rung", metavar="RUNG", help="fused, or any GPU rung")
+    parser.add_argument(
+        "rung", metavar="RUNG", help="fused, any GPU rung, or a kernel file of your own"
+    )
     options.add_network(parser)
     parser.add_argument(
         "--batch", metavar="N", type=options.positive,

@@ -8,6 +8,7 @@ from importlib import import_module
 # Each has a module of its own, tilewright.cli.kernel_NAME.
 VERBS = {
     "new": "write a working start",
+    "check": "compile and prove kernel files, and say what is wrong with those that are",
     "bench": "prove, time and rank kernels among rungs",
 }
 

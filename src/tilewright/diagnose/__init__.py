@@ -31,7 +31,8 @@ __all__ = ["Diagnosis", "Reason", "diagnose", "words"]
 def diagnose(evidence: Evidence) -> Diagnosis:
     """What the evidence of a fault says."""
     seen = Seen(evidence)
-    drawn = picture(seen.wrong, seen.unwritten) if seen.wrong.any() else ()
+    some = seen.wrong.any() and not seen.wrong.all()
+    drawn = picture(seen.wrong, seen.unwritten) if some else ()
     return Diagnosis(_headline(seen), _first(seen), tuple(_reasons(seen)), drawn)
 
 

@@ -185,3 +185,16 @@ def test_names_of_rungs_are_those_of_the_ladder(line, problem, tmp_path):
     text = text if "against" not in line else text.replace('against = "direct"\n', "")
     with pytest.raises(TilewrightError, match=problem):
         load(written(tmp_path, text))
+
+
+@needs_opencl
+def test_a_bias_is_added_only_where_there_is_one():
+    made = network(PLAIN)  # the first convolution has a bias, the second has none
+    rung = choose(OPENCL, str(KERNELS / "course.cl"))
+    program = Program(made, uniform(made, rung, OPENCL, 4), {rung.name: rung})
+    launched = {
+        step.layers[0]: [work.source.name for work, _ in step.launch.kernels]
+        for step in program.steps
+    }
+    assert launched["conv1"] == ["conv_forward_kernel", "own_course_bias"]
+    assert launched["conv2"] == ["conv_forward_kernel"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
@@ -66,7 +66,8 @@ class Work:
     `arguments` names what it is given: `x` and `out`, parameters, scratch buffers, `images`.
     `index_operations` are those on whole numbers for one image, where a kernel works out the place
     of every tap; a warp takes its turn also for threads that are idle. `numbers` are whole numbers
-    among the arguments; `shape` is the grid for so many images, where it is another.
+    among the arguments; `shape` is the grid for so many images, where it is another. `adds_bias`: a
+    layer without bias does not need it.
     """
 
     source: Source
@@ -78,6 +79,7 @@ class Work:
     index_operations: float = 0.0
     numbers: Mapping[str, int] = field(default_factory=dict)
     shape: Callable[[int], Grid] | None = None
+    adds_bias: bool = False
 
     @property
     def has_weights(self) -> bool:
@@ -127,6 +129,12 @@ class Design:
     works: tuple[Work, ...]
     scratch: Mapping[str, int] = field(default_factory=dict)
     pack: Pack = as_they_are
+
+    def needed_by(self, stage: Stage) -> Design:
+        """Without what a layer has no need of."""
+        if f"{stage.name}.bias" in stage.parameter_shapes:
+            return self
+        return replace(self, works=tuple(work for work in self.works if not work.adds_bias))
 
     def misfit(self, limits: Limits) -> DoesNotFit | None:
         """What a device has too little of for one of the kernels, if it has."""

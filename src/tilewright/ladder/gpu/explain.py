@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilewright.errors import unknown
 from tilewright.ladder import choose
 from tilewright.ladder.gpu.cost import cost, multiply_adds
-from tilewright.ladder.gpu.design import Design, Work
+from tilewright.ladder.gpu.design import Design, NotForLayer, Work
 from tilewright.ladder.gpu.prepare import layer_design, most_images
 from tilewright.ladder.rung import Rung
 from tilewright.limits import limit, rates_of
@@ -89,7 +89,9 @@ def target(device: Device | None, rung: Rung) -> Target:
         if cuda.missing(CUDA) is None:
             return target(CUDA, rung)
         return Target(USUAL, REFERENCE, f"no CUDA GPU here: an {REFERENCE.name} is assumed")
-    choose(device, rung.name, rung.precision.name)  # refuses a device that is not here
+    choose(
+        device, rung.origin or rung.name, rung.precision.name
+    )  # refuses a device that is not here
     if device.kind == "cuda":
         return Target(cuda.limits(device.index), cuda.gpu(device.index))
     from tilewright.runtime import opencl
@@ -119,9 +121,11 @@ def designed(rung: Rung, stage: Stage, limits: Limits) -> Design | str:
         return "no kernel: the same memory, read with another shape"
     assert rung.convolutions is not None
     try:
-        design = layer_design(stage, rung.convolutions, limits)
+        design = layer_design(stage, rung.convolutions, limits).needed_by(stage)
         for work in design.works:
             work.source.check(limits)
+    except NotForLayer as error:
+        return str(error)
     except DoesNotFit as error:
         return f"does not fit: {error}"
     return design

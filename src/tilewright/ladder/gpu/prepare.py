@@ -100,6 +100,7 @@ class GpuLaunch:
 
     def __post_init__(self) -> None:
         runtime = self.runtime
+        self.design = self.design.needed_by(self.stage)
         self.kernels = [(work, runtime.compile(work.source)) for work in self.design.works]
         packed = self._packed()
         self.sent = []

@@ -44,7 +44,11 @@ LANGUAGES = {"dialect": "the dialect", "cuda": "CUDA C", "opencl": "OpenCL C"}
 
 def load(path: Path | str) -> Rung:
     """The rung in a kernel file."""
-    path = Path(path)
+    return rung_of(read(Path(path)))
+
+
+def read(path: Path) -> KernelFile:
+    """A kernel file and what its header says."""
     if path.exists() and not path.is_file():  # a pipe could be read for ever
         raise TilewrightError(f"{path} is not a plain file: no kernel file")
     try:
@@ -58,7 +62,7 @@ def load(path: Path | str) -> Rung:
     except UnicodeDecodeError as error:
         line = 1 + content.count(b"\n", 0, error.start)
         raise TilewrightError(f"{path}:{line}: not UTF-8 text") from error
-    return rung_of(parse(text, path))
+    return parse(text, path)
 
 
 def rung_of(file: KernelFile) -> Rung:
@@ -205,6 +209,7 @@ def _bias(file: KernelFile, geometry: Geometry) -> Work:
         source(f"own_{name}", "bias.cl", (BLOCK_THREADS, 1, 1), geometry.constants),
         ("bias", "out"),
         blocks=tiles(geometry.outputs, BLOCK_THREADS),
+        adds_bias=True,
     )
 
 
