@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shlex
@@ -93,6 +94,16 @@ def parser_of(verb: str) -> Parser:
     return parser
 
 
+def help_of(verb: str, arguments: list[str]) -> str:
+    """What a verb says of its options, or the verb below it does."""
+    parser = parser_of(verb)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and arguments:
+            assert arguments[0] in action.choices, f"there is no tilewright {verb} {arguments[0]}"
+            return str(action.choices[arguments[0]].format_help())
+    return parser.format_help()
+
+
 @pages
 def test_commands_that_are_shown_can_be_typed(page):
     for verb, *arguments in typed(page):
@@ -108,7 +119,7 @@ def test_commands_that_are_mentioned_have_such_options(page):
     for verb, *arguments in commands(spans):
         if verb == "--help" or verb == "VERB":
             continue
-        known = parser_of(verb).format_help()
+        known = help_of(verb, arguments)
         for option in (word for word in arguments if word.startswith("--")):
             assert re.search(rf"{option}\b", known), f"{page.name}: tilewright {verb} {option}"
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tilewright.execute import prepare
 from tilewright.ladder.rung import Rung
+from tilewright.plan import uniform
 from tilewright.runtime.device import Device
 from tilewright.runtime.gather import CompilesAhead, Gathering, compile_together
 from tilewright.trials import Trial
@@ -23,13 +23,6 @@ from tilewright.trials import Trial
 # Trials that are drawn before their turn, and the bytes that their weights and images may take:
 # enough that thirty networks are compiled at once.
 MOST_TRIALS, MOST_BYTES = 400, 2**28
-
-
-@runtime_checkable
-class OnDemand(Protocol):
-    """A launch that compiles what a type of images needs when the first ones come."""
-
-    def compile_for(self, pixels: bool) -> None: ...
 
 
 def compiled_ahead(rung: Rung, device: Device, trials: Iterable[Trial]) -> Iterator[Trial]:
@@ -46,20 +39,20 @@ def compiled_ahead(rung: Rung, device: Device, trials: Iterable[Trial]) -> Itera
         held += _bytes(trial)
         if (kernels := _kernels(trial)) not in begun:
             begun.add(kernels)
-            compile_together(runtime, partial(_prepare, rung, trial))
+            compile_together(runtime, partial(_prepare, rung, device, trial))
         while len(drawn) > MOST_TRIALS or held > MOST_BYTES:
             held -= _bytes(drawn[0])
             yield drawn.popleft()
     yield from drawn
 
 
-def _prepare(rung: Rung, trial: Trial, runtime: Gathering) -> None:
+def _prepare(rung: Rung, device: Device, trial: Trial, runtime: Gathering) -> None:
     """As for the trial itself, in each of the rung's ways."""
-    for way in rung.ways or (rung.prepare,):
-        for stages in rung.cut(trial.network):
-            launch = prepare(way, runtime, stages, trial.network.parameters)
-            if isinstance(launch, OnDemand):
-                launch.compile_for(pixels=trial.images.dtype == np.uint8)
+    network, pixels = trial.network, trial.images.dtype == np.uint8
+    for way in rung.ways:
+        plan = uniform(network, rung, device, trial.capacity, options=way)
+        for step, stages in zip(plan.steps, rung.cut(network), strict=True):
+            prepare(rung, runtime, stages, network.parameters, step.options, pixels)
 
 
 def _kernels(trial: Trial) -> Hashable:

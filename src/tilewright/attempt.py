@@ -22,7 +22,7 @@ from tilewright.evidence import (
 from tilewright.execute import Program
 from tilewright.guards import Guarded, GuardingRuntime, guarding
 from tilewright.ladder.gpu.prepare import GpuLaunch
-from tilewright.ladder.rung import Rung
+from tilewright.ladder.rung import Options, Rung
 from tilewright.model.layers import dimensions
 from tilewright.model.layers.rounding import Array
 from tilewright.model.network import Network, Stage
@@ -69,13 +69,20 @@ class Attempt:
     """
 
     def __init__(
-        self, rung: Rung, device: Device, trial: Trial, truths: Truths, repeatable: bool
+        self,
+        rung: Rung,
+        device: Device,
+        trial: Trial,
+        truths: Truths,
+        repeatable: bool,
+        way: Options,
     ) -> None:
         self.trial, self.truths, self.repeatable = trial, truths, repeatable
         if rung.convolutions is not None:
             rung = replace(rung, open_runtime=guarding(rung.open_runtime))
-        plan = uniform(trial.network, rung, device, trial.capacity)
-        self.program = Program(trial.network, plan, {rung.name: rung})
+        plan = uniform(trial.network, rung, device, trial.capacity, options=way)
+        pixels = trial.images.dtype == np.uint8
+        self.program = Program(trial.network, plan, {rung.name: rung}, pixels=pixels)
         runtime, images = self.program.runtime, trial.images
         self.guards = runtime if isinstance(runtime, GuardingRuntime) else None
         self.runtime: Runtime = runtime if self.guards is None else self.guards.inner

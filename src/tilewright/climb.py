@@ -15,7 +15,7 @@ from tilewright.conditions import Conditions, Watch
 from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
-from tilewright.execute import Program
+from tilewright.execute import Program, program_of
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
@@ -23,7 +23,6 @@ from tilewright.memory import pin
 from tilewright.model.layers import MissingForm, Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
-from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
 from tilewright.results.ladder import ALONE, TOGETHER
@@ -256,8 +255,7 @@ class _Contest:
                 self.subjects[rung.label, stage.name] = self._alone(rung, network, stage)
 
     def _program(self, rung: Rung, network: Network) -> Program:
-        plan = uniform(network, rung, self.device, self.batch, self.memory)
-        return Program(network, plan, {rung.name: rung})
+        return program_of(network, rung, self.device, self.batch, self.memory)
 
     def _alone(self, rung: Rung, network: Network, stage: Stage) -> Callable[[], Trace]:
         """One convolution of the network as a network of its own, on as many images.

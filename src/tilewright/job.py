@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,16 +15,18 @@ from tilewright.data import catalogue
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import DEFAULT_BATCH, choose
+from tilewright.ladder import DEFAULT_BATCH, choose, resolve, together
 from tilewright.ladder.rung import Rung
 from tilewright.memory import pin, pins
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
+from tilewright.plan_file import read
+from tilewright.proof import prove_first
 from tilewright.results.record import Environment
 from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
-from tilewright.verify import Verdict, verify_at_hand
+from tilewright.verify import Verdict
 
 WARM_UP_IMAGES = 10
 
@@ -42,6 +45,7 @@ class Request:
     memory: str | None = None
     precision: str | None = None
     check: bool = False  # prove the rung on the network's layers first; a kernel file always is
+    plan: Path | None = None  # a file that has device, rung, memory, batch and precision
 
 
 @dataclass(frozen=True)
@@ -109,10 +113,10 @@ def make_ready(
 ) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
-        rung = choose(request.device, request.rung, request.precision)
+        rung = None if request.plan else choose(request.device, request.rung, request.precision)
     with trace.phase("create network"):
         network = describe(request.net)
-    plan = uniform(network, rung, request.device, request.batch, request.memory)
+        plan, rungs = planned(request, network, rung)
     with trace.phase("load parameters"):
         network = load_parameters(network, request.net, request.weights)
     with trace.phase("load data"):
@@ -123,11 +127,12 @@ def make_ready(
             classes = int(np.prod(network.output_shape))
             checked_labels(dataset.labels, classes, dataset.source)
     proof = None
-    if request.check or rung.origin is not None:
+    proven = [each for each in rungs.values() if request.check or each.origin is not None]
+    if proven:
         with trace.phase("prove"):
-            proof = _proven(rung, network, plan, len(dataset))
-    with trace.phase("build kernels"):
-        program = Program(network, plan, {rung.name: rung}, building)
+            proof = prove_first(proven, network, plan, len(dataset))
+    with trace.phase("build kernels"), blaming(request.plan):
+        program = Program(network, plan, rungs, building)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
     if pins(program):
@@ -135,17 +140,29 @@ def make_ready(
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):
         program(dataset.images[:WARM_UP_IMAGES])
-    return Ready(network, dataset, rung, plan, program, proof)
+    return Ready(network, dataset, together(plan, rungs), plan, program, proof)
 
 
-def _proven(rung: Rung, network: Network, plan: Plan, images: int) -> Verdict:
-    """What was found right; an error if anything was wrong: nothing is run then."""
-    verdict = verify_at_hand(rung, plan.device, network, min(plan.batch, images))
-    if verdict.fault is not None:
-        raise TilewrightError(
-            f"rung {rung.label!r} computes something wrong, and was not run: {verdict.fault}"
-        )
-    return verdict
+def planned(request: Request, network: Network, rung: Rung | None) -> tuple[Plan, dict[str, Rung]]:
+    """Every layer by a rung or, if there is none, as the plan in the file says; and its rungs."""
+    if rung is not None:
+        plan = uniform(network, rung, request.device, request.batch, request.memory)
+        return plan, {rung.name: rung}
+    assert request.plan is not None
+    plan = read(request.plan, network)
+    with blaming(request.plan):
+        return plan, resolve(plan)
+
+
+@contextmanager
+def blaming(file: Path | None) -> Iterator[None]:
+    """What a plan from a file asks for may be impossible: then the file is named."""
+    try:
+        yield
+    except TilewrightError as error:
+        if file is None:
+            raise
+        raise TilewrightError(f"{file}: {error}") from error
 
 
 def check_finite(outputs: NDArray[np.float32], program: Program, dataset: Dataset) -> None:

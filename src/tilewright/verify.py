@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -139,9 +139,9 @@ def prove(
         progress()
         count += 1
         truths = Truths(trial, rung)
-        for way in rung.ways or (rung.prepare,):
+        for way in rung.ways:
             try:
-                attempt = Attempt(replace(rung, prepare=way), device, trial, truths, repeatable)
+                attempt = Attempt(rung, device, trial, truths, repeatable, way)
             except DoesNotFit:
                 count -= 1
                 break

@@ -43,14 +43,16 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def request(arguments: argparse.Namespace) -> Request:
     from tilewright.job import Request
+    from tilewright.ladder import DEFAULT_BATCH
+    from tilewright.runtime.device import CPU
 
     return Request(
         net=arguments.net,
         weights=arguments.weights,
         data=arguments.data,
         images=arguments.images,
-        batch=arguments.batch,
-        device=arguments.device,
+        batch=arguments.batch or DEFAULT_BATCH,
+        device=arguments.device or CPU,
         rung=arguments.rung,
         memory=arguments.memory,
         precision=arguments.precision,
@@ -64,13 +66,13 @@ def check_outputs(
     """Each output can be written, and is neither another output nor an input."""
     taken = {
         _real(path): option
-        for option in ("net", "weights", "data")
-        if (path := getattr(arguments, option))
+        for option in ("net", "weights", "data", "plan")
+        if (path := getattr(arguments, option, None))
     }
     for path in getattr(arguments, "compare", None) or ():
         taken[_real(path)] = "compare"
-    for option in outputs:
-        given = getattr(arguments, option)
+    for name in outputs:
+        given, option = getattr(arguments, name), name.replace("_", "-")
         if given is None:
             continue
         if str(given) == "-":
@@ -132,7 +134,7 @@ def add_batch(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument(
         "--batch", type=positive, default=DEFAULT_BATCH, metavar="N",
-        help="images at a time; 1 is image by image (default: %(default)s)",
+        help=f"images at a time; 1 is image by image (default: {DEFAULT_BATCH})",
     )  # fmt: skip
 
 
@@ -146,7 +148,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", type=device, default="cpu", metavar="NAME",
         help="cpu, opencl or cuda, or one of several as in cuda:1; `tilewright devices` lists "
-        "them (default: %(default)s)",
+        "them (default: cpu)",
     )  # fmt: skip
 
 

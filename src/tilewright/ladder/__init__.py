@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.ladder.rung import Rung
 from tilewright.runtime.device import DEVICES, Device
+
+if TYPE_CHECKING:
+    from tilewright.plan import Plan
 
 # One line a rung: its module. Own rungs first, slowest to fastest; vendors after them.
 ORDER = (
@@ -78,6 +84,36 @@ def _own(device: Device, name: str) -> Rung:
     if reason := rung.missing(device):
         raise TilewrightError(f"{name} cannot run on {device}: {reason}")
     return rung
+
+
+def resolve(plan: Plan) -> dict[str, Rung]:
+    """The rungs that a plan names, each able to run on its device in the precision of its steps."""
+    found = {}
+    for step in plan.steps:
+        # A rung from a file is found by the file.
+        rung = choose(plan.device, plan.files.get(step.rung, step.rung), step.precision)
+        if rung.name != step.rung:
+            raise TilewrightError(
+                f"{plan.files[step.rung]} is rung {rung.name!r}, not {step.rung!r} as in the plan"
+            )
+        found[step.rung] = rung
+    return found
+
+
+def together(plan: Plan, found: Mapping[str, Rung]) -> Rung:
+    """What computes a plan, to be named and described: its rung, or several as if they were one."""
+    used = [found[name] for name in dict.fromkeys(step.rung for step in plan.steps)]
+    if len(used) == 1:
+        return used[0]
+    return replace(
+        used[0],
+        name=" + ".join(rung.name for rung in used),
+        idea="each layer by the rung that its plan names",
+        against=None,
+        precision=max((rung.precision for rung in used), key=lambda each: each.operand_unit),
+        precisions=(),
+        skips_taps=all(rung.skips_taps for rung in used),
+    )
 
 
 def find(name: str) -> Rung:

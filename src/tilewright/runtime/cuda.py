@@ -112,6 +112,10 @@ def limits(index: int) -> Limits:
     )
 
 
+def device_limits(device: Device) -> Limits:
+    return limits(device.index)
+
+
 def gpu(index: int) -> Gpu:
     """Its size and rates, as the driver gives them."""
     from cupy.cuda import runtime

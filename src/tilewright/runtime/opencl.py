@@ -204,6 +204,10 @@ def limits(device: Any) -> Limits:
     )
 
 
+def device_limits(device: Device) -> Limits:
+    return limits(devices()[device.index])
+
+
 def _smallest(here: Sequence[int], usual: Block) -> Block:
     x, y, z = map(min, here, usual)
     return x, y, z

@@ -124,16 +124,15 @@ def test_the_caller_compiles():
 FORKED = """
 import os
 import numpy as np
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.ladder import choose
 from tilewright.ladder.cpu import threads as rung
-from tilewright.plan import uniform
 rung.cpu_cores = lambda: 2  # whatever cores there are
 from tilewright.model.layers import Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.runtime.device import CPU
 network = Network("n", Pixels((1, 2, 2)), (ReLU(),))
-program = Program(network, uniform(network, choose(CPU, "threads"), CPU, 8))
+program = program_of(network, choose(CPU, "threads"), CPU, 8)
 images = np.zeros((8, 1, 2, 2), np.float32)
 before = program(images)
 child = os.fork()

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import tilewright
-from tests.ladder.gpu.kernels import ODD
+from tests.ladder.gpu.kernels import ODD, chosen_design
 from tilewright import reference
 from tilewright.attempt import compare
 from tilewright.ladder import find, rungs
 from tilewright.ladder.gpu import design, prepare
 from tilewright.ladder.gpu.design import Geometry
-from tilewright.ladder.gpu.prepare import GpuLaunch, layer_design
+from tilewright.ladder.gpu.prepare import GpuLaunch, layer_options
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -55,13 +55,19 @@ def counting(runtime):
     return grids
 
 
+def prepared(runtime, rung, stage):
+    """A layer as a rung plans and builds it on this runtime, whatever the device's limits."""
+    options = layer_options(stage, rung.convolutions, runtime.limits)
+    return rung.prepare(runtime, (stage,), {}, options, rung.precision)
+
+
 def check(runtime, rung, layer, shape, design_of=None):
     """A layer's outputs on random values are within their bound; all of them are written."""
     network = Network("one", Pixels(shape), (layer,))
     generator = np.random.default_rng(3)
     ready = network.with_parameters(random_parameters(network, generator))
     stage = ready.stages[1]
-    design = layer_design(stage, find(rung).convolutions, runtime.limits)
+    design = chosen_design(stage, find(rung), runtime.limits)
     if design_of is not None:
         design = design_of(Geometry.of(stage))
     launch = GpuLaunch(runtime, stage, design, ready.parameters)
@@ -105,7 +111,7 @@ def test_more_images_than_a_grid_has_go_in_pieces(rung, runtime, monkeypatch):
 def test_buffers_in_between_are_bounded(rung, runtime, monkeypatch):
     convolution, shape = Convolution(4, 3, padding=1), (2, 6, 5)
     network = Network("one", Pixels(shape), (convolution,))
-    design = layer_design(network.stages[1], find(rung).convolutions, runtime.limits)
+    design = chosen_design(network.stages[1], find(rung), runtime.limits)
     (size,) = design.scratch.values()
     monkeypatch.setattr(prepare, "SCRATCH_BYTES", 4 * size * 2 + 3)
     grids = counting(runtime)
@@ -158,7 +164,7 @@ def test_designs_fit_devices_of_every_kind(rung, threads, shared):
     for network in (tilewright.load("cifar10"), tilewright.load("ece408"), *ODD):
         for stage in network.stages:
             if stage.kind != "flatten":
-                for work in layer_design(stage, find(rung).convolutions, limits).works:
+                for work in chosen_design(stage, find(rung), limits).works:
                     work.source.check(limits)
 
 
@@ -170,7 +176,7 @@ def test_a_device_too_small_for_any_kernel_is_one_line(rung, runtime):
         if stage.kind == "conv" and rung in ("tuned", "direct", "padded", "shared", "constant"):
             continue  # whose tiles can be as small as that
         with pytest.raises(DoesNotFit) as error:
-            find(rung).prepare(runtime, (stage,), {})
+            prepared(runtime, find(rung), stage)
         assert str(error.value).startswith(f"{stage.name}: ")
         assert "rung direct" not in str(error.value)
 
@@ -179,7 +185,7 @@ def test_a_kernel_that_does_not_fit_names_one_that_does(runtime):
     runtime.limits = replace(runtime.limits, shared_bytes=200)
     network = Network("one", Pixels((1, 8, 8)), (Convolution(2, 8),))
     with pytest.raises(DoesNotFit, match=r"^conv: .* 200; rung direct needs none of it$"):
-        find("shared").prepare(runtime, (network.stages[1],), {})
+        prepared(runtime, find("shared"), network.stages[1])
 
 
 def test_parameters_are_sent_again(runtime):
@@ -198,7 +204,7 @@ def test_nan_stays_visible(layer, place, runtime):
     """Wherever in a window it is, and whatever is beside it."""
     network = Network("one", Pixels((1, 2, 2)), (layer,))
     stage = network.stages[1]
-    design = layer_design(stage, find("direct").convolutions, runtime.limits)
+    design = chosen_design(stage, find("direct"), runtime.limits)
     values = np.array([3.0, -np.inf, np.inf, -1.0], np.float32)
     values[place] = np.nan
     out = runtime.allocate((1, *stage.output_shape))
@@ -222,7 +228,7 @@ def test_what_is_not_finite_reaches_all_it_touches_and_nothing_else(what, value,
     network = Network("one", Pixels(shape), (layer,))
     stage, size = network.stages[1], math.prod(shape)
     rung = find(what if isinstance(layer, Convolution) else "direct")
-    design = layer_design(stage, rung.convolutions, runtime.limits)
+    design = chosen_design(stage, rung, runtime.limits)
     # All weights are positive: what is infinite stays infinite.
     parameters = {
         name: np.ones(given, np.float32) for name, given in stage.parameter_shapes.items()
@@ -268,7 +274,7 @@ def test_the_larger_of_two_or_nan(runtime):
 def test_softmax_of_large_scores_is_finite_and_of_nan_is_nan(runtime):
     network = Network("one", Pixels((3, 1, 1)), (Flatten(), Softmax()))
     stage = network.stages[2]
-    design = layer_design(stage, find("direct").convolutions, runtime.limits)
+    design = chosen_design(stage, find("direct"), runtime.limits)
     scores = np.array([[1e4, 0, -1e4], [np.nan, 0, 1]], np.float32)
     out = runtime.allocate((2, 3))
     GpuLaunch(runtime, stage, design, {})(runtime.upload(scores), out)

@@ -23,6 +23,7 @@ more would be surplus, it holds the channels left over for several positions at 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.errors import TilewrightError
@@ -208,12 +209,17 @@ class Rules:
 
 
 DEFAULT = Rules()
+# Positions along y and x of the tiles of some convolutions, which then are not to be chosen.
+Tiles = Mapping[str, tuple[int, int]]
+NONE: Tiles = {}
 
 
-def by_images(network: Network, target: Target, rules: Rules = DEFAULT) -> Schedule:
+def by_images(
+    network: Network, target: Target, rules: Rules = DEFAULT, tiles: Tiles = NONE
+) -> Schedule:
     """The schedule for many images: a few rules, no search."""
     free = replace(target, registers=target.registers - rules.spare)
-    groups = _groups(network, free, 1, rules)
+    groups = _groups(network, free, 1, rules, tiles)
     large = [i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1]
     shapes = [network.input.shape, *map(_written_shape, groups)]
     pictures = [lanes_picture(shape, target.lanes) for shape in shapes]
@@ -226,9 +232,9 @@ def by_images(network: Network, target: Target, rules: Rules = DEFAULT) -> Sched
     return Schedule(target, "images", tuple(groups), gathered, together, tuple(pictures))
 
 
-def by_channels(network: Network, target: Target) -> Schedule:
+def by_channels(network: Network, target: Target, tiles: Tiles = NONE) -> Schedule:
     """The schedule for few images, one at a time."""
-    groups = _groups(network, target, target.lanes, DEFAULT)
+    groups = _groups(network, target, target.lanes, DEFAULT, tiles)
     # A convolution or product reads pixels as they come; poolings and softmax want vectors.
     first = next((g for g in groups if not isinstance(g.stages[0].layer, Elementwise)), None)
     picture = channels_picture if isinstance(first, PlainGroup) else planar_picture
@@ -239,7 +245,7 @@ def by_channels(network: Network, target: Target) -> Schedule:
     return Schedule(target, "channels", tuple(groups), len(groups), 1, tuple(pictures))
 
 
-def _groups(network: Network, target: Target, unit: int, rules: Rules) -> list[Group]:
+def _groups(network: Network, target: Target, unit: int, rules: Rules, tiles: Tiles) -> list[Group]:
     rest = [stage for stage in network.stages[1:] if stage.layer.computes]
     if len(rest) > MOST_LAYERS:
         raise TilewrightError(
@@ -251,7 +257,7 @@ def _groups(network: Network, target: Target, unit: int, rules: Rules) -> list[G
     groups: list[Group] = []
     while rest:
         group = (
-            _convolution(rest, target, unit, rules)
+            _convolution(rest, target, unit, rules, tiles)
             or _dense(rest, target, unit, rules)
             or PlainGroup((rest[0],), unit)
         )
@@ -276,7 +282,7 @@ def _in_place(group: Group) -> bool:
 
 
 def _convolution(
-    rest: list[Stage], target: Target, unit: int, rules: Rules
+    rest: list[Stage], target: Target, unit: int, rules: Rules, tiles: Tiles
 ) -> ConvolutionGroup | None:
     layer = rest[0].layer
     if type(layer) is not Convolution:
@@ -294,15 +300,17 @@ def _convolution(
     )
     taken += rest[len(taken) : len(taken) + 1] if pooling else []
     window = pooling.size if pooling else (1, 1)
-    if unit > 1:
-        tile = best_tile(out_y // window[0], out_x // window[1], layer.filters, target, window)
-        blocks = packed_blocks(layer.filters, math.prod(tile), target)
+    windows = (out_y // window[0], out_x // window[1])
+    if rest[0].name in tiles:
+        tile = _given_tile(rest[0].name, tiles[rest[0].name], windows, window, target)
+    elif unit > 1:
+        tile = best_tile(*windows, layer.filters, target, window)
     else:
         wanted = rules.windows if pooling else rules.row
-        tile = (
-            window[0] * min(wanted[0], out_y // window[0]),
-            window[1] * min(wanted[1], out_x // window[1]),
-        )
+        tile = (window[0] * min(wanted[0], windows[0]), window[1] * min(wanted[1], windows[1]))
+    if unit > 1:
+        blocks = packed_blocks(layer.filters, math.prod(tile), target)
+    else:
         across = block_width(layer.filters, math.prod(tile), target)
         blocks = blocks_of(layer.filters, across)
     rows, columns = (
@@ -312,6 +320,28 @@ def _convolution(
     return ConvolutionGroup(
         tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns
     )  # fmt: skip
+
+
+def _given_tile(
+    layer: str,
+    tile: tuple[int, int],
+    windows: tuple[int, int],
+    window: tuple[int, int],
+    target: Target,
+) -> tuple[int, int]:
+    """A tile of whole windows that are there, and whose sums the registers hold."""
+    parts = [divmod(size, each) for size, each in zip(tile, window, strict=True)]
+    most = max(1, (target.registers - 2) // math.prod(window))
+    if (
+        any(rest for _, rest in parts)
+        or any(not 1 <= count <= there for (count, _), there in zip(parts, windows, strict=True))
+        or math.prod(count for count, _ in parts) > most
+    ):
+        raise TilewrightError(
+            f"{layer}: a tile of {tile[0]}x{tile[1]} positions is not possible with windows of "
+            f"{window[0]}x{window[1]} and {target.registers} registers"
+        )
+    return tile
 
 
 def _dense(rest: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGroup | None:

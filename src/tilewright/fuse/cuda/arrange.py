@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.choices import Arrangement
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.operations import Operation
@@ -25,6 +24,15 @@ MOST_IN_STRIPS = 3
 MOST_TWICE = 1.25
 # Warps of a group, and groups of a block, that are tried.
 SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
+
+
+class Arrangement(NamedTuple):
+    """What was chosen: which of the ways to divide an image, warps, groups, and units' weight."""
+
+    division: int
+    warps: int
+    groups: int
+    weight: float
 
 
 def searched() -> tuple[object, ...]:
@@ -44,27 +52,9 @@ def stack(
     generation: Generation,
     rounded: bool = False,
     known: Known | None = None,
-) -> tuple[Stack, Arrangement]:
-    """The best plan for these operations in one kernel, and what was chosen; DoesNotFit if there is
-    none. `arranged` makes the same plan of what was chosen.
-
-    `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
-    same arithmetic and generation, and gets what is found.
-    """
-    settings = (given, gives, rounded, generation)
-    alike = (tuple(each.alike for each in operations), *settings)
-    if known is None or alike not in known:
-        best = _best(arithmetic, operations, *settings)
-        if known is not None:
-            known[alike] = best[1] if best else None
-        if best:
-            return best
-    elif chosen := known[alike]:
-        return arranged(arithmetic, operations, *settings, chosen), chosen
-    names = ", ".join(name for operation in operations for name in operation.names)
-    raise DoesNotFit(
-        f"{names}: does not fit into {generation.shared_bytes:,} bytes of shared memory"
-    )
+) -> Stack:
+    """The best plan for these operations in one kernel; DoesNotFit if there is none."""
+    return arranged(arithmetic, operations, given, gives, generation, rounded, known)[0]
 
 
 def arranged(
@@ -72,17 +62,51 @@ def arranged(
     operations: Sequence[Operation],
     given: Form,
     gives: Form,
-    rounded: bool,
     generation: Generation,
-    chosen: Arrangement,
-) -> Stack:
-    """The plan that was chosen for operations like these."""
-    number, warps, groups, weight = chosen
-    parts, strip = next(itertools.islice(divisions(operations), number, None))
+    rounded: bool = False,
+    known: Known | None = None,
+) -> tuple[Stack, Arrangement]:
+    """The same, and what was chosen.
+
+    `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
+    same arithmetic and generation, and gets what is found.
+    """
     settings = (given, gives, rounded, generation)
-    plan = _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
-    assert plan
-    return plan
+    alike = (tuple(each.alike for each in operations), *settings)
+    if known is None or alike not in known:
+        found = _best(arithmetic, operations, *settings)
+        if known is not None:
+            known[alike] = found[1] if found else None
+        if found:
+            return found
+    elif chosen := known[alike]:
+        plan = stack_as(chosen, arithmetic, operations, given, gives, generation, rounded)
+        assert plan
+        return plan, chosen
+    names = ", ".join(name for operation in operations for name in operation.names)
+    raise DoesNotFit(
+        f"{names}: does not fit into {generation.shared_bytes:,} bytes of shared memory"
+    )
+
+
+def stack_as(
+    chosen: Arrangement,
+    arithmetic: Arithmetic,
+    operations: Sequence[Operation],
+    given: Form,
+    gives: Form,
+    generation: Generation,
+    rounded: bool,
+) -> Stack | None:
+    """The plan with all that is chosen; None if there is no such one, or it does not fit."""
+    number, warps, groups, weight = chosen
+    if number < 0 or (warps, groups) not in SHAPES or weight not in WEIGHTS:
+        return None
+    for parts, strip in itertools.islice(divisions(operations), number, number + 1):
+        if 4 * _least_words(arithmetic, parts) <= generation.shared_bytes:
+            settings = (given, gives, rounded, generation)
+            return _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
+    return None
 
 
 def _best(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from tilewright.fuse.cuda import choices
+from tilewright.errors import TilewrightError
+from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.arrange import Known, arranged, searched, stack
-from tilewright.fuse.cuda.choices import Choice
-from tilewright.fuse.cuda.dense import Dense, dense
+from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, searched, stack_as
+from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
+from tilewright.fuse.cuda.dense import Dense, dense, denses
 from tilewright.fuse.cuda.generations import Generation, generation
 from tilewright.fuse.cuda.operations import Operation, only_input, operations
 from tilewright.fuse.cuda.stack import Form, Source, Stack
@@ -25,19 +26,35 @@ MOST_TOGETHER = 32
 
 def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> list[Kernel]:
     """The kernels for all layers from the pixels to the output."""
-    search = (*searched(), MOST_TOGETHER)
-    return list(_cut(tuple(stages), arithmetic, generation(capability), search))
+    return build(stages, arithmetic, capability, choose(stages, arithmetic, capability))
+
+
+def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> Choice:
+    """How these layers are best computed; a search, unless the same was asked for before."""
+    gpu = generation(capability)
+    todo = tuple(_todo(stages, gpu))
+    return _choose(todo, arithmetic, gpu, (*searched(), MOST_TOGETHER))
 
 
 # A proof asks for the same network some ten times, and a build twice.
 @lru_cache(maxsize=100)
-def _cut(
-    stages: tuple[Stage, ...], arithmetic: Arithmetic, gpu: Generation, search: tuple[object, ...]
-) -> tuple[Kernel, ...]:
-    todo = operations(stages)
-    if not todo or _large(todo[0], gpu):
-        todo.insert(0, only_input(stages))
-    kernels: list[Kernel] = []
+def _choose(
+    todo: tuple[Operation, ...],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    search: tuple[object, ...],
+) -> Choice:
+    # Everything that the answer depends on, in words; the layers' names are not.
+    question = repr(([each.alike for each in todo], arithmetic, gpu, search))
+    choice = planned.read(question)
+    if choice is None:
+        choice = _search(todo, arithmetic, gpu)
+        planned.keep(question, choice)
+    return choice
+
+
+def _search(todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation) -> Choice:
+    kernels: list[Stacked | Multiplied] = []
     at = 0
     while at < len(todo):
         large = _large(todo[at], gpu)
@@ -48,16 +65,98 @@ def _cut(
             end += 1
         if large:
             # What follows, if anything does, is a softmax in the middle: it reads floats.
-            last = dense(arithmetic, todo[at:end], gpu)
-            before = kernels[-1]
-            if isinstance(before, Stack):
-                kernels[-1] = replace(before, result_words=last.words)
-            kernels.append(last)
+            kernels.append(_multiplied(dense(arithmetic, todo[at:end], gpu)))
         else:
             more = todo[end] if end < len(todo) else None
             kernels += _stacks(todo[at:end], arithmetic, more, gpu)
         at = end
+    return Choice(gpu.name, tuple(kernels))
+
+
+def build(
+    stages: Sequence[Stage], arithmetic: Arithmetic, capability: int, choice: Choice
+) -> list[Kernel]:
+    """The kernels as they were chosen; refused if they are not for these layers or this GPU."""
+    return list(_build(tuple(stages), arithmetic, generation(capability), choice))
+
+
+@lru_cache(maxsize=100)
+def _build(
+    stages: tuple[Stage, ...], arithmetic: Arithmetic, gpu: Generation, choice: Choice
+) -> tuple[Kernel, ...]:
+    if choice.generation != gpu.name:
+        raise TilewrightError(
+            f"options.generation: kernels for {choice.generation:.40}, and the GPU is {gpu.name}"
+        )
+    todo = _todo(stages, gpu)
+    kernels: list[Kernel] = []
+    at = 0
+    for number, chosen in enumerate(choice.kernels):
+        end = at + chosen.operations
+        plan = None
+        if end <= len(todo):
+            after = todo[end] if end < len(todo) else None
+            before = kernels[-1] if kernels else None
+            plan = _kernel(chosen, todo[at:end], arithmetic, gpu, before, todo[at - 1], after)
+        if plan is None:
+            raise TilewrightError(
+                f"options.kernels[{number}]: {chosen!s:.120} is no kernel of these layers that "
+                f"fits {gpu.name}"
+            )
+        if isinstance(plan, Dense) and kernels and isinstance(kernels[-1], Stack):
+            kernels[-1] = replace(kernels[-1], result_words=plan.words)
+        kernels.append(plan)
+        at = end
+    if at < len(todo):
+        raise TilewrightError(f"options.kernels: they leave {todo[at].names[0]} out")
     return tuple(kernels)
+
+
+def _kernel(
+    chosen: Stacked | Multiplied,
+    part: Sequence[Operation],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    before: Kernel | None,
+    last: Operation,
+    after: Operation | None,
+) -> Kernel | None:
+    """A part of the operations in one kernel, `last` coming before and `after` after it."""
+    if isinstance(chosen, Multiplied):
+        # The first of all kernels reads pixels, which these do not; a softmax comes last of all.
+        layers = part[:-1] if part[-1].kind == "softmax" and after is None else part
+        if before is None or not _large(part[0], gpu) or not all(x.connected for x in layers):
+            return None
+        return next((x for x in denses(arithmetic, part, gpu) if _multiplied(x) == chosen), None)
+    if len(part) > MOST_TOGETHER or any(_large(each, gpu) for each in part):
+        return None
+    arrangement = Arrangement(chosen.division, chosen.warps, chosen.groups, chosen.weight)
+    first = before is None or isinstance(before, Dense)
+    given, gives = _forms(first, last, part, after)
+    rounded = after is not None and after.kind == "sum"
+    return stack_as(arrangement, arithmetic, part, given, gives, gpu, rounded)
+
+
+def _multiplied(plan: Dense) -> Multiplied:
+    return Multiplied(
+        len(plan.operations), plan.warps, plan.columns, plan.more, plan.chunk, plan.stages
+    )
+
+
+def _todo(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
+    todo = operations(stages)
+    if not todo or _large(todo[0], gpu):
+        todo.insert(0, only_input(stages))
+    return todo
+
+
+def _forms(
+    first: bool, last: Operation, part: Sequence[Operation], after: Operation | None
+) -> tuple[Form, Form]:
+    """In which images come to a part of the operations, and results go; `last` was before it."""
+    # Values come one by one to the first kernel of all, to a softmax, and from one.
+    alone = first or _between(last, part[0]) == "output"
+    return "pixels" if alone else "words", _between(part[-1], after)
 
 
 def _large(operation: Operation, gpu: Generation) -> bool:
@@ -81,66 +180,28 @@ def _stacks(
     arithmetic: Arithmetic,
     following: Operation | None,
     gpu: Generation,
-) -> list[Stack]:
+) -> list[Stacked]:
     """Consecutive operations in as few kernels as come near the best way to cut them.
 
-    `following` comes after them.
+    `following` comes after them. Found from the end to the beginning: `best[i]` has, for every
+    number of kernels, the cheapest way to do all but the first i operations.
     """
-    together = _Together(todo, arithmetic, following, gpu)
-    chosen = choices.read(together.question)
-    if chosen is None:
-        chosen = _search(together)
-        choices.keep(together.question, chosen)
-    firsts = [0, *(choice.end for choice in chosen)]
-    return [
-        arranged(arithmetic, *together.settings(first, choice.end), choice.arrangement)
-        for first, choice in zip(firsts, chosen, strict=False)
-    ]
-
-
-@dataclass(frozen=True)
-class _Together:
-    """Operations that are cut into kernels, and what those depend on."""
-
-    todo: Sequence[Operation]
-    arithmetic: Arithmetic
-    following: Operation | None
-    gpu: Generation
-
-    @property
-    def question(self) -> str:
-        """Everything that the answer depends on, in words; the layers' names are not."""
-        after = self.following.alike if self.following else None
-        operations = [each.alike for each in self.todo]
-        return repr((operations, self.arithmetic, after, self.gpu, *searched(), MOST_TOGETHER))
-
-    def settings(
-        self, first: int, end: int
-    ) -> tuple[Sequence[Operation], Form, Form, bool, Generation]:
-        """Some of them, how they are given and give values, and whether those are rounded."""
-        todo = self.todo
-        after = todo[end] if end < len(todo) else self.following
-        # Values come one by one to the first kernel of all, to a softmax, and from one.
-        alone = first == 0 or _between(todo[first - 1], todo[first]) == "output"
-        given: Form = "pixels" if alone else "words"
-        rounded = after is not None and after.kind == "sum"
-        return todo[first:end], given, _between(todo[end - 1], after), rounded, self.gpu
-
-
-def _search(together: _Together) -> list[Choice]:
-    """Found from the end to the beginning: `best[i]` has, for every number of kernels, the cheapest
-    way to do all but the first i operations."""
     known: Known = {}
-    count_all, gpu = len(together.todo), together.gpu
-    best: dict[int, dict[int, tuple[float, _Chain | None]]] = {count_all: {0: (0.0, None)}}
-    for first in range(count_all - 1, -1, -1):
-        ways: dict[int, tuple[float, _Chain | None]] = {}
+    best: dict[int, dict[int, tuple[float, _Chain | None]]] = {len(todo): {0: (0.0, None)}}
+    for first in range(len(todo) - 1, -1, -1):
+        found: dict[int, tuple[float, _Chain | None]] = {}
         problem: DoesNotFit | None = None
-        for end in range(first + 1, min(first + MOST_TOGETHER, count_all) + 1):
-            operations, given, gives, rounded, _ = together.settings(first, end)
+        for end in range(first + 1, min(first + MOST_TOGETHER, len(todo)) + 1):
+            after = todo[end] if end < len(todo) else following
+            part = todo[first:end]
             try:
-                plan, arrangement = stack(
-                    together.arithmetic, operations, given, gives, gpu, rounded, known
+                plan, chosen = arranged(
+                    arithmetic,
+                    part,
+                    *_forms(first == 0, todo[first - 1], part, after),
+                    gpu,
+                    rounded=after is not None and after.kind == "sum",
+                    known=known,
                 )
             except DoesNotFit as error:
                 problem = error
@@ -148,26 +209,26 @@ def _search(together: _Together) -> list[Choice]:
             own = _cost(plan, gpu)
             for count, (cost, rest) in best[end].items():
                 total = own + cost
-                if count + 1 not in ways or total < ways[count + 1][0]:
-                    ways[count + 1] = total, _Chain(Choice(end, arrangement), rest)
-        if not ways:
+                if count + 1 not in found or total < found[count + 1][0]:
+                    found[count + 1] = total, _Chain(Stacked(len(part), *chosen), rest)
+        if not found:
             assert problem
             raise problem
-        best[first] = ways
+        best[first] = found
     least = min(cost for cost, _ in best[0].values())
     near = [count for count, (cost, _) in best[0].items() if cost <= gpu.worth_it * least]
     chain = best[0][min(near)][1]
-    chosen = []
+    kernels = []
     while chain is not None:
-        chosen.append(chain.choice)
+        kernels.append(chain.kernel)
         chain = chain.rest
-    return chosen
+    return kernels
 
 
 class _Chain(NamedTuple):
     """A kernel and those after it."""
 
-    choice: Choice
+    kernel: Stacked
     rest: _Chain | None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -32,6 +32,7 @@ from tilewright.model.layers import (
 from tilewright.model.layers.elementwise import quiet
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
+from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 
@@ -41,7 +42,13 @@ Run = Callable[[Any, Array], None]
 NUMPY: Table[Callable[[Stage, Any, Parameters], Run]] = Table("numpy")
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     (stage,) = stages
     return launch_of(runtime, f"im2col_{stage.kind}", stages, function(stage, parameters))
 

@@ -299,10 +299,10 @@ def square_tiles(geometry: Geometry, limits: Limits) -> Iterator[Options]:
 
 
 def oblong_tiles(geometry: Geometry, limits: Limits) -> Iterator[Options]:
-    """Tiles of an output plane of two to sixteen warps."""
+    """Tiles of an output plane of one to sixteen warps."""
     for columns in (8, 16, 32, 64, 128):
         for rows in (1, 2, 4, 8, 16, 32):
-            if 64 <= columns * rows <= 512:
+            if 32 <= columns * rows <= 512:
                 yield _plane_tile(geometry, columns, rows)
 
 

@@ -13,7 +13,7 @@ from tilewright.errors import unknown
 from tilewright.ladder import choose
 from tilewright.ladder.gpu.cost import cost, multiply_adds
 from tilewright.ladder.gpu.design import Design, NotForLayer, Work
-from tilewright.ladder.gpu.prepare import layer_design, most_images
+from tilewright.ladder.gpu.prepare import layer_design, layer_options, most_images
 from tilewright.ladder.rung import Rung
 from tilewright.limits import limit, rates_of
 from tilewright.model.network import Network, Stage
@@ -121,7 +121,8 @@ def designed(rung: Rung, stage: Stage, limits: Limits) -> Design | str:
         return "no kernel: the same memory, read with another shape"
     assert rung.convolutions is not None
     try:
-        design = layer_design(stage, rung.convolutions, limits).needed_by(stage)
+        options = layer_options(stage, rung.convolutions, limits)
+        design = layer_design(stage, rung.convolutions, options).needed_by(stage)
         for work in design.works:
             work.source.check(limits)
     except NotForLayer as error:

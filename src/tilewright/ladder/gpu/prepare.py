@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from tilewright.ladder import rung as contract
 from tilewright.ladder.gpu.cost import cost
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
@@ -15,13 +18,16 @@ from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
     NotForLayer,
+    Options,
     Work,
 )
 from tilewright.ladder.gpu.layers import other_layer
+from tilewright.ladder.gpu.offered import checked
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stage
+from tilewright.precision import Precision
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.device import GPU_KINDS, Device
 from tilewright.runtime.dialect import DoesNotFit, Limits
@@ -36,31 +42,62 @@ SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
 def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | None = None) -> Rung:
     """A rung that computes convolutions so, and the other layers like all GPU rungs."""
 
-    def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
+    def plan(device: Device, stages: Stages, precision: Precision) -> Options:
         (stage,) = stages
-        try:
-            kernels = layer_design(stage, convolutions, runtime.limits)
-            return GpuLaunch(runtime, stage, kernels, parameters)
-        except DoesNotFit as error:
-            if isinstance(error, NotForLayer):
-                raise NotForLayer(f"{stage.name}: {error}") from error
-            # Only a convolution has other kernels on another rung, and direct's take the least.
-            other = stage.kind == "conv" and runtime.limits.threads >= BLOCK_THREADS
-            hint = "; rung direct needs none of it" if other else ""
-            raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
+        return layer_options(stage, convolutions, limits_of(device))
+
+    def prepare(
+        runtime: GpuRuntime,
+        stages: Stages,
+        parameters: Parameters,
+        options: contract.Options,
+        precision: Precision,
+    ) -> Launch:
+        (stage,) = stages
+        offered = checked(stage, convolutions, runtime.limits, options)
+        with naming(stage, runtime.limits):
+            design = layer_design(stage, convolutions, offered)
+            return GpuLaunch(runtime, stage, design, parameters)
 
     return Rung(
-        name=name, idea=idea, against=against, devices=GPU_KINDS, prepare=prepare,
+        name=name, idea=idea, against=against, devices=GPU_KINDS, plan=plan, prepare=prepare,
         open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
         convolutions=convolutions, form="dialect",
     )  # fmt: skip
 
 
-def layer_design(stage: Stage, convolutions: Convolutions, limits: Limits) -> Design:
+def layer_options(stage: Stage, convolutions: Convolutions, limits: Limits) -> Options:
+    """What a rung with such convolutions chooses for a layer; only convolutions have a choice."""
+    if stage.kind != "conv":
+        return {}
+    with naming(stage, limits):
+        return convolutions.choose(Geometry.of(stage), limits)
+
+
+def layer_design(stage: Stage, convolutions: Convolutions, options: Options) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
     if type(stage.layer) is Convolution:
-        return convolutions.design(Geometry.of(stage), limits)
+        return convolutions.build(Geometry.of(stage), options)
     return other_layer(stage)
+
+
+@contextmanager
+def naming(stage: Stage, limits: Limits) -> Iterator[None]:
+    """What does not fit names the layer, and a rung that would."""
+    try:
+        yield
+    except NotForLayer as error:
+        raise NotForLayer(f"{stage.name}: {error}") from error
+    except DoesNotFit as error:
+        # Only a convolution has other kernels on another rung, and direct's take the least.
+        other = stage.kind == "conv" and limits.threads >= BLOCK_THREADS
+        hint = "; rung direct needs none of it" if other else ""
+        raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
+
+
+def limits_of(device: Device) -> Limits:
+    """What a device that is here gives a kernel."""
+    return gpu_backend(device.kind).device_limits(device)
 
 
 def open_runtime(device: Device, memory: str) -> GpuRuntime:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.environment import cpu_cores
-from tilewright.ladder.rung import Launch, Rung, Stages, input_then_network, launch_of
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, input_then_network, launch_of
 from tilewright.model.layers import Pixels
 from tilewright.model.layers.onnx_node import BEFORE, INPUT
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
-from tilewright.precision import FLOAT32
+from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 from tilewright.runtime.device import Device
@@ -39,7 +39,13 @@ def missing(device: Device) -> str | None:
     return f"{' and '.join(lacking)} not installed: pip install 'tilewright[onnxruntime]'"
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     if isinstance(stages[0].layer, Pixels):
         return launch_of(runtime, "normalise", stages, normalise(stages[0].layer))
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, whole_network
 from tilewright.model.network import Parameters, Stage
+from tilewright.precision import Precision
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.device import Device
 
@@ -40,7 +41,13 @@ def open_runtime(device: Device, memory: str) -> Runtime:
     return TorchRuntime(device)
 
 
-def prepare(runtime: TorchRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: TorchRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     import torch
 
     kernels = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.fuse.cuda import arrange, choices, cut
+from tilewright.fuse.cuda import arrange, cut, planned
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model import zoo
@@ -13,21 +13,26 @@ from tilewright.model.network import Network
 from tilewright.store import KINDS, Store
 
 
+def forget() -> None:
+    cut._choose.cache_clear()
+    cut._build.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def own_store(tmp_path, monkeypatch):
-    monkeypatch.setattr(choices, "open_store", lambda kind: Store(tmp_path / kind, KINDS[kind]))
-    cut._cut.cache_clear()
+    monkeypatch.setattr(planned, "open_store", lambda kind: Store(tmp_path / kind, KINDS[kind]))
+    forget()
     yield Store(tmp_path / "plans", KINDS["plans"])
-    cut._cut.cache_clear()
+    forget()
 
 
 def texts(network: Network, precision: str, capability: int = 90) -> list[str]:
-    cut._cut.cache_clear()
+    forget()
     plans = cut.cut(network.stages, ARITHMETICS[precision], capability)
     return [kernel_text(plan, "network", network.input, "words") for plan in plans]
 
 
-def never(together):
+def never(*question):
     raise AssertionError("searched once more")
 
 
@@ -74,7 +79,7 @@ def test_who_changes_the_search_gets_another(where, name, monkeypatch):
 def test_another_planner_searches_anew(monkeypatch):
     small = Network("small", Pixels((3, 8, 8)), (Convolution(8, 3), ReLU()))
     texts(small, "fp16")
-    monkeypatch.setattr(choices, "_source", lambda: b"another")
+    monkeypatch.setattr(planned, "_source", lambda: b"another")
     monkeypatch.setattr(cut, "_search", never)
     with pytest.raises(AssertionError, match="searched once more"):
         texts(small, "fp16")

@@ -6,40 +6,23 @@ machine code. What is kept is the choice, not the plan: that is made of it anew,
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
 
+import msgspec
+
+from tilewright.fuse.cuda.choice import Choice
 from tilewright.store import key_of, open_store
 
 
-class Arrangement(NamedTuple):
-    """What was chosen: which of the ways to divide an image, warps, groups, and units' weight."""
-
-    division: int
-    warps: int
-    groups: int
-    weight: float
-
-
-class Choice(NamedTuple):
-    """A kernel: after how many operations it ends, and its arrangement."""
-
-    end: int
-    arrangement: Arrangement
-
-
-def read(question: str) -> list[Choice] | None:
+def read(question: str) -> Choice | None:
     """What was chosen before for a question that says everything the answer depends on."""
     kept = open_store("plans").read(_key(question))
-    if kept is None:
-        return None
-    return [Choice(end, Arrangement(*chosen)) for end, chosen in json.loads(kept)]
+    return None if kept is None else msgspec.json.decode(kept, type=Choice)
 
 
-def keep(question: str, choices: list[Choice]) -> None:
-    open_store("plans").keep(_key(question), json.dumps(choices).encode())
+def keep(question: str, choice: Choice) -> None:
+    open_store("plans").keep(_key(question), msgspec.json.encode(choice))
 
 
 def _key(question: str) -> str:
