@@ -90,7 +90,6 @@ class Attempt:
         self.given = Guarded(self.runtime, "input", room, images.dtype, INPUT_POISON)
         # Values that are float32 already skip the input step, and a Flatten has no output of its
         # own.
-        pixels = images.dtype == np.uint8
         self.outputs = [
             self._output((trial.capacity, *step.shape))
             if step.launch and (pixels or not step.only_input)

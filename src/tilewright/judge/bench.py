@@ -21,6 +21,7 @@ from tilewright.conditions import Conditions, Watch
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
+from tilewright.guards import guarding
 from tilewright.judge import isolated
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.bout import Bout
@@ -239,7 +240,8 @@ class Arena:
         size = sum(4 * int(np.prod(shape)) + ALIGNMENT for shape in (*given, *made))
         shared = size if self.native else 0
         office = Office(self.device, self.allowance, trust=self.trust, shared=shared)
-        rung = replace(entry.rung, open_runtime=lambda device, _: RemoteRuntime(device, office))
+        opened = guarding(lambda device, memory: RemoteRuntime(device, office))
+        rung = replace(entry.rung, open_runtime=opened)
         kind = SharedLane if self.native else DistantLane
         lanes = [
             kind(office, self._program(entry, rung, stage), x, out)
