@@ -30,6 +30,7 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 # What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
 SLOW = (
     "tests/cli/test_explain.py",
+    "tests/cli/test_history.py::test_a_ladder",
     "tests/cli/test_kernel_check.py",
     "tests/cli/test_ladder.py",
     "tests/cli/test_profile.py",
@@ -41,6 +42,8 @@ SLOW = (
     "tests/fuse/cpu/test_team.py",
     "tests/fuse/cuda/test_cubins.py",
     "tests/fuse/cuda/test_schedule.py",
+    "tests/judge/test_bench.py",
+    "tests/judge/test_isolation.py",
     "tests/ladder/test_rungs.py",
     "tests/runtime/test_dialect.py::test_kernels_of",
     "tests/runtime/test_races.py",
@@ -107,6 +110,7 @@ def own_cache(
     """
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "kept"))
     if not request.node.nodeid.startswith(OF_CACHING):
         (home / "tilewright").mkdir(mode=0o700)
         for kind in ("compiled", "numba", "judged"):

@@ -21,12 +21,13 @@ from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
 from tilewright.memory import pin
-from tilewright.model.layers import Pixels
+from tilewright.model.layers import MissingForm, Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
 from tilewright.proof import in_worker
+from tilewright.results.ladder import ALONE, TOGETHER
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
@@ -38,9 +39,6 @@ from tilewright.verify import Verdict, verify
 Progress = Callable[[str, int, int], None]
 RANDOM_SEED = 1
 SAMPLE_CLASSES = 10  # of the sample that ships, which networks of one channel are measured on
-# Op times of a rung that computes the network as one piece were taken from convolutions on their
-# own; those of a rung that fuses layers have the activation and pooling after them in it.
-ALONE, TOGETHER = "*", "+"
 RECORDED = "recorded"  # a turn of its own, as recording disturbs the timing
 
 
@@ -91,6 +89,10 @@ class Ladder:
     conditions: Conditions
     notices: tuple[str, ...] = ()
     doubt: float = 0.0
+
+    def changed(self, row: Row) -> Row | None:
+        """The row that one of these is to be compared with."""
+        return changed(row, self.rows)
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def climb(
             # At the batch that is timed, too.
             verdict = verify(in_worker(rung), device, network, batch=min(batch, len(images)))
             rows[rung.label] = Row(rung, verdict=verdict)
-        except (DoesNotFit, WorkerStopped) as error:
+        except (DoesNotFit, MissingForm, WorkerStopped) as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():

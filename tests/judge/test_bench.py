@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.judge.changed import changed
+from tests.kept import KEPT
 from tilewright import cli
 from tilewright.data.dataset import Dataset
 from tilewright.judge import bench as module
-from tilewright.judge import sandbox
+from tilewright.judge import isolated, sandbox
 from tilewright.judge.bench import Bench, Entry, bench
 from tilewright.judge.remote import Office
 from tilewright.ladder import choose
@@ -43,6 +45,9 @@ KNOWN = Ceilings("fast", flops=1e15, bytes=1e15, processors=1, date="2026-11-15"
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ceilings", lambda *given, **named: (KNOWN, None))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
+    # Compiled once for all runs of the tests.
+    monkeypatch.setattr(module, "isolated", partial(isolated, kept=KEPT / "judge"))
+    monkeypatch.setattr(module, "Office", partial(Office, kept=KEPT / "judge"))
 
 
 def passed(rung: Rung) -> Verdict:

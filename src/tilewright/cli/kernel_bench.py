@@ -41,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="timed rounds after one of warm-up (default: 9 to 25, until times are certain)",
     )  # fmt: skip
     parser.add_argument(
+        "--limit", type=options.positive, default=60, metavar="SECONDS",
+        help="a launch that takes longer is stopped (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--trust", action="store_true",
         help="run kernels also where the system cannot isolate them: they could do what you can",
     )  # fmt: skip
@@ -50,9 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    from msgspec import to_builtins
+
     from tilewright import environment
     from tilewright.climb import prepare
     from tilewright.judge.bench import ROUNDS, bench
+    from tilewright.results.climbed import conditions_record
     from tilewright.views import bench as view
     from tilewright.views import console, units
 
@@ -66,7 +73,7 @@ def main(arguments: argparse.Namespace) -> int:
     with console.progress_line() as tell:
         found = bench(
             entries, network, dataset, arguments.device, arguments.batch,
-            arguments.repeats or ROUNDS, arguments.trust, progress=tell,
+            arguments.repeats or ROUNDS, arguments.trust, arguments.limit, progress=tell,
         )  # fmt: skip
     document = {
         "schema": "tilewright.bench/1",
@@ -78,13 +85,14 @@ def main(arguments: argparse.Namespace) -> int:
         "device": str(arguments.device),
         "device_name": found.device,
         "order_seed": found.seed,
+        "overhead_seconds": found.overhead,
         "peak_flops": found.ceilings.flops,
         "peak_bytes": found.ceilings.bytes,
         "notices": list(found.notices),
-        "conditions": found.conditions.to_json(),
+        "conditions": to_builtins(conditions_record(found.conditions)),
         "kernels": view.to_json(found, network),
         "unreadable": unreadable,
-        "environment": environment.fingerprint(),
+        "environment": to_builtins(environment.fingerprint()),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     if arguments.json == "-":

@@ -21,7 +21,7 @@ class Allowance:
     file_bytes: int = 64 * 2**20
     folder_bytes: int = GIBIBYTE
     folder_files: int = 100_000
-    open_files: int = 256
+    open_files: int = 1024
     threads: int = 512
     processes: int = 8
     cpu_seconds: int = 3600

@@ -21,6 +21,7 @@ from tilewright.conditions import Conditions, Watch
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
+from tilewright.guards import guarding
 from tilewright.judge import isolated
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.bout import Bout
@@ -39,6 +40,8 @@ from tilewright.verify import Verdict, fresh_seed, prove
 # The course looks at correctness for so many images.
 COURSE_SIZES = (100, 1000, 10_000)
 # Turns are short, as a worker stands still between them: no thread of it disturbs another.
+LAUNCH_SECONDS = 60.0
+ASKED = 9  # times for nothing, to know what asking takes
 TRIES = 3  # of the ceilings, before a time is called impossible
 ROUNDS = Rounds(least=9, most=25, seconds=30.0)
 
@@ -82,7 +85,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Bench:
-    """Rows in the order of entry. `ceilings` are of float32; `batch` is what a call computes."""
+    """Rows in the order of entry. `ceilings` are of float32; `batch` is what a call computes.
+
+    `overhead` is what asking a worker takes, and is in every time by the judge's clock.
+    """
 
     rows: list[Row]
     device: str
@@ -91,6 +97,7 @@ class Bench:
     conditions: Conditions
     notices: tuple[str, ...]
     seed: int
+    overhead: float = 0.0
 
     def ranked(self) -> list[Row]:
         """Those that have a place, fastest first."""
@@ -116,19 +123,22 @@ def bench(
     batch: int,
     rounds: int | Rounds = ROUNDS,
     trust: bool = False,
+    seconds: float = LAUNCH_SECONDS,
     proof: Proof | None = None,
     progress: Progress = lambda doing, done, of: None,
 ) -> Bench:
     """Prove, time and rank. Every judged kernel is asked for a proof, in a worker of its own; the
-    usual one is that of `kernel check`."""
+    usual one is that of `kernel check`. A launch may take so many `seconds`."""
+    allowance = Allowance(seconds=seconds)
     proof = proof or partial(_proven, device=device, network=network)
     rows = {entry.rung.label: Row(entry) for entry in entries}
     sizes = sorted({min(size, len(dataset)) for size in COURSE_SIZES})
     for index, (label, row) in enumerate(rows.items()):
         progress(f"judging {label}", index, len(rows))
-        rows[label] = _judged(row, network, dataset, batch, proof, sizes, trust)
+        rows[label] = _judged(row, network, dataset, batch, proof, sizes, allowance, trust)
     progress("measuring the device's ceilings", 0, 1)
-    seed, arena = secrets.randbits(32), Arena(network, device, min(batch, len(dataset)), trust)
+    arena = Arena(network, device, min(batch, len(dataset)), allowance, trust)
+    seed = secrets.randbits(32)
     for label, row in rows.items():
         if not row.refused:
             progress(f"building {label}", 0, 1)
@@ -138,6 +148,7 @@ def bench(
     return Bench(
         [arena.result(row, samples) for row in rows.values()], arena.description, arena.images,
         arena.ceilings, watch.conditions(), arena.notices, seed,
+        float(np.median(arena.overheads)) if arena.native and arena.overheads else 0.0,
     )  # fmt: skip
 
 
@@ -149,11 +160,11 @@ def _proven(rung: Rung, device: Device, network: Network) -> Verdict:
 
 def _judged(
     row: Row, network: Network, dataset: Dataset, batch: int, proof: Proof, sizes: list[int],
-    trust: bool,
+    allowance: Allowance, trust: bool,
 ) -> Row:  # fmt: skip
     """The row with its proof and its answers for the images at hand, or why it is refused."""
     entry = row.entry
-    rung = entry.rung if entry.inside else isolated(entry.rung, trust=trust)
+    rung = entry.rung if entry.inside else isolated(entry.rung, allowance, trust=trust)
     try:
         if entry.judged:
             verdict = proof(rung)
@@ -173,8 +184,11 @@ def _judged(
 class Arena:
     """Convolutions of several rungs that take turns. The clock goes only while one is timed."""
 
-    def __init__(self, network: Network, device: Device, images: int, trust: bool) -> None:
-        self.network, self.device, self.images, self.trust = network, device, images, trust
+    def __init__(
+        self, network: Network, device: Device, images: int, allowance: Allowance, trust: bool
+    ) -> None:
+        self.network, self.device, self.images = network, device, images
+        self.allowance, self.trust = allowance, trust
         self.stages = [stage for stage in network.stages if stage.kind == "conv"]
         if not self.stages:
             raise TilewrightError(f"network {network.name!r} has no convolution to time")
@@ -184,6 +198,7 @@ class Arena:
         self.refused: dict[str, str] = {}
         self.taken: dict[tuple[str, str], list[tuple[float, str]]] = {}
         self.elapsed = 0.0
+        self.overheads: list[float] = []
         self.description = open_runtime(device, "resident").describe()
         self.notices: tuple[str, ...] = ()
         self.ceilings = self._ceilings("fp32")
@@ -224,8 +239,9 @@ class Arena:
             return
         size = sum(4 * int(np.prod(shape)) + ALIGNMENT for shape in (*given, *made))
         shared = size if self.native else 0
-        office = Office(self.device, Allowance(), trust=self.trust, shared=shared)
-        rung = replace(entry.rung, open_runtime=lambda device, _: RemoteRuntime(device, office))
+        office = Office(self.device, self.allowance, trust=self.trust, shared=shared)
+        opened = guarding(lambda device, memory: RemoteRuntime(device, office))
+        rung = replace(entry.rung, open_runtime=opened)
         kind = SharedLane if self.native else DistantLane
         lanes = [
             kind(office, self._program(entry, rung, stage), x, out)
@@ -234,6 +250,7 @@ class Arena:
         for lane, x in zip(lanes, given, strict=True):
             lane.call(np.zeros(x, np.float32), cold=False)  # PoCL links at the first launch
         office.connection.seal()
+        self.overheads += [office.nothing() for _ in range(ASKED)]
         yield from zip(self.stages, lanes, strict=True)
 
     def _program(self, entry: Entry, rung: Rung, stage: Stage) -> Program:

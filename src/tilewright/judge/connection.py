@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, assert_never
@@ -62,8 +61,23 @@ MEANINGS = {
 }
 
 
+class Doing:
+    """What a worker is at, for those who ask why it is no more: `running` is not waited for yet."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.otherwise = "while starting"
+
+    def __str__(self) -> str:
+        if not self.running:
+            return self.otherwise
+        names = list(dict.fromkeys(self.running))
+        few = names if len(names) < 4 else [*names[:2], f"{len(names) - 2} more"]
+        return f"while running {', '.join(few)}"
+
+
 class Connection:
-    """A worker, from its start to its end. `about` says what it is doing, for those who ask why."""
+    """A worker, from its start to its end."""
 
     def __init__(
         self,
@@ -76,7 +90,7 @@ class Connection:
     ) -> None:
         sandbox.check(trust)
         self.allowance, self.native = allowance, native
-        self.about: Callable[[], str] = lambda: "starting"
+        self.doing = Doing()
         self.reason: str | None = None
         self.sealed = False  # no more processes, once all is compiled
         self.outgoing, self.incoming, self.said = bytearray(), bytearray(), bytearray()
@@ -105,9 +119,8 @@ class Connection:
             os.close(end)
         assert self.process.stdout is not None
         self.output = self.process.stdout.fileno()
-        self.finish = weakref.finalize(
-            self, finish, self.process, self.scratch, [self.requests, self.answers]
-        )
+        self.ends = [self.requests, self.answers]
+        self.finish = weakref.finalize(self, finish, self.process, self.scratch, self.ends)
         for end in (self.requests, self.output, self.answers):
             os.set_blocking(end, False)
         folder = None if kept is None else str(kept)
@@ -115,6 +128,8 @@ class Connection:
         os.write(self.requests, protocol.frame(begin))  # a pipe holds more
         with ours:
             self.listener = self._receive_listener(ours)
+        if self.listener is not None:
+            self.ends.append(self.listener)
         answer = self._wait(allowance.compile_seconds, "starting took longer than")
         if isinstance(answer, protocol.Failed):
             self.stop(answer.words)
@@ -153,7 +168,7 @@ class Connection:
     def hush(self) -> None:
         """Wait until every thread of a worker whose kernels are machine code stands still."""
         self._check()
-        if self.native:
+        if self.native and sys.platform == "linux":
             self._let_run(False)
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             if self.process.poll() is not None:
@@ -162,7 +177,7 @@ class Connection:
     def seal(self) -> None:
         """All is compiled: from here on there is one process, and there will be no other."""
         self.sealed = True
-        if self.native and processes_of(self.process.pid) > 1:
+        if self.listener is not None and processes_of(self.process.pid) > 1:
             self.stop("it has left a process running")
 
     def stop(self, why: str) -> NoReturn:
@@ -179,7 +194,7 @@ class Connection:
         if self.reason is None:
             words = printable(self.said[-LAST_WORDS:].decode(errors="replace")).split()
             last = f" (its last words: {' '.join(words)[-LAST_SHOWN:]})" if words else ""
-            self.reason = f"the worker was stopped {self.about()}: {why}{last}"
+            self.reason = f"the worker was stopped {self.doing}: {why}{last}"
             self.finish()
 
     def _error(self, failed: protocol.Failed) -> TilewrightError:

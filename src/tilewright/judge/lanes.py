@@ -2,8 +2,9 @@
 that is trusted, in this process. Each takes new input, and gives the time and the output.
 
 The clock starts when the input lies where kernels read it and stops when the device has nothing
-left to do. Outputs are poisoned before. On this CPU the worker stands still whenever the clock
-does: it sees the input when the clock runs, and what it has not written by the end is not there.
+left to do. Outputs and scratch are poisoned before, and weights sent again. On this CPU the worker
+stands still whenever the clock does: it sees the input when the clock runs, and what it has not
+written by the end is not there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.execute import Program
+from tilewright.guards import GuardingRuntime
 from tilewright.judge.protocol import Flush, Record
 from tilewright.judge.remote import Office, RemoteRuntime
 from tilewright.model.layers import Shape
@@ -40,13 +42,15 @@ class SharedLane:
     """A worker whose kernels run on this CPU, and whose buffers lie where the judge sees them."""
 
     def __init__(self, office: Office, program: Program, given: Shape, made: Shape) -> None:
-        self.office, self.program = office, program
-        self.x, self.x_seen = _shared(office, program.runtime, given)
-        self.out, self.out_seen = _shared(office, program.runtime, made)
+        self.office, self.program, self.guards = office, program, _guards(program)
+        self.x, self.x_seen = _shared(office, self.guards.inner, given)
+        self.out, self.out_seen = _shared(office, self.guards.inner, made)
         program.create_outputs(given[0])
 
     def call(self, x: Values, cold: bool) -> tuple[float, Values]:
         office = self.office
+        self.guards.poison()
+        self.guards.restore()
         office.wait()
         office.connection.hush()
         self.x_seen[:] = x
@@ -66,7 +70,8 @@ class DistantLane:
     """A worker that drives a GPU. No code of the kernel's is in it, and its clock is the GPU's."""
 
     def __init__(self, office: Office, program: Program, given: Shape, made: Shape) -> None:
-        self.office, self.program, self.runtime = office, program, program.gpu
+        self.office, self.program, self.guards = office, program, _guards(program)
+        self.runtime = self.guards.inner
         self.x, self.out = self.runtime.allocate(given), self.runtime.allocate(made)
         self.poison = np.full(made, POISON).view(np.float32)
         self.flush = _flusher(self.runtime)
@@ -74,10 +79,13 @@ class DistantLane:
 
     def call(self, x: Values, cold: bool) -> tuple[float, Values]:
         office, tell = self.office, self.office.connection.tell
+        self.guards.poison()
+        self.guards.restore()
         self.runtime.write(self.x, x)
         self.runtime.write(self.out, self.poison)
         if cold:
-            tell(Flush())
+            if self.program.plan.device.kind == "cuda":
+                tell(Flush())
             self.flush()
         office.wait()
         office.queued = TOGETHER
@@ -116,6 +124,13 @@ class LibraryLane:
         if trace is not None:
             seconds = sum(event.seconds for event in trace.of("kernel"))
         return seconds, np.array(self.runtime.download(self.out), np.float32)
+
+
+def _guards(program: Program) -> GuardingRuntime:
+    """What lies between a layer's kernels, and its weights."""
+    found: object = program.runtime
+    assert isinstance(found, GuardingRuntime)
+    return found
 
 
 def _shared(office: Office, runtime: Runtime, shape: Shape) -> tuple[Buffer, Values]:

@@ -7,6 +7,7 @@ the device is waited for. Times are the judge's own, around a launch and its end
 from __future__ import annotations
 
 import math
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,9 +100,8 @@ class Office:
         self.queued = QUEUED_NATIVE if self.native else QUEUED
         self.connection = Connection(device, self.native, allowance, kept, trust, shared)
         self.shared = WINDOW  # where the next such buffer begins
-        self.connection.about = self._about
-        self.running: list[str] = []  # launched since the last wait
-        self.doing = "before any launch"
+        self.doing = self.connection.doing
+        self.doing.otherwise = "before any launch"
         self.numbers = 0
         self.filled = 0  # of the window
         self.freed: list[int] = []
@@ -146,41 +146,40 @@ class Office:
 
     def compile(self, kernel: int, constant: int, source: Source) -> None:
         self.wait()  # what it is doing until then is something else
-        self.doing = f"while compiling {source.name}"
+        self.doing.otherwise = f"while compiling {source.name}"
         limit = self.allowance.compile_seconds
         self.connection.ask(
             Compile(ticket(), kernel, constant, source), limit, "compiling took longer than"
         )
-        self.doing = "after compiling"
+        self.doing.otherwise = "after compiling"
 
     def launch(self, request: Launch, words: str) -> None:
-        self.running.append(words)
+        self.doing.running.append(words)
         self.connection.tell(request)
-        if len(self.running) >= self.queued:
+        if len(self.doing.running) >= self.queued:
             self.wait()
 
     def wait(self) -> float:
         """Until all is done; what a GPU's kernels took by its own clock, if that is recorded."""
-        return self._ask(Wait(ticket())) if self.running or self.filled else 0.0
+        return self._ask(Wait(ticket())) if self.doing.running or self.filled else 0.0
+
+    def nothing(self) -> float:
+        """Seconds that it takes to ask for nothing and to be answered."""
+        start = time.perf_counter()
+        self._ask(Wait(ticket()))
+        return time.perf_counter() - start
 
     def _ask(self, request: Read | Wait) -> float:
         if isinstance(request, Read) and self.filled:
             self._ask(Wait(ticket()))  # the window is the answer's
-        seconds = self.allowance.seconds * max(1, len(self.running))
+        seconds = self.allowance.seconds * max(1, len(self.doing.running))
         try:
             return self.connection.ask(request, seconds, LATE)
         finally:
             self.filled = 0
-            if self.running:
-                self.doing = f"after {self.running[-1]}"
-            self.running.clear()
-
-    def _about(self) -> str:
-        if not self.running:
-            return self.doing
-        names = list(dict.fromkeys(self.running))
-        few = names if len(names) < 4 else [*names[:2], f"{len(names) - 2} more"]
-        return f"while running {', '.join(few)}"
+            if self.doing.running:
+                self.doing.otherwise = f"after {self.doing.running[-1]}"
+            self.doing.running.clear()
 
 
 class RemoteRuntime:

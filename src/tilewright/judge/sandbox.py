@@ -33,7 +33,7 @@ SYSTEM = (
 # What drivers of GPUs need besides.
 DRIVERS = (
     *("/sys/bus/pci", "/sys/devices", "/sys/class", "/sys/module", "/proc/driver/nvidia"),
-    *("/etc/nvidia", "/opt/rocm", "/proc/devices"),
+    *("/etc/nvidia", "/opt/cuda", "/opt/rocm", "/proc/devices"),
     *("/proc/modules", "/proc/sys/vm", "/proc/version", "/proc/self/maps"),
 )
 DRIVERS_FILES = ("nvidia*", "dri", "kfd", "accel", "dxg")
@@ -84,8 +84,8 @@ def environment(scratch: Path, kept: Path | None) -> dict[str, str]:
     return {
         **{name: os.environ[name] for name in VARIABLES if name in os.environ},
         "PYTHONPATH": str(package), "HOME": str(scratch), "TMPDIR": str(scratch), "LC_ALL": "C",
-        "XDG_CACHE_HOME": str(scratch / "cache"),
-        "POCL_CACHE_DIR": str(kept or scratch / "kernels"),
+        "XDG_CACHE_HOME": str((kept or scratch) / "cache"),
+        "POCL_CACHE_DIR": str((kept or scratch) / "kernels"),
         "CUPY_CACHE_DIR": str(scratch / "cupy"), "CUDA_CACHE_PATH": str(scratch / "cuda"),
         "PYOPENCL_NO_CACHE": "1",
         # PoCL's library for the machine's topology opens its root, which is not to be had here.
@@ -153,7 +153,8 @@ def _rules(scratch: Path, kept: Path | None, native: bool) -> Iterator[landlock.
     python = {sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages()}
     if site.ENABLE_USER_SITE:
         python.add(site.getusersitepackages())
-    yield from landlock.readable(*python, Path(__file__).parent.parent, *SYSTEM)
+    libraries = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    yield from landlock.readable(*python, Path(__file__).parent.parent, *SYSTEM, *libraries)
     yield from map(landlock.writable, (scratch, *([kept] if kept else [])))
     yield landlock.device_file("/dev/null")
     if native:

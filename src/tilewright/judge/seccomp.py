@@ -94,7 +94,7 @@ def _judged(name: str, native: bool, process: int) -> Iterator[Instruction]:
             yield from _if(ANY_BIT, NEW_NAMESPACES, ASK)
             if not native:
                 yield from _if(ANY_BIT, THREAD, ALLOW)
-            yield (RETURN, 0, 0, ASK)
+            yield (RETURN, 0, 0, ASK if native else NOT_PERMITTED)
         case "clone3":  # its arguments lie in memory; libraries then take clone
             yield (RETURN, 0, 0, UNKNOWN_CALL)
         case "fcntl":

@@ -23,6 +23,7 @@ ALLOWED: Table = {
     "fstat": (5, 80), "fstatfs": (138, 44), "fsync": (74, 82), "ftruncate": (77, 46),
     "futex": (202, 98), "get_robust_list": (274, 100), "getcpu": (309, 168), "getcwd": (79, 17),
     "getdents64": (217, 61), "getegid": (108, 177), "geteuid": (107, 175), "getgid": (104, 176),
+    "get_mempolicy": (239, 236),
     "getpgid": (121, 155), "getpgrp": (111, -1), "getpid": (39, 172), "getppid": (110, 173),
     "getpriority": (140, 141), "getrandom": (318, 278), "getresgid": (120, 150),
     "getresuid": (118, 148), "getrlimit": (97, 163), "getrusage": (98, 165), "getsid": (124, 156),

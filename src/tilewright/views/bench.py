@@ -126,6 +126,8 @@ def _notes(found: Bench, timed: list[Row]) -> Iterator[str]:
         "proof: the largest error seen, as a share of what rounding allows; cold: with other data "
         f"in the caches; ±: {100 * CONFIDENCE:.0f} % interval of the median"
     )
+    if found.overhead:
+        yield f"asking a worker takes {units.seconds(found.overhead)}, which is in every time"
     for note in (*found.notices, *found.conditions.notes):
         yield f"note: {note}"
     if not timed:
