@@ -8,10 +8,10 @@ import pytest
 from tests.profile.made import CEILINGS
 from tilewright import climb
 from tilewright.errors import TilewrightError
-from tilewright.ladder import rungs
+from tilewright.ladder import find, rungs
 from tilewright.measure import Sample, interleave
 from tilewright.precision import FLOAT32, FP16, TF32
-from tilewright.runtime.device import CPU
+from tilewright.runtime.device import CPU, CUDA
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.verify import Fault, Verdict
 from tilewright.views import ladder as view
@@ -191,3 +191,18 @@ def test_rungs_are_verified_at_the_batch_that_is_timed(
     subject = climb.prepare("cifar10", None, None, images=images)
     climb.climb(subject.network, subject.dataset.images, CPU, batch, 1)
     assert batches == [tried]
+
+
+def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch):
+    asked = []
+    monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or "together")
+    monkeypatch.setattr(climb, "verify", lambda *given, batch: (*given, batch))
+    some = [find("direct"), find("tuned")]
+    assert climb._proofs(some, CUDA, "network", 7) == "together"
+    ((able, device, network, batch, cores),) = asked
+    assert (able, device, network, batch) == (some, CUDA, "network", 7)
+    assert cores
+    for few, on in ((some, CPU), (some[:1], CUDA)):
+        with climb._proofs(few, on, "network", 7) as prove:
+            assert prove(some[0]) == (some[0], on, "network", 7)
+    assert len(asked) == 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -26,6 +28,7 @@ from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.proofs import Prove, side_by_side
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
@@ -143,14 +146,14 @@ def climb(
     ]
     rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
-    for index, rung in enumerate(able):
-        progress(f"verifying {rung.label}", index, len(able))
-        try:
-            # At the batch that is timed, too.
-            verdict = verify(rung, device, network, batch=min(batch, len(images)))
-            rows[rung.label] = Row(rung, verdict=verdict)
-        except DoesNotFit as error:
-            rows[rung.label] = Row(rung, missing=str(error))
+    # At the batch that is timed, too.
+    with _proofs(able, device, network, min(batch, len(images))) as prove:
+        for index, rung in enumerate(able):
+            progress(f"verifying {rung.label}", index, len(able))
+            try:
+                rows[rung.label] = Row(rung, verdict=prove(rung))
+            except DoesNotFit as error:
+                rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():
         if row.missing is None and (row.verdict is None or row.verdict.passed):
@@ -170,6 +173,15 @@ def climb(
     notices = (problem,) if problem else ()
     doubt = 0.0 if device.kind == "cuda" else conditions.busy  # a GPU has its own processors
     return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
+
+
+def _proofs(
+    able: Sequence[Rung], device: Device, network: Network, batch: int
+) -> AbstractContextManager[Prove]:
+    """Side by side on a GPU; a CPU is busy enough with one."""
+    if device.kind == "cuda" and len(able) > 1:
+        return side_by_side(able, device, network, batch, sorted(os.sched_getaffinity(0)))
+    return nullcontext(lambda rung: verify(rung, device, network, batch=batch))
 
 
 def _executed_rate(row: Row, network: Network, images: int) -> float:
