@@ -11,7 +11,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder import find, rungs
 from tilewright.measure import Sample, interleave
 from tilewright.precision import FLOAT32, FP16, TF32
-from tilewright.runtime.device import CPU, CUDA
+from tilewright.runtime.device import CPU, CUDA, Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.verify import Fault, Verdict
 from tilewright.views import ladder as view
@@ -197,12 +197,13 @@ def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch)
     asked = []
     monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or "together")
     monkeypatch.setattr(climb, "verify", lambda *given, batch: (*given, batch))
+    monkeypatch.setattr(climb.cuda, "takes_processes", lambda index: index == 0)
     some = [find("direct"), find("tuned")]
     assert climb._proofs(some, CUDA, "network", 7) == "together"
     ((able, device, network, batch, cores),) = asked
     assert (able, device, network, batch) == (some, CUDA, "network", 7)
     assert cores
-    for few, on in ((some, CPU), (some[:1], CUDA)):
+    for few, on in ((some, CPU), (some[:1], CUDA), (some, Device("cuda", 1))):
         with climb._proofs(few, on, "network", 7) as prove:
             assert prove(some[0]) == (some[0], on, "network", 7)
     assert len(asked) == 1

@@ -29,7 +29,7 @@ from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
 from tilewright.proofs import Prove, side_by_side
-from tilewright.runtime import HostArray
+from tilewright.runtime import HostArray, cuda
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
@@ -179,7 +179,7 @@ def _proofs(
     able: Sequence[Rung], device: Device, network: Network, batch: int
 ) -> AbstractContextManager[Prove]:
     """Side by side on a GPU; a CPU is busy enough with one."""
-    if device.kind == "cuda" and len(able) > 1:
+    if device.kind == "cuda" and len(able) > 1 and cuda.takes_processes(device.index):
         return side_by_side(able, device, network, batch, sorted(os.sched_getaffinity(0)))
     return nullcontext(lambda rung: verify(rung, device, network, batch=batch))
 
