@@ -19,7 +19,7 @@ from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.precision import FLOAT32, FP16, TF32
 from tilewright.results.climbed import record
-from tilewright.runtime.device import CPU, OPENCL
+from tilewright.runtime.device import CPU, CUDA, OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trials import random_parameters
 from tilewright.verify import Verdict
@@ -249,3 +249,19 @@ def test_a_kernel_file_is_a_row_and_one_that_stops_its_worker_is_told(quick, mon
     assert [rung.name for rung in tried] == ["mine", "broken", "direct"]
     # Files' kernels are tried in a worker, the ladder's own in this process.
     assert [r.open_runtime is find("direct").open_runtime for r in tried] == [False, False, True]
+
+
+def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch):
+    asked = []
+    monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or "together")
+    monkeypatch.setattr(climb, "verify", lambda *given, batch: (*given, batch))
+    monkeypatch.setattr(climb.cuda, "takes_processes", lambda index: index == 0)
+    some = [find("direct"), find("tuned")]
+    assert climb._proofs(some, CUDA, "network", 7) == "together"
+    ((able, device, network, batch, cores),) = asked
+    assert (able, device, network, batch) == (some, CUDA, "network", 7)
+    assert cores
+    for few, on in ((some, CPU), (some[:1], CUDA), (some, Device("cuda", 1))):
+        with climb._proofs(few, on, "network", 7) as prove:
+            assert prove(some[0]) == (some[0], on, "network", 7)
+    assert len(asked) == 1
