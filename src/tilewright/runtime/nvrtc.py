@@ -108,11 +108,14 @@ def parameters(compiled: Compiled) -> str:
     return "".join(kind for _, kind in sorted(found.items()))
 
 
-def compile_ahead(questions: Iterable[Question]) -> None:
+def compile_ahead(questions: Iterable[Question]) -> list[Future[Compiled]]:
     """Begin to compile kernels that `compile_cubin` will be asked for, each on a core."""
+    begun = []
     for question in questions:
         if question not in _ahead:
             _ahead[question] = _pool().submit(question)
+        begun.append(_ahead[question])
+    return begun
 
 
 def _compile(translate: Translate, question: Question) -> Compiled:
