@@ -68,7 +68,8 @@ def test_right_wrong_and_broken_files_each_have_their_block(check):
     outcomes = [each["outcome"] for each in found]
     assert outcomes == ["right", "wrong", "does not compile", "refused", "stopped", "refused"]
     assert found[1]["diagnosis"]["reasons"][0]["word"] == "border not tested"
-    assert found[0]["trials"] > 30 and found[0]["worst_share_of_bound"] < 1
+    assert found[0]["verification"]["trials"] > 30 and found[0]["verification"]["worst"] < 1
+    assert found[1]["verification"]["seed"] == 7 and found[2]["verification"] is None
 
 
 def test_a_file_that_is_right_is_code_0_also_for_some_layers_alone(check):
