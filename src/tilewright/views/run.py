@@ -125,7 +125,7 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     grid.show_header = False
     grid.add_row("By kind", _listed(parts))
     grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
-    if run.correct is None:
+    if run.correct is None or run.accuracy is None:
         grid.add_row("Correctness", "- (the data has no labels)")
     else:
         grid.add_row(
