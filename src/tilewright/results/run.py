@@ -56,8 +56,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     device: str
     memory: Annotated[str, about("host, managed, per-layer, resident or streamed")]
     batch: Annotated[int, Meta(ge=1)]
-    precision: str | None = None
+    precision: Annotated[str, about("of all steps, in words")]
     steps: tuple[Step, ...]
+    files: Annotated[
+        dict[str, str], about("where rungs come from that are not our own, by their names")
+    ] = {}
 
 
 class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
@@ -126,7 +129,7 @@ def record(result: Result) -> RunRecord:
         batch=result.plan.batch,
         rung=result.rung.name,
         label=result.rung.label,
-        plan=convert({**asdict(result.plan), "device": str(result.plan.device)}, Plan),
+        plan=_plan(result),
         accuracy=result.accuracy,
         correct=result.correct,
         phases=tuple(Phase(name=each.name, seconds=each.seconds) for each in trace.of("phase")),
@@ -140,6 +143,11 @@ def record(result: Result) -> RunRecord:
         images_per_second=images / forward,
         peak_memory_bytes=result.peak_memory_bytes,
     )
+
+
+def _plan(result: Result) -> Plan:
+    plan = result.plan
+    return convert({**asdict(plan), "device": str(plan.device), "precision": plan.precision}, Plan)
 
 
 def layer_times(result: Result) -> list[LayerTime]:
