@@ -29,12 +29,11 @@ import tilewright
 from tilewright import environment
 from tilewright.climb import climb, prepare
 from tilewright.data.catalogue import open_data
-from tilewright.execute import Program
+from tilewright.execute import Program, program_of
 from tilewright.files import atomic_write
 from tilewright.ladder import choose
 from tilewright.measure import interleave
 from tilewright.model.load import load
-from tilewright.plan import uniform
 from tilewright.results.climbed import record
 from tilewright.results.document import plain
 from tilewright.runtime.device import Device
@@ -110,8 +109,7 @@ def _memory(given: argparse.Namespace, screen: Console) -> list[dict[str, Any]]:
     for name in THESIS_RUNGS:
         rung = choose(given.device, name)
         for memory in rung.memories:
-            plan = uniform(network, rung, given.device, 1, memory)
-            programs[name, memory] = Program(network, plan)
+            programs[name, memory] = program_of(network, rung, given.device, 1, memory)
     subjects = {key: _turn(program, dataset.images) for key, program in programs.items()}
     samples = interleave(subjects, 3, progress=lambda key: _say(f"memory plans: {key}"))
     rows = table(

@@ -9,13 +9,14 @@ from tests.profile.made import CEILINGS
 from tests.results.made import ENVIRONMENT
 from tilewright import climb
 from tilewright.errors import TilewrightError
-from tilewright.ladder import rungs
+from tilewright.evidence import Fault
+from tilewright.ladder import choose, rungs
 from tilewright.measure import Sample, interleave
 from tilewright.precision import FLOAT32, FP16, TF32
 from tilewright.results.climbed import record
 from tilewright.runtime.device import CPU
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.verify import Fault, Verdict
+from tilewright.verify import Verdict
 from tilewright.views import ladder as view
 
 
@@ -199,3 +200,17 @@ def test_rungs_are_verified_at_the_batch_that_is_timed(
     subject = climb.prepare("cifar10", None, None, images=images)
     climb.climb(subject.network, subject.dataset.images, CPU, batch, 1)
     assert batches == [tried]
+
+
+def test_rungs_of_one_s_own_stand_behind_what_they_change():
+    def rung(name, against=None, vendor=False, origin=None):
+        return replace(choose(CPU, "im2col"), name=name, against=against, vendor=vendor,
+                       origin=origin)  # fmt: skip
+
+    ladder = [rung("a"), rung("b", "a"), rung("c", "b"), rung("d", vendor=True)]
+    own = [rung("mine", "a", origin="m.cl"), rung("new", origin="n.cl"), rung("more", "c")]
+    own += [rung("again", "a", origin="a.cl")]
+    names = [each.name for each in climb.with_own(ladder, own)]
+    assert names == ["a", "mine", "again", "b", "c", "more", "new", "d"]
+    with pytest.raises(TilewrightError, match=r"m.cl and o.cl are both named 'mine'"):
+        climb.with_own(ladder, [*own, rung("mine", origin="o.cl")])

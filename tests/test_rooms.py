@@ -20,8 +20,14 @@ import tilewright
 SOURCE = Path(tilewright.__file__).parent
 OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "atomic_write"}
 
-# Rungs' helpers that read: the kernels' own text, and the source that Numba's code was made of.
-READERS = {"tilewright.ladder.gpu.design", "tilewright.ladder.cpu.kept"}
+# Rungs' helpers that read: the kernels' own text, kernel files of users and those to start from,
+# and the source that Numba's code was made of.
+READERS = {
+    "tilewright.ladder.gpu.design",
+    "tilewright.ladder.own.rung",
+    "tilewright.ladder.own.start",
+    "tilewright.ladder.cpu.kept",
+}
 # The kinds of vectors of a CPU are known to its code generator.
 RUNTIMES_BEYOND = {("tilewright.runtime.cpu", "tilewright.fuse.cpu.build")}
 # Consecutive stages, and the rung that is explained.
@@ -30,7 +36,7 @@ FUSE_BEYOND = {
     ("tilewright.fuse.cuda.explain", "tilewright.ladder.rung"),
 }
 # Types in their own way: what a rung's `prepare` takes is what its own `open_runtime` gave.
-UNTYPED = {("tilewright.ladder.rung", "runtime"), ("tilewright.ladder.rung", "prepare")}
+UNTYPED = {("tilewright.ladder.rung", "runtime")}
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,7 @@ def test_a_network_knows_nothing_of_how_and_where_it_runs():
     assert {name for name in known if not inside(name, "model")} == {
         "tilewright.errors",
         "tilewright.files",
+        "tilewright.precision",
     }
 
 

@@ -27,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "is certain to 2 %%, up to 49 or a minute)",
     )  # fmt: skip
     parser.add_argument(
+        "--rung", action="append", default=[], metavar="FILE",
+        help="a kernel file of your own to be among the rungs, as in ./mine.cl; may be given "
+        "several times",
+    )  # fmt: skip
+    parser.add_argument(
         "--json", metavar="FILE|-",
         help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip
@@ -45,10 +50,11 @@ def main(arguments: argparse.Namespace) -> int:
     to_stdout = arguments.json == "-"
     options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
     subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
+    own = options.own_rungs(arguments.device, arguments.rung)
     with console.progress_line() as tell:
         ladder = climb(
             subject.network, subject.dataset.images, arguments.device, arguments.batch,
-            arguments.repeats or Rounds(), arguments.memory, progress=tell,
+            arguments.repeats or Rounds(), arguments.memory, own=own, progress=tell,
         )  # fmt: skip
     made = record(
         ladder, subject, arguments.device, arguments.batch, arguments.memory,

@@ -94,10 +94,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     for option in ("rung", "trace"):
         if getattr(arguments, option) is not None:
             raise TilewrightError(f"--{option} is of one run, and --compare is about two")
-    sides = [
-        saved.read(Path(name)) if name.endswith(".json") or Path(name).is_file() else None
-        for name in arguments.compare
-    ]
+    sides = [saved.read(Path(name)) if _is_saved(name) else None for name in arguments.compare]
     rungs = [name for name, side in zip(arguments.compare, sides, strict=True) if side is None]
     requests = [replace(options.request(arguments), rung=name) for name in rungs]
     for side in sides:
@@ -117,6 +114,13 @@ def _compare(arguments: argparse.Namespace) -> int:
     found = compare.compare(*profiles)
     _write(arguments, compare.record(found), view.to_csv(found), view.report(found))
     return 0
+
+
+def _is_saved(name: str) -> bool:
+    """Whether a side is a profile in a file, and not a rung: kernel files are rungs."""
+    from tilewright.ladder import OWN_SUFFIXES
+
+    return not name.endswith(OWN_SUFFIXES) and (name.endswith(".json") or Path(name).is_file())
 
 
 def _write(arguments: argparse.Namespace, record: Struct, rows: str, report: Iterable[Any]) -> None:

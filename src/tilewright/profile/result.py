@@ -37,7 +37,7 @@ class Layer:
 def layers_of(network: Network) -> tuple[Layer, ...]:
     made = []
     for stage in network.stages:
-        pixel = 1 if stage.kind == "input" else 4
+        pixel = stage.layer.input_bytes
         sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
         weights = 4 * stage.parameter_count
         made.append(Layer(stage.name, stage.kind, stage.flops, *sizes, weights, stage.inside_flops))

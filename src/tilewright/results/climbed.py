@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +16,8 @@ from tilewright.results.ladder import (
     GpuLook,
     LadderRecord,
     RungRecord,
-    Verification,
 )
-from tilewright.results.record import Environment, Timing, timing
+from tilewright.results.record import Environment, Timing, timing, verification
 
 if TYPE_CHECKING:
     from tilewright.climb import Ladder, Row, Subject
@@ -87,7 +85,7 @@ def _rung(
         vendor=row.rung.vendor,
         against=_against(row, ladder),
         missing=row.missing,
-        verification=_verification(row),
+        verification=None if row.verdict is None else verification(row.verdict),
         executed_flop=row.rung.executed_flops(network),
         peak_share=_peak_share(row, network, images, ladder.peak),
         network=_timing(row.network, images),
@@ -101,20 +99,6 @@ def _rung(
 
 def _timing(sample: Sample | None, images: int) -> Timing | None:
     return None if sample is None else timing(sample, images)
-
-
-def _verification(row: Row) -> Verification | None:
-    found = row.verdict
-    if found is None:
-        return None
-    return Verification(
-        passed=found.passed,
-        seed=found.seed,
-        trials=found.trials,
-        outputs=found.outputs,
-        worst=found.worst if math.isfinite(found.worst) else None,
-        fault=str(found.fault) if found.fault else None,
-    )
 
 
 def _against(row: Row, ladder: Ladder) -> Against | None:

@@ -16,6 +16,7 @@ from tilewright.results.record import (
     Seconds,
     Share,
     Timing,
+    Verification,
     about,
     an_image,
 )
@@ -43,19 +44,6 @@ class ConditionsRecord(Struct, frozen=True, kw_only=True):
     load_average: float
     gpu: tuple[GpuLook, ...]
     notes: Annotated[tuple[str, ...], about("what may have disturbed the figures")]
-
-
-class Verification(Struct, frozen=True, kw_only=True):
-    """What the proof of a rung found."""
-
-    passed: bool
-    seed: Annotated[int, about("repeats the proof")]
-    trials: Count
-    outputs: Count
-    worst: Annotated[
-        float | None, about("the largest error seen as a share of its bound; null if not finite")
-    ]
-    fault: str | None
 
 
 class Against(Struct, frozen=True, kw_only=True):

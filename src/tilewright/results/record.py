@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
 from tilewright.measure import Sample
+
+if TYPE_CHECKING:
+    from tilewright.verify import Verdict
 
 
 def about(words: str) -> Meta:
@@ -80,6 +84,30 @@ def timing(sample: Sample, images: int) -> Timing:
         noise=sample.verdict,
         images_per_second=images / sample.median,
         samples_seconds=sample.seconds,
+    )
+
+
+class Verification(Struct, frozen=True, kw_only=True):
+    """What the proof of a rung found."""
+
+    passed: bool
+    seed: Annotated[int, about("repeats the proof")]
+    trials: Count
+    outputs: Count
+    worst: Annotated[
+        float | None, about("the largest error seen as a share of its bound; null if not finite")
+    ]
+    fault: str | None
+
+
+def verification(found: Verdict) -> Verification:
+    return Verification(
+        passed=found.passed,
+        seed=found.seed,
+        trials=found.trials,
+        outputs=found.outputs,
+        worst=found.worst if math.isfinite(found.worst) else None,
+        fault=str(found.fault) if found.fault else None,
     )
 
 

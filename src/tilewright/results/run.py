@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct, convert
 
 from tilewright.measure import Sample
-from tilewright.results.record import Count, Rate, Record, Seconds, Share, about, an_image
+from tilewright.results.record import (
+    Count,
+    Rate,
+    Record,
+    Seconds,
+    Share,
+    Verification,
+    about,
+    an_image,
+    verification,
+)
 from tilewright.trace import busy_seconds
 
 if TYPE_CHECKING:
@@ -92,6 +102,9 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     total_seconds: Annotated[Seconds, about("the whole job")]
     images_per_second: Annotated[Rate, about("images over forward_seconds")]
     peak_memory_bytes: Annotated[Count, about("of the process on the host")]
+    proof: Annotated[
+        Verification | None, about("what was tried before the run; null if nothing was")
+    ] = None
 
     @property
     def headline(self) -> str:
@@ -142,6 +155,7 @@ def record(result: Result) -> RunRecord:
         total_seconds=max(event.end for event in trace.of("phase")),
         images_per_second=images / forward,
         peak_memory_bytes=result.peak_memory_bytes,
+        proof=None if result.proof is None else verification(result.proof),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
+from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
 from tilewright.views import units
 from tilewright.views.console import WIDTH, table
@@ -125,6 +126,8 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     grid.show_header = False
     grid.add_row("By kind", _listed(parts))
     grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
+    if run.proof is not None:
+        grid.add_row("Proof", proof(run.proof))
     if run.correct is None or run.accuracy is None:
         grid.add_row("Correctness", "- (the data has no labels)")
     else:
@@ -136,6 +139,11 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
     grid.add_row("Peak memory", units.size(run.peak_memory_bytes))
     yield grid
+
+
+def proof(found: Verification) -> str:
+    assert found.worst is not None  # a run goes no further than a fault
+    return f"{units.plural(found.trials, 'trial')}, worst {found.worst:.2f} of its bound"
 
 
 def _listed(parts: list[str]) -> str:
