@@ -39,6 +39,7 @@ def test_every_record_can_be_shown_listed_and_compared(capsys, tmp_path):
     check()
 
 
-def test_a_kind_without_tables_is_shown_as_json(capsys):
+def test_a_kind_without_tables_has_what_was_timed(capsys):
     text = printed(view.report(1, saved.record(profile())), capsys)
-    assert '"schema": "tilewright.profile/1"' in text
+    assert "profile of small on cuda (a GPU)" in text
+    assert "network        3   10.5 ms" in text
