@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.results.bench import BenchRecord
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 
-KINDS: tuple[type[Record], ...] = (RunRecord, LadderRecord, ProfileRecord)
+KINDS: tuple[type[Record], ...] = (RunRecord, LadderRecord, ProfileRecord, BenchRecord)
 RECORDS = {kind.verb(): kind for kind in KINDS}
