@@ -10,11 +10,11 @@ from tests.results.made import ENVIRONMENT
 from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.evidence import Fault
-from tilewright.ladder import choose, rungs
+from tilewright.ladder import choose, find, rungs
 from tilewright.measure import Sample, interleave
 from tilewright.precision import FLOAT32, FP16, TF32
 from tilewright.results.climbed import record
-from tilewright.runtime.device import CPU
+from tilewright.runtime.device import CPU, CUDA, Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.verify import Verdict
 from tilewright.views import ladder as view
@@ -214,3 +214,19 @@ def test_rungs_of_one_s_own_stand_behind_what_they_change():
     assert names == ["a", "mine", "again", "b", "c", "more", "new", "d"]
     with pytest.raises(TilewrightError, match=r"m.cl and o.cl are both named 'mine'"):
         climb.with_own(ladder, [*own, rung("mine", origin="o.cl")])
+
+
+def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch):
+    asked = []
+    monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or "together")
+    monkeypatch.setattr(climb, "verify", lambda *given, batch: (*given, batch))
+    monkeypatch.setattr(climb.cuda, "takes_processes", lambda index: index == 0)
+    some = [find("direct"), find("tuned")]
+    assert climb._proofs(some, CUDA, "network", 7) == "together"
+    ((able, device, network, batch, cores),) = asked
+    assert (able, device, network, batch) == (some, CUDA, "network", 7)
+    assert cores
+    for few, on in ((some, CPU), (some[:1], CUDA), (some, Device("cuda", 1))):
+        with climb._proofs(few, on, "network", 7) as prove:
+            assert prove(some[0]) == (some[0], on, "network", 7)
+    assert len(asked) == 1
