@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: F401
-from tests.kept import KEPT
+# Before anything imports NumPy or PyTorch: two workers with the threads of two libraries each wait
+# for one another on two cores, most of the time (the verifier's truth takes seven times as long).
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
+from tests.kept import KEPT  # noqa: E402
 
 # Before anything imports pyopencl: PoCL looks once, when it starts. What it compiles is kept from
 # run to run and shared by the workers, which takes a tenth of the time; the user's own folders are
 # neither read nor written. A test of caching itself names a fresh folder to a process of its own.
 os.environ["POCL_CACHE_DIR"] = str(KEPT / "pocl")
 os.environ["XDG_CACHE_HOME"] = str(KEPT / "home")
-
-# Before anything imports NumPy or PyTorch: two workers with the threads of two libraries each wait
-# for one another on two cores, most of the time (the verifier's truth takes seven times as long).
-for library in ("OPENBLAS", "OMP", "MKL"):
-    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
