@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ SLOW = (
     "tests/test_wheel.py",
 )
 
+NUMBERS = count()
 LONGEST = ("tests/test_wheel.py", "tests/test_verify.py")
 
 # Tests of caching itself, which find nothing kept.
@@ -103,7 +105,8 @@ def own_cache(
 
     What is compiled lies under keys made of all it depends on: that, tests and runs share.
     """
-    home = tmp_path_factory.mktemp("cache")
+    home = tmp_path_factory.getbasetemp() / f"cache-{next(NUMBERS)}"  # mktemp looks at all of them
+    home.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     if not request.node.nodeid.startswith(OF_CACHING):
         (home / "tilewright").mkdir(mode=0o700)
