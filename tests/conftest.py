@@ -116,15 +116,6 @@ def own_cache(
     return home
 
 
-@pytest.fixture
-def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PoCL compiles as it stands, in half the time: for many kernels that have little to compute.
-
-    It is what kernels say that such tests look at; the zoo's networks run optimised.
-    """
-    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

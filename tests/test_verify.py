@@ -1319,7 +1319,6 @@ def test_networks_in_one_function_are_right(network, only_the_network):
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
 
 
-@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("rung", rungs(OPENCL), ids=name_of)
 def test_every_gpu_rung_is_right(rung, monkeypatch):
     """All layers of the first rung; of the others, the convolutions, which alone are their own."""

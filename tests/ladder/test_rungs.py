@@ -119,14 +119,12 @@ def test_any_network_in_any_batches(rung, device, network, images, batch, seed):
     check_any_network(rung, device, network, images, batch, seed)
 
 
-@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize(("images", "batch", "network"), ODD)
 @pytest.mark.parametrize(("rung", "device"), ON_GPU)
 def test_odd_networks_in_odd_batches_on_a_gpu(rung, device, network, images, batch):
     check_any_network(rung, device, network, images, batch, secrets.randbits(32))
 
 
-@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize(("rung", "device", "memory"), MEMORIES)
 def test_every_memory_plan_computes_the_same(rung, device, memory):
     """Batches that are no multiple of anything, with a tail; more than a queue holds at once."""
