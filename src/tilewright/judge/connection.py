@@ -113,7 +113,7 @@ class Connection:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-B", "-m", "tilewright.judge.worker", *map(str, given)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=given, env=sandbox.environment(self.scratch, kept), cwd=self.scratch,
+            pass_fds=given, env=sandbox.environment(self.scratch, kept, native), cwd=self.scratch,
             start_new_session=True,
         )  # fmt: skip
         theirs.close()
