@@ -93,6 +93,8 @@ def environment(scratch: Path, kept: Path | None, native: bool) -> dict[str, str
         "HWLOC_FSROOT": str(scratch / MACHINE), "HWLOC_THISSYSTEM": "1",
         # A thread that is there before the walls are is not behind them.
         "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+        # Each thread's own heap would take its part of the addresses that are allowed.
+        "MALLOC_ARENA_MAX": "2",
     }  # fmt: skip
 
 

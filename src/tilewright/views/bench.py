@@ -7,9 +7,10 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tilewright.judge.bench import Bench, Row
+from tilewright.judge.bench import COURSE_SIZES, Bench, Row
+from tilewright.judge.bout import least_bytes
 from tilewright.measure import CONFIDENCE, Sample, ratio
-from tilewright.model.network import Network
+from tilewright.model.network import Network, Stage
 from tilewright.views import units
 from tilewright.views.console import table
 
@@ -36,10 +37,15 @@ def report(found: Bench, network: Network) -> Iterator[RenderableType]:
 def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType:
     rows = table(
         "", ">\nrank", "\nkernel", "\nclass", ">\nproof", ">warm\nms", ">\n± %", ">cold\nms",
-        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak",
+        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
     )  # fmt: skip
     for row in timed:
-        rank, rival, share = found.rank(row), rival_of(row, timed), peak_share(found, row, network)
+        rank, rival = found.rank(row), rival_of(row, timed)
+        shares = (
+            library_share(row, timed),
+            peak_share(found, row, network),
+            memory_share(found, row, network),
+        )
         rows.add_row(
             str(rank) if rank else "-",
             row.entry.rung.label,
@@ -50,8 +56,7 @@ def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType
             units.milliseconds(_together(row.cold).median),
             units.times(ratio(_together(rival.warm), _together(row.warm)).value) if rival else "-",
             rival.entry.rung.label if rival else "",
-            units.digits(100 * of_library) if (of_library := library_share(row, timed)) else "-",
-            units.digits(100 * share) if share else "-",
+            *(units.digits(100 * share) if share else "-" for share in shares),
         )
     return rows
 
@@ -96,9 +101,21 @@ def peak_share(found: Bench, row: Row, network: Network) -> float | None:
     peak, rung = found.ceilings.flops, row.entry.rung
     if not peak or row.entry.inside or rung.precision.name != found.ceilings.precision:
         return None
-    stages = [stage for stage in network.stages if stage.name in row.warm]
+    stages = _timed_stages(row, network)
     flops = sum(each.inside_flops if rung.skips_taps else each.flops for each in stages)
     return found.batch * flops / row.seconds / peak
+
+
+def memory_share(found: Bench, row: Row, network: Network) -> float | None:
+    """Bytes that must be moved at least, of what the device's memory moves in that time."""
+    if not found.ceilings.bytes or row.entry.inside:
+        return None
+    moved = sum(least_bytes(stage, found.batch) for stage in _timed_stages(row, network))
+    return moved / row.seconds / found.ceilings.bytes
+
+
+def _timed_stages(row: Row, network: Network) -> list[Stage]:
+    return [stage for stage in network.stages if stage.name in row.warm]
 
 
 def _together(samples: dict[str, Sample]) -> Sample:
@@ -126,6 +143,12 @@ def _notes(found: Bench, timed: list[Row]) -> Iterator[str]:
         "proof: the largest error seen, as a share of what rounding allows; cold: with other data "
         f"in the caches; ±: {100 * CONFIDENCE:.0f} % interval of the median"
     )
+    sizes = [size for row in found.rows for size in row.correct]
+    if not sizes:
+        yield "no labels came with the images: nothing is said of how many answers are right"
+    elif max(sizes) < COURSE_SIZES[-1]:
+        most = units.plural(max(sizes), "image")
+        yield f"correct: of {most}, all that there are or were asked for"
     if found.overhead:
         yield f"asking a worker takes {units.seconds(found.overhead)}, which is in every time"
     for note in (*found.notices, *found.conditions.notes):
@@ -150,6 +173,7 @@ def to_json(found: Bench, network: Network) -> list[dict[str, Any]]:
             "seed": row.verdict.seed if row.verdict else None,
             "share_of_library": library_share(row, timed) if row in timed else None,
             "share_of_peak": peak_share(found, row, network) if row in timed else None,
+            "share_of_memory": memory_share(found, row, network) if row in timed else None,
             "correct": {str(size): share for size, share in row.correct.items()},
             "convolutions": {
                 name: {
