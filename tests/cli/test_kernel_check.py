@@ -79,6 +79,19 @@ def test_a_file_that_is_right_is_code_0_also_for_some_layers_alone(check):
     assert "trials are of layers it is not for" in out
 
 
+def test_other_choices_of_parameters_are_tried_too(check):
+    """As written it is right; the tile of 8 has a row too few."""
+    more = "[parameters]\nSIDE = [16, 8]\n"
+    text = kernel_file(
+        DIRECT, ("row < TW_OUT_Y)\n        out", "row < TW_OUT_Y - (TW_SIDE == 8))\n        out")
+    )
+    text = text.replace("[sizes]", f"{more}[sizes]")
+    code, out, _, found = check({"tiles": text})
+    assert code == 1
+    assert "  with SIDE = 8:\n" in out
+    assert found[0]["diagnosis"]["reasons"][0]["word"] == "never written"
+
+
 def test_what_cannot_be_run_is_code_2(check, tmp_path, capsys):
     assert main(["kernel", "check", str(tmp_path / "none.cl")]) == 2
     assert "cannot read the kernel file" in capsys.readouterr().err

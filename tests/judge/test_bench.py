@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +16,11 @@ import pytest
 from tests.judge.changed import changed
 from tests.kept import KEPT
 from tilewright import cli
+from tilewright.conditions import CpuTime
 from tilewright.data.dataset import Dataset
 from tilewright.files import history_file
+from tilewright.judge import WorkerStopped, isolated, process, sandbox
 from tilewright.judge import bench as module
-from tilewright.judge import isolated, sandbox
 from tilewright.judge.bench import Bench, Entry, bench
 from tilewright.judge.remote import Office
 from tilewright.ladder import choose
@@ -99,6 +102,24 @@ def test_a_worker_stands_still_unless_it_is_waited_for():
     office.connection.hush()
     status = Path(f"/proc/{office.connection.process.pid}/stat").read_text()
     assert status.rpartition(")")[2].split()[0] == "T"
+
+
+def test_what_workers_use_is_not_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "cpu_seconds", {7: 3.0, 8: 4.0}.__getitem__)
+    monkeypatch.setattr(module, "read_times", lambda: CpuTime(100.0, 50.0, 0.0, own=1.0))
+    arena = module.Arena(NETWORK, OPENCL, 4, module.Allowance(), trust=False)
+    arena.workers = [7, 8]
+    assert arena.cpu_time() == CpuTime(100.0, 50.0, 0.0, own=8.0)
+    assert process.cpu_seconds(os.getpid()) > 0 and process.cpu_seconds(-1) == 0
+
+
+def test_a_worker_that_does_not_stand_still_is_stopped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tilewright.judge.connection.HUSH_SECONDS", 0.0)
+    office = Office(OPENCL, module.Allowance())
+    os.killpg(office.connection.process.pid, signal.SIGCONT)
+    monkeypatch.setattr(office.connection, "_let_run", lambda run: None)
+    with pytest.raises(WorkerStopped, match="it does not stand still"):
+        office.connection.hush()
 
 
 def test_nothing_wins_in_a_class_it_does_not_belong_to():

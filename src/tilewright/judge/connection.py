@@ -33,6 +33,7 @@ from tilewright.judge.process import (
     processes_of,
     read,
     sealed_memory,
+    stopped,
     threads_of,
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
@@ -47,6 +48,7 @@ LAST_WORDS = 4096
 SENT_TOGETHER = 2**14  # bytes of requests
 PART = 2**16  # bytes read at once
 LOOK_SECONDS = 0.25  # between looks at the folder
+HUSH_SECONDS = 5.0  # until all threads stand still
 LAST_SHOWN = 300  # characters
 UNASKED = "it sent an answer that nobody asked for"
 MEANINGS = {
@@ -98,9 +100,11 @@ class Connection:
         self.looked = time.monotonic()
         self.scratch = Path(tempfile.mkdtemp(prefix="tilewright-worker-"))
         sandbox.furnish(self.scratch)
-        self.folders = [self.scratch, *([kept] if kept else [])]
+        self.folders = [self.scratch]
         if kept is not None:
+            kept = kept.resolve()
             kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folders.append(kept)
         whole = WINDOW + shared
         memory = sealed_memory(whole)
         self.window: NDArray[np.uint8] = np.frombuffer(mmap.mmap(memory, whole), np.uint8)
@@ -111,7 +115,7 @@ class Connection:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-B", "-m", "tilewright.judge.worker", *map(str, given)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=given, env=sandbox.environment(self.scratch, kept), cwd=self.scratch,
+            pass_fds=given, env=sandbox.environment(self.scratch, kept, native), cwd=self.scratch,
             start_new_session=True,
         )  # fmt: skip
         theirs.close()
@@ -170,7 +174,8 @@ class Connection:
         self._check()
         if self.native and sys.platform == "linux":
             self._let_run(False)
-            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            if not stopped(self.process.pid, HUSH_SECONDS):
+                self.stop("it does not stand still")
             if self.process.poll() is not None:
                 self._died()
 
@@ -238,7 +243,8 @@ class Connection:
         """Where kernels are machine code they run only while they are waited for: nothing is done
         behind the judge's back, to files, to the clock or to what is looked at."""
         if self.native and self.reason is None:
-            os.killpg(self.process.pid, signal.SIGCONT if run else signal.SIGSTOP)
+            with suppress(ProcessLookupError):  # its end is seen to elsewhere
+                os.killpg(self.process.pid, signal.SIGCONT if run else signal.SIGSTOP)
 
     def _send(self) -> None:
         self._let_run(True)

@@ -49,6 +49,10 @@ LATE = "it ran longer than"
 
 def isolate(rung: Rung, allowance: Allowance | None, kept: Path | None, trust: bool) -> Rung:
     """The rung with every runtime it opens in one worker; a new one where that was stopped."""
+    if rung.convolutions is None:
+        raise TilewrightError(
+            f"rung {rung.name!r} cannot be isolated: it launches no plain kernels"
+        )
     offices: dict[Device, Office] = {}
 
     def open_runtime(device: Device, memory: str) -> RemoteRuntime:

@@ -37,6 +37,9 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     seed: Annotated[int | None, about("repeats the proof")]
     share_of_library: Annotated[float | None, about("the library's time over the kernel's")]
     share_of_peak: Annotated[float | None, about("of the measured peak, in float32")]
+    share_of_memory: Annotated[
+        float | None, about("the fewest bytes it can move, of what the memory moves in that time")
+    ]
     correct: Annotated[dict[str, Share], about("right answers, by how many images there were")]
     convolutions: dict[str, ConvolutionTimes]
 

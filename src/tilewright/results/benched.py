@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilewright.judge.bout import least_bytes
 from tilewright.results.bench import BenchRecord, ConvolutionTimes, KernelRecord
 from tilewright.results.climbed import conditions_record
 from tilewright.results.record import Environment
@@ -11,7 +12,7 @@ from tilewright.results.record import Environment
 if TYPE_CHECKING:
     from tilewright.climb import Subject
     from tilewright.judge.bench import Bench, Row
-    from tilewright.model.network import Network
+    from tilewright.model.network import Network, Stage
     from tilewright.runtime.device import Device
 
 
@@ -58,6 +59,7 @@ def _kernel(found: Bench, row: Row, network: Network) -> KernelRecord:
         seed=proven.seed if proven else None,
         share_of_library=library_share(row, timed) if row in timed else None,
         share_of_peak=peak_share(found, row, network) if row in timed else None,
+        share_of_memory=memory_share(found, row, network) if row in timed else None,
         correct={str(size): share for size, share in row.correct.items()},
         convolutions={
             name: ConvolutionTimes(
@@ -81,6 +83,18 @@ def peak_share(found: Bench, row: Row, network: Network) -> float | None:
     peak, rung = found.ceilings.flops, row.entry.rung
     if not peak or row.entry.inside or rung.precision.name != found.ceilings.precision:
         return None
-    stages = [stage for stage in network.stages if stage.name in row.warm]
+    stages = _timed_stages(row, network)
     flops = sum(each.inside_flops if rung.skips_taps else each.flops for each in stages)
     return found.batch * flops / row.seconds / peak
+
+
+def memory_share(found: Bench, row: Row, network: Network) -> float | None:
+    """Bytes that must be moved at least, of what the device's memory moves in that time."""
+    if not found.ceilings.bytes or row.entry.inside:
+        return None
+    moved = sum(least_bytes(stage, found.batch) for stage in _timed_stages(row, network))
+    return moved / row.seconds / found.ceilings.bytes
+
+
+def _timed_stages(row: Row, network: Network) -> list[Stage]:
+    return [stage for stage in network.stages if stage.name in row.warm]

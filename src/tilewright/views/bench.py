@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from tilewright.judge.bench import Bench, Row
+from tilewright.judge.bench import COURSE_SIZES, Bench, Row
 from tilewright.measure import CONFIDENCE, Sample, ratio
 from tilewright.model.network import Network
-from tilewright.results.benched import library_share, peak_share
+from tilewright.results.benched import library_share, memory_share, peak_share
 from tilewright.views import units
 from tilewright.views.console import table
 
@@ -36,10 +36,15 @@ def report(found: Bench, network: Network) -> Iterator[RenderableType]:
 def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType:
     rows = table(
         "", ">\nrank", "\nkernel", "\nclass", ">\nproof", ">warm\nms", ">\n± %", ">cold\nms",
-        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak",
+        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
     )  # fmt: skip
     for row in timed:
-        rank, rival, share = found.rank(row), rival_of(row, timed), peak_share(found, row, network)
+        rank, rival = found.rank(row), rival_of(row, timed)
+        shares = (
+            library_share(row, timed),
+            peak_share(found, row, network),
+            memory_share(found, row, network),
+        )
         rows.add_row(
             str(rank) if rank else "-",
             row.entry.rung.label,
@@ -50,8 +55,7 @@ def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType
             units.milliseconds(_together(row.cold).median),
             units.times(ratio(_together(rival.warm), _together(row.warm)).value) if rival else "-",
             rival.entry.rung.label if rival else "",
-            units.digits(100 * of_library) if (of_library := library_share(row, timed)) else "-",
-            units.digits(100 * share) if share else "-",
+            *(units.digits(100 * share) if share else "-" for share in shares),
         )
     return rows
 
@@ -110,6 +114,12 @@ def _notes(found: Bench, timed: list[Row]) -> Iterator[str]:
         "proof: the largest error seen, as a share of what rounding allows; cold: with other data "
         f"in the caches; ±: {100 * CONFIDENCE:.0f} % interval of the median"
     )
+    sizes = [size for row in found.rows for size in row.correct]
+    if not sizes:
+        yield "no labels came with the images: nothing is said of how many answers are right"
+    elif max(sizes) < COURSE_SIZES[-1]:
+        most = units.plural(max(sizes), "image")
+        yield f"correct: of {most}, all that there are or were asked for"
     if found.overhead:
         yield f"asking a worker takes {units.seconds(found.overhead)}, which is in every time"
     for note in (*found.notices, *found.conditions.notes):

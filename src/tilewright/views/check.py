@@ -21,6 +21,8 @@ def lines(checked: Checked, sanitized: Sanitized | None, seed: int) -> Iterator[
     yield f"{checked.path} ({checked.name}{claims})"
     if checked.idea:
         yield from _wrapped(checked.idea)
+    if checked.choice:
+        yield f"  with {checked.choice}:"
     if checked.outcome == "does not compile":
         yield from (f"  {line}" for line in checked.problem.split("\n"))
     elif checked.verdict is not None:
@@ -82,6 +84,7 @@ def to_json(checked: Checked, sanitized: Sanitized | None) -> dict[str, object]:
         "precision": checked.precision,
         "outcome": checked.outcome,
         "problem": checked.problem,
+        "parameters": checked.choice,
         "seconds": checked.seconds,
         "trials": verdict.trials if verdict else 0,
         "outputs": verdict.outputs if verdict else 0,
