@@ -24,7 +24,7 @@ def test_a_file_or_a_folder_is_a_student(tmp_path: Path) -> None:
     assert [(each.student, each.file, each.content) for each in found] == [
         ("anna", "anna.cl", b"a"),
         ("ben", "ben.cu", b"b"),
-        ("carla", os.path.join("carla", "src", "mine.cl"), b"c"),
+        ("carla", str(Path("carla", "src", "mine.cl")), b"c"),
     ]
     assert len({each.digest for each in found}) == 3
 

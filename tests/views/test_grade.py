@@ -13,9 +13,7 @@ from tilewright.environment import fingerprint
 from tilewright.results.grade import Graded, GradeRecord, Judged
 from tilewright.views import grade as view
 
-FAST = Judged(
-    outcome="right", operations={"conv1": (2e-3,) * 9}, baseline={"conv1": (6e-3,) * 9}
-)
+FAST = Judged(outcome="right", operations={"conv1": (2e-3,) * 9}, baseline={"conv1": (6e-3,) * 9})
 HOSTILE = "<script>alert(1)</script>\n=cmd|' /C calc'!A0"
 CLASS = (
     Graded(student="anna", file="anna.cl", sha256="0", judged=FAST, rank=1, points=100),

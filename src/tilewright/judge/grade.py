@@ -27,7 +27,7 @@ Judge = Callable[[Submission], Judged]
 def formula(text: str) -> Expression:
     """The points of a kernel that is right, from its `time` over all images and `baseline`'s, the
     `best` time of the class, its `rank` and how many are right (`count`)."""
-    made = Expression(text, Place("--points", 0, ""))
+    made = Expression(text, Place("--points", None, ""))
     made.check_names(NAMES)
     return made
 
@@ -100,9 +100,13 @@ def ranked(judged: Sequence[tuple[Submission, Judged]], points: Expression) -> l
             })  # fmt: skip
         graded.append(
             Graded(
-                student=each.student, file=each.file, sha256=each.digest, judged=found,
-                rank=rank, points=given,
-            )  # fmt: skip
+                student=each.student,
+                file=each.file,
+                sha256=each.digest,
+                judged=found,
+                rank=rank,
+                points=given,
+            )
         )
     return sorted(graded, key=lambda each: (each.rank is None, each.rank or 0, each.student))
 

@@ -49,7 +49,8 @@ def submissions(folder: Path) -> list[Submission]:
         )
     stems = Counter(_stem(entry) for entry in named)
     return [
-        _submission(folder, e, _stem(e) if stems[_stem(e)] == 1 else printable(e.name)) for e in named
+        _submission(folder, e, _stem(e) if stems[_stem(e)] == 1 else printable(e.name))
+        for e in named
     ]
 
 

@@ -11,15 +11,8 @@ from tilewright.measure import Sample
 from tilewright.results.record import Record, Seconds, about
 
 Outcome = Literal[
-    "right",
-    "wrong",
-    "does not compile",
-    "crashed",
-    "ran too long",
-    "took too much",
-    "refused",
-    "nothing to judge",
-]
+    "right", "wrong", "does not compile", "stopped", "refused", "nothing to judge"
+]  # fmt: skip
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -28,7 +21,8 @@ class Judged(Struct, frozen=True, kw_only=True):
     outcome: Annotated[
         Outcome,
         about(
-            "refused: it broke a rule of the contest; took too much: of memory, processes or disk"
+            "stopped: it crashed, hung or took more than it may; refused: it cannot be launched, "
+            "or broke a rule of the contest"
         ),
     ]
     reason: Annotated[str, about("in words, several lines where that helps; empty if right")] = ""
