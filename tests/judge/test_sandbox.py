@@ -36,6 +36,8 @@ def test_cuda_compiles_behind_the_walls(tmp_path: Path):
     scratch.mkdir()
     done = subprocess.run(
         [sys.executable, "-P", "-c", CHILD, str(scratch), str(secret)],
-        env=sandbox.environment(scratch, None), capture_output=True, text=True,
+        env=sandbox.environment(scratch, None, native=False), capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.split() == ["True", "refused"], done.stderr
+    kept = [path for path in (scratch / "cache").rglob("*") if path.is_file()]
+    assert any(path.stat().st_size > 1000 for path in kept)  # and need not be compiled again

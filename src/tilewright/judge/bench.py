@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.checks import quick
 from tilewright.climb import Progress, alone
-from tilewright.conditions import Conditions, Watch
+from tilewright.conditions import Conditions, CpuTime, Watch, read_times
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
@@ -26,6 +26,7 @@ from tilewright.judge import isolated
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.bout import Bout
 from tilewright.judge.lanes import DistantLane, Lane, LibraryLane, SharedLane
+from tilewright.judge.process import cpu_seconds
 from tilewright.judge.remote import ALIGNMENT, Office, RemoteRuntime, is_native
 from tilewright.ladder.gpu.prepare import open_runtime
 from tilewright.ladder.rung import Rung
@@ -143,7 +144,7 @@ def bench(
         if not row.refused:
             progress(f"building {label}", 0, 1)
             arena.enter(row.entry)
-    watch = Watch(device)
+    watch = Watch(device, cpu_time=arena.cpu_time)
     samples = arena.run(rounds, seed, watch, progress)
     return Bench(
         [arena.result(row, samples) for row in rows.values()], arena.description, arena.images,
@@ -199,9 +200,15 @@ class Arena:
         self.taken: dict[tuple[str, str], list[tuple[float, str]]] = {}
         self.elapsed = 0.0
         self.overheads: list[float] = []
+        self.workers: list[int] = []
         self.description = open_runtime(device, "resident").describe()
         self.notices: tuple[str, ...] = ()
         self.ceilings = self._ceilings("fp32")
+
+    def cpu_time(self) -> CpuTime:
+        """Of the machine; what the workers use is our own."""
+        times = read_times()
+        return replace(times, own=times.own + sum(map(cpu_seconds, self.workers)))
 
     def _ceilings(self, precision: str) -> Ceilings:
         found, problem = ceilings(self.device, self.description, precision)
@@ -240,6 +247,7 @@ class Arena:
         size = sum(4 * int(np.prod(shape)) + ALIGNMENT for shape in (*given, *made))
         shared = size if self.native else 0
         office = Office(self.device, self.allowance, trust=self.trust, shared=shared)
+        self.workers.append(office.connection.process.pid)
         opened = guarding(lambda device, memory: RemoteRuntime(device, office))
         rung = replace(entry.rung, open_runtime=opened)
         kind = SharedLane if self.native else DistantLane

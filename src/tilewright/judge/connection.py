@@ -33,6 +33,7 @@ from tilewright.judge.process import (
     processes_of,
     read,
     sealed_memory,
+    stopped,
     threads_of,
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
@@ -47,6 +48,7 @@ LAST_WORDS = 4096
 SENT_TOGETHER = 2**14  # bytes of requests
 PART = 2**16  # bytes read at once
 LOOK_SECONDS = 0.25  # between looks at the folder
+HUSH_SECONDS = 5.0  # until all threads stand still
 LAST_SHOWN = 300  # characters
 UNASKED = "it sent an answer that nobody asked for"
 MEANINGS = {
@@ -113,7 +115,7 @@ class Connection:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-B", "-m", "tilewright.judge.worker", *map(str, given)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=given, env=sandbox.environment(self.scratch, kept), cwd=self.scratch,
+            pass_fds=given, env=sandbox.environment(self.scratch, kept, native), cwd=self.scratch,
             start_new_session=True,
         )  # fmt: skip
         theirs.close()
@@ -172,7 +174,8 @@ class Connection:
         self._check()
         if self.native and sys.platform == "linux":
             self._let_run(False)
-            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            if not stopped(self.process.pid, HUSH_SECONDS):
+                self.stop("it does not stand still")
             if self.process.poll() is not None:
                 self._died()
 

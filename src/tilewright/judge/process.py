@@ -8,11 +8,13 @@ import secrets
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 GONE_SECONDS = 30.0  # until a process that is killed is gone
+GLANCE_SECONDS = 50e-6
 PART = 2**16  # bytes read at once
 PROCESSES = Path("/proc")
 
@@ -56,6 +58,26 @@ def processes_of(group: int) -> int:
             with suppress(OSError):  # gone meanwhile
                 count += os.getpgid(int(entry.name)) == group
     return count
+
+
+def cpu_seconds(process: int) -> float:
+    """That a process has used so far; 0 of one that is gone."""
+    with suppress(OSError):
+        # The name may hold anything; the times are the 12th and 13th field behind it.
+        after = (PROCESSES / str(process) / "stat").read_text().rpartition(")")[2].split()
+        return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def stopped(process: int, seconds: float) -> bool:
+    """Whether a child stands still, with all its threads, or is gone, within some time."""
+    options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+    until = time.monotonic() + seconds
+    while os.waitid(os.P_PID, process, options) is None:
+        if time.monotonic() > until:
+            return False
+        time.sleep(GLANCE_SECONDS)
+    return True
 
 
 def check_folder(folders: Iterable[Path], most_bytes: int, most_files: int) -> None:

@@ -78,13 +78,14 @@ def check(trust: bool) -> None:
         )
 
 
-def environment(scratch: Path, kept: Path | None) -> dict[str, str]:
+def environment(scratch: Path, kept: Path | None, native: bool) -> dict[str, str]:
     """All that a worker knows of its user's environment."""
     package = Path(__file__).parent.parent.parent
     return {
         **{name: os.environ[name] for name in VARIABLES if name in os.environ},
         "PYTHONPATH": str(package), "HOME": str(scratch), "TMPDIR": str(scratch), "LC_ALL": "C",
-        "XDG_CACHE_HOME": str((kept or scratch) / "cache"),
+        # Where machine code for GPUs is kept; nothing of this CPU's but what PoCL keeps itself.
+        "XDG_CACHE_HOME": str((scratch if native else kept or scratch) / "cache"),
         "POCL_CACHE_DIR": str((kept or scratch) / "kernels"),
         "CUPY_CACHE_DIR": str(scratch / "cupy"), "CUDA_CACHE_PATH": str(scratch / "cuda"),
         "PYOPENCL_NO_CACHE": "1",
@@ -92,6 +93,8 @@ def environment(scratch: Path, kept: Path | None) -> dict[str, str]:
         "HWLOC_FSROOT": str(scratch / MACHINE), "HWLOC_THISSYSTEM": "1",
         # A thread that is there before the walls are is not behind them.
         "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+        # Each thread's own heap would take its part of the addresses that are allowed.
+        "MALLOC_ARENA_MAX": "2",
     }  # fmt: skip
 
 

@@ -78,9 +78,10 @@ JUDGED: Table = {
     "sched_setaffinity": (203, 122), "tgkill": (234, 131),
 }  # fmt: skip
 # What a GPU's driver needs besides: memory for two, a socket by which its processes find each other
-# (of the machine's own kind, and to nobody outside), where memory lies.
+# (of the machine's own kind, and to nobody outside), where memory lies, whose files are whose.
 DRIVER: Table = {
-    "accept": (43, 202), "accept4": (288, 242), "bind": (49, 200), "getsockname": (51, 204),
+    "accept": (43, 202), "accept4": (288, 242), "bind": (49, 200), "chmod": (90, -1),
+    "fchmod": (91, 52), "fchmodat": (268, 53), "getsockname": (51, 204), "utimensat": (280, 88),
     "getsockopt": (55, 209), "listen": (50, 201), "mbind": (237, 235), "memfd_create": (319, 279),
     "mlock2": (325, 284), "recvmsg": (47, 212), "sched_setscheduler": (144, 119),
     "set_mempolicy": (238, 237), "setsockopt": (54, 208), "socketpair": (53, 199),
