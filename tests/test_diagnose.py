@@ -12,7 +12,8 @@ import pytest
 from tests.own_kernels import BROKEN, DIRECT, RIGHT, kernel_file
 from tilewright.checks import SHAPES, quick
 from tilewright.diagnose import diagnose, words
-from tilewright.diagnose.mistakes import Case, mistakes
+from tilewright.diagnose.case import Case
+from tilewright.diagnose.mistakes import mistakes
 from tilewright.ladder.cpu import im2col
 from tilewright.ladder.own import load
 from tilewright.model.layers import Convolution

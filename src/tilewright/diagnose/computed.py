@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.diagnose import words
-from tilewright.diagnose.mistakes import Case, Mistake, mistakes
+from tilewright.diagnose.case import Case
+from tilewright.diagnose.mistakes import Mistake, mistakes
 from tilewright.diagnose.seen import Mask, Seen
 from tilewright.diagnose.words import Reason
 from tilewright.precision import UNIT
