@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tilewright.judge.bench import COURSE_SIZES, Bench, Row
+from tilewright.judge.arena import Row
+from tilewright.judge.bench import COURSE_SIZES, Bench
 from tilewright.judge.bout import least_bytes
 from tilewright.measure import CONFIDENCE, Sample, ratio
 from tilewright.model.network import Network, Stage
