@@ -47,6 +47,7 @@ from tilewright.ladder.vendor.torch import layer_function
 from tilewright.measure import Sample
 from tilewright.model.network import Network
 from tilewright.peak import measured_peak
+from tilewright.results.document import plain
 from tilewright.runtime import cuda
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import CUDA
@@ -307,7 +308,7 @@ def main() -> None:
 
     runtime = CudaRuntime(CUDA)
     document: dict[str, Any] = {
-        "environment": environment.fingerprint(),
+        "environment": plain(environment.fingerprint()),
         "device": runtime.describe(),
         "versions": cuda.versions(),
         "libraries": {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},

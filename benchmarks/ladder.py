@@ -34,6 +34,8 @@ from tilewright.files import atomic_write
 from tilewright.ladder import choose
 from tilewright.measure import interleave
 from tilewright.model.load import load
+from tilewright.results.climbed import record
+from tilewright.results.document import plain
 from tilewright.runtime.device import Device
 from tilewright.trace import Trace, busy_seconds
 from tilewright.views import ladder as view
@@ -56,7 +58,8 @@ def main() -> None:
     given = parser.parse_args()
     document: dict[str, Any] = {
         "command": " ".join(["python -m benchmarks.ladder", *sys.argv[1:]]),
-        "date": time.strftime("%Y-%m-%d"), "environment": environment.fingerprint(), "networks": {},
+        "date": time.strftime("%Y-%m-%d"), "environment": plain(environment.fingerprint()),
+        "networks": {},
     }  # fmt: skip
     text = io.StringIO()
     screen = Console(file=text, width=WIDTH, highlight=False, markup=False)
@@ -83,15 +86,16 @@ def _ladder(
         f"## {net}: {units.count(count)} images, {units.count(given.batch)} at a time, "
         f"{ladder.device}\n\n{subject.dataset.source}; {subject.weights_note}\n\n```text"
     )
-    for part in view.report(ladder, subject.network, count, subject.dataset.labels):
+    made = record(ladder, subject, given.device, given.batch, None, environment.fingerprint())
+    for part in view.tables(made):
         screen.print(part)
     screen.print("```\n")
     return {
         "images": count, "batch": given.batch, "data": subject.dataset.source,
         "device_name": ladder.device, "peak_flops": ladder.peak, "order_seed": ladder.seed,
-        "conditions": ladder.conditions.to_json(),
+        "conditions": plain(made.conditions),
         "flop_an_image": subject.network.flops,
-        "rungs": view.to_json(ladder, subject.network, count),
+        "rungs": [plain(row) for row in made.rows],
     }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from tilewright.ladder.gpu.prepare import GpuLaunch
 from tilewright.ladder.vendor.torch import layer_function
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
+from tilewright.results.document import plain
 from tilewright.runtime import nvrtc
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import CUDA
@@ -49,7 +50,7 @@ def main() -> None:
         for stage in network.stages
         if stage.kind == "conv"
     ]
-    document = {"environment": environment.fingerprint(), "images": IMAGES, "layers": layers}
+    document = {"environment": plain(environment.fingerprint()), "images": IMAGES, "layers": layers}
     with atomic_write(given.output) as file:
         file.write(json.dumps(document).encode())
 

@@ -30,6 +30,7 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 # What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
 SLOW = (
     "tests/cli/test_explain.py",
+    "tests/cli/test_history.py::test_a_ladder",
     "tests/cli/test_kernel_check.py",
     "tests/cli/test_ladder.py",
     "tests/cli/test_profile.py",
@@ -109,6 +110,7 @@ def own_cache(
     """
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "kept"))
     if not request.node.nodeid.startswith(OF_CACHING):
         (home / "tilewright").mkdir(mode=0o700)
         for kind in ("compiled", "numba", "judged"):

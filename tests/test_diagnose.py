@@ -15,8 +15,8 @@ from tilewright.diagnose.mistakes import Case, mistakes
 from tilewright.ladder.cpu import im2col
 from tilewright.ladder.own import load
 from tilewright.model.layers import Convolution
+from tilewright.model.layers.convolution import convolve
 from tilewright.precision import FLOAT32
-from tilewright.reference import convolve
 from tilewright.runtime import opencl
 from tilewright.runtime.device import CPU, OPENCL
 from tilewright.trials import layer_trials

@@ -16,6 +16,7 @@ from benchmarks import tables
 
 from tilewright.cli import VERBS, Parser, main
 from tilewright.ladder import rungs
+from tilewright.model.layers import TYPES
 from tilewright.runtime.device import DEVICES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +56,11 @@ def test_links_lead_somewhere(page):
         assert target.exists(), f"{page.name}: {link}"
         if anchor:
             assert anchor in anchors(target), f"{page.name}: {link}"
+
+
+def test_every_type_of_layer_is_named():
+    words = read(ROOT / "docs" / "files.md")
+    assert [each for each in TYPES if f"`{each}`" not in words] == []
 
 
 @pages

@@ -12,7 +12,7 @@ from tilewright.model.formats import weights
 from tilewright.model.layers import Flatten, FullyConnected, Pixels
 from tilewright.model.network import Network
 from tilewright.runtime import opencl
-from tilewright.runtime.device import OPENCL
+from tilewright.runtime.device import CPU, OPENCL
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
 
@@ -46,15 +46,34 @@ def straight(monkeypatch):
     return seen
 
 
-def test_images_are_pinned_once_and_for_streamed_only(network, pixels):
-    resident = program_of(network, DIRECT, OPENCL, 2, "resident")
-    assert memory.pin(resident, pixels) is pixels
-    streamed = program_of(network, DIRECT, OPENCL, 2, "streamed")
+@pytest.mark.parametrize("plan", ["per-layer", "managed"])
+def test_images_stay_where_they_are_for_other_plans(network, pixels, plan):
+    program = program_of(network, DIRECT, OPENCL, 2, plan)
+    assert not memory.pins(program)
+    assert memory.pin(program, pixels) is pixels
+
+
+def test_other_peoples_runtimes_have_images_as_they_are(network, pixels):
+    program = program_of(network, find("im2col"), CPU, 2)
+    assert memory.pin(program, pixels) is pixels
+
+
+def test_too_many_images_are_not_pinned(network, pixels, monkeypatch):
+    monkeypatch.setattr(memory, "MOST_PINNED", pixels.nbytes - 1)
+    program = program_of(network, DIRECT, OPENCL, 2, "resident")
+    assert memory.pin(program, pixels) is pixels
+    monkeypatch.setattr(memory, "MOST_PINNED", pixels.nbytes)
+    assert memory.pin(program, pixels) is not pixels
+
+
+@pytest.mark.parametrize("plan", ["resident", "streamed"])
+def test_images_are_pinned_once(network, pixels, plan):
+    streamed = program_of(network, DIRECT, OPENCL, 2, plan)
     pinned = memory.pin(streamed, pixels)
     np.testing.assert_array_equal(pinned, pixels)
     assert streamed.runtime.is_pinned(pinned)
     assert memory.pin(streamed, pinned) is pinned
-    another = program_of(network, DIRECT, OPENCL, 2, "streamed")
+    another = program_of(network, DIRECT, OPENCL, 2, plan)
     assert memory.pin(another, pinned) is pinned  # every rung of a ladder sends the same images
 
 

@@ -114,11 +114,21 @@ def test_a_network_knows_nothing_of_how_and_where_it_runs():
     assert {name for name in known if not inside(name, "model")} == {
         "tilewright.errors",
         "tilewright.files",
+        "tilewright.precision",
     }
 
 
 def test_no_view_reaches_into_a_runtime():
     assert crossings("views", ("runtime", "execute", "memory", "store", "cli")) == set()
+
+
+def test_a_result_knows_neither_devices_nor_how_it_is_shown():
+    """A record of last year is read and shown where nothing can run."""
+    assert crossings("results", ("runtime", "execute", "memory", "model", "views", "cli")) == set()
+    # To be rendered, nothing but the record is needed.
+    made = {name for name in modules() if inside(name, "views.run", "views.ladder")}
+    known = {found.module for name in made for found in imports(name)}
+    assert not {name for name in known if not inside(name, "views", "results", "measure")}
 
 
 def test_only_the_command_line_prints():

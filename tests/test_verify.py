@@ -25,9 +25,9 @@ from tilewright.model.layers import (
     Softmax,
     Tanh,
 )
+from tilewright.model.layers.convolution import convolve
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FP16, Precision
-from tilewright.reference import convolve
 from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.verify import verify
 
@@ -52,7 +52,7 @@ def rung_with(kind: str, make: Break) -> Any:
 
     def prepare(runtime, stages, parameters, options, precision):
         (stage,) = stages
-        right = im2col._function(stage, parameters)
+        right = im2col.function(stage, parameters)
         function = make(stage, parameters, right) if stage.kind == kind else right
         kernel = runtime.build("kernel", function)
         return lambda x, out: runtime.launch(kernel, x, out, layers=(stage.name,))
@@ -625,7 +625,7 @@ class Suspect:
                 name: self.weights(stage, name, self.parameters[name])
                 for name in stage.parameter_shapes
             }
-            self.functions[key] = im2col._function(stage, changed)
+            self.functions[key] = im2col.function(stage, changed)
         return self.functions[key]
 
 

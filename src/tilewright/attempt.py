@@ -24,6 +24,7 @@ from tilewright.guards import Guarded, GuardingRuntime, guarding
 from tilewright.ladder.gpu.prepare import GpuLaunch
 from tilewright.ladder.rung import Options, Rung
 from tilewright.model.layers import dimensions
+from tilewright.model.layers.rounding import Array
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.runtime import Buffer, Runtime
@@ -80,7 +81,8 @@ class Attempt:
         if rung.convolutions is not None:
             rung = replace(rung, open_runtime=guarding(rung.open_runtime))
         plan = uniform(trial.network, rung, device, trial.capacity, options=way)
-        self.program = Program(trial.network, plan, {rung.name: rung})
+        pixels = trial.images.dtype == np.uint8
+        self.program = Program(trial.network, plan, {rung.name: rung}, pixels=pixels)
         runtime, images = self.program.runtime, trial.images
         self.guards = runtime if isinstance(runtime, GuardingRuntime) else None
         self.runtime: Runtime = runtime if self.guards is None else self.guards.inner
@@ -88,7 +90,6 @@ class Attempt:
         self.given = Guarded(self.runtime, "input", room, images.dtype, INPUT_POISON)
         # Values that are float32 already skip the input step, and a Flatten has no output of its
         # own.
-        pixels = images.dtype == np.uint8
         self.outputs = [
             self._output((trial.capacity, *step.shape))
             if step.launch and (pixels or not step.only_input)
@@ -165,7 +166,7 @@ class Attempt:
                 return image, f"image {image} of {len(before)}: {problem}"
         return None, None
 
-    def _truth(self, index: int, before: Inputs) -> tuple[reference.Array, reference.Array]:
+    def _truth(self, index: int, before: Inputs) -> tuple[Array, Array]:
         truths = self.truths.of(index, before)
         return np.stack([each.value for each in truths]), np.stack([each.bound for each in truths])
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,13 @@ from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.ladder import DEFAULT_BATCH, choose, resolve, together
 from tilewright.ladder.rung import Rung
-from tilewright.memory import pin
+from tilewright.memory import pin, pins
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
 from tilewright.plan_file import read
 from tilewright.proof import prove_first
+from tilewright.results.record import Environment
 from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
 from tilewright.verify import Verdict
@@ -74,7 +74,7 @@ class Result:
     correct: int | None
     trace: Trace
     peak_memory_bytes: int
-    environment: dict[str, Any]
+    environment: Environment
     proof: Verdict | None = None
 
     @property
@@ -82,10 +82,16 @@ class Result:
         return None if self.correct is None else self.correct / len(self.dataset)
 
 
-def run(request: Request, progress: Callable[[int, int], None] = lambda done, of: None) -> Result:
-    """Do the job. `progress` is told the images done and how many there are."""
+def run(
+    request: Request,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    building: Callable[[int, int], None] = lambda done, of: None,
+    proving: Callable[[str], None] = lambda doing: None,
+) -> Result:
+    """Do the job. `progress` is told the images done and how many there are, `building` the same of
+    kernels, and `proving` what is tried before that, if anything is."""
     trace = Trace()
-    ready = make_ready(request, trace)
+    ready = make_ready(request, trace, building, proving)
     program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
@@ -101,7 +107,12 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     )  # fmt: skip
 
 
-def make_ready(request: Request, trace: Trace) -> Ready:
+def make_ready(
+    request: Request,
+    trace: Trace,
+    building: Callable[[int, int], None] = lambda done, of: None,
+    proving: Callable[[str], None] = lambda doing: None,
+) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
         rung = None if request.plan else choose(request.device, request.rung, request.precision)
@@ -121,12 +132,12 @@ def make_ready(request: Request, trace: Trace) -> Ready:
     proven = [each for each in rungs.values() if request.check or each.origin is not None]
     if proven:
         with trace.phase("prove"):
-            proof = prove_first(proven, network, plan, len(dataset))
+            proof = prove_first(proven, network, plan, len(dataset), proving)
     with trace.phase("build kernels"), blaming(request.plan):
-        program = Program(network, plan, rungs)
+        program = Program(network, plan, rungs, building)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
-    if plan.memory == "streamed":
+    if pins(program):
         with trace.phase("pin images"):
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):

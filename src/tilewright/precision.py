@@ -51,7 +51,8 @@ class Transforms:
 
 @dataclass(frozen=True)
 class Precision:
-    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh.
+    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh, and
+    of the logistic function, whatever its size.
 
     `operand_smallest` is the absolute error of operands too small for the relative one, `largest`
     the largest operand. `stored`: activations between layers are rounded like operands. `fast` is
@@ -65,6 +66,7 @@ class Precision:
     operand_smallest: float = 0.0
     largest: float = float(np.finfo(np.float32).max)
     stored: bool = False
+    sigmoid_error: float = 0.0
     fast: Transforms | Literal["fft"] | None = None
 
     def sum_factor(self, roundings: Array | float, rounded_operands: bool = True) -> Array:

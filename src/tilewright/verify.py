@@ -37,6 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ahead import compiled_ahead
 from tilewright.attempt import Attempt, Truths
 from tilewright.evidence import Fault
 from tilewright.execute import Program
@@ -87,9 +88,12 @@ def verify(
 
     def fuses(net: Network) -> bool:
         parts = rung.cut(net)
-        return any(sum(stage.kind != "flatten" for stage in part) > 1 for part in parts)
+        return any(sum(stage.layer.computes for stage in part) > 1 for part in parts)
 
-    everything = trials(network, rung.precision, fuses, batch, generator)
+    def computes(net: Network) -> bool:
+        return not any(map(rung.supports, net.stages))
+
+    everything = trials(network, rung.precision, fuses, batch, generator, computes)
     return prove(rung, device, everything, seed, progress=progress)
 
 
@@ -129,7 +133,7 @@ def prove(
     """
     count = outputs = 0
     worst = 0.0
-    for trial in tried:
+    for trial in compiled_ahead(rung, device, tried):
         if trial.arrival and rung.vendor:
             continue  # ONNX Runtime's max pooling swallows NaN (1.31.1); ours must not
         progress()

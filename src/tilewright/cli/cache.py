@@ -18,6 +18,7 @@ DATA = "data"
 CLEARED = {
     "compiled": "compiled kernels",
     "cubins": "compiled CUDA kernels",
+    "plans": "plans of CUDA kernels",
     "ceilings": "measured ceilings",
     "pocl": "findings about PoCL",
     "pocl-kernels": "files of PoCL's compiler",

@@ -54,9 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    from msgspec import to_builtins
+
     from tilewright import environment
     from tilewright.climb import prepare
     from tilewright.judge.bench import ROUNDS, bench
+    from tilewright.results.climbed import conditions_record
     from tilewright.views import bench as view
     from tilewright.views import console, units
 
@@ -86,10 +89,10 @@ def main(arguments: argparse.Namespace) -> int:
         "peak_flops": found.ceilings.flops,
         "peak_bytes": found.ceilings.bytes,
         "notices": list(found.notices),
-        "conditions": found.conditions.to_json(),
+        "conditions": to_builtins(conditions_record(found.conditions)),
         "kernels": view.to_json(found, network),
         "unreadable": unreadable,
-        "environment": environment.fingerprint(),
+        "environment": to_builtins(environment.fingerprint()),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     if arguments.json == "-":

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tilewright.cli import options
+from tilewright.cli import keeping, options
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
@@ -33,11 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=Path, metavar="FILE",
         help="write a CSV of index, label, predicted, probability",
     )  # fmt: skip
+    keeping.add_save(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.job import run
     from tilewright.plan_file import write
+    from tilewright.results import document
+    from tilewright.results.run import record
     from tilewright.views import console
     from tilewright.views import run as view
 
@@ -51,22 +53,27 @@ def main(arguments: argparse.Namespace) -> int:
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
+        images, built = (
+            partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built")
+        )
         request = replace(options.request(arguments), plan=arguments.plan)
-        result = run(request, partial(tell, f"{arguments.net}, images"))
-    document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
+        result = run(request, images, built, lambda doing: tell(doing, 0, 1))
+    made = record(result)
+    text = document.text(made)
     # Files first: whoever reads what is printed may leave in the middle.
     if json_file is not None:
         with atomic_write(json_file) as file:
-            file.write(document.encode())
+            file.write(text.encode())
     if arguments.predictions is not None:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
     if arguments.save_plan is not None:
         write(arguments.save_plan, result.plan, result.network)
-    if to_stdout:
-        console.write(document)
-        return 0
-    screen = console.output()
-    for part in view.report(result):
-        screen.print(part)
+    with keeping.keeping(made, arguments):
+        if to_stdout:
+            console.write(text)
+        else:
+            screen = console.output()
+            for part in view.report(made):
+                screen.print(part)
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from tilewright.errors import TilewrightError
+from tilewright.model.layers.forms import Form, without
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, FunctionRuntime, Runtime
@@ -117,6 +118,7 @@ class Rung:
     `origin` is the file of a rung that is not our own. `memories` are the memory plans it can run
     under (`tilewright.memory`), the default first; `convolutions` says how a GPU rung computes
     them. `skips_taps`: taps outside the image are left out, not multiplied by zero.
+    `form` is what of a layer it computes with; None: it needs no more than the layer.
     """
 
     name: str
@@ -136,6 +138,13 @@ class Rung:
     convolutions: Convolutions | None = None
     against: str | None = None
     skips_taps: bool = False
+    form: Form | None = None
+
+    def supports(self, stage: Stage) -> str | None:
+        """Why it cannot compute a layer, or None."""
+        if self.form is None or self.form in stage.layer.forms:
+            return None
+        return f"{stage.name}: {without(stage.layer, self.form)}"
 
     @property
     def label(self) -> str:

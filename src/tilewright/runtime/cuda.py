@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -33,6 +34,7 @@ from tilewright.runtime.dialect import (
 from tilewright.runtime.inventory import Found
 from tilewright.runtime.multiprocessor import Gpu
 from tilewright.runtime.recorder import EventRecorder, TimingEvent
+from tilewright.runtime.staging import LEAST_BYTES, PIECE_BYTES, PIECES, Staging
 from tilewright.trace import (
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
@@ -45,6 +47,7 @@ from tilewright.trace import (
 CALLS = {"kernel": "kernel launch (CuPy)", "copy": "copy (CuPy)"}
 # cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
 RATE_ATTRIBUTES = (13, 36, 37)
+COMPUTE_MODE_ATTRIBUTE = 20  # cudaDevAttrComputeMode; 0: any number of processes may use the GPU
 # Of pages that are touched to see it recorded: enough to share none with another allocation.
 TOUCHED_BYTES = 4 * 2**20
 SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -131,6 +134,13 @@ def gpu(index: int) -> Gpu:
     )
 
 
+def takes_processes(index: int) -> bool:
+    """Whether several processes may use the GPU at a time: who runs it can forbid that."""
+    from cupy.cuda import runtime
+
+    return int(runtime.deviceGetAttribute(COMPUTE_MODE_ATTRIBUTE, index)) == 0
+
+
 def versions() -> str:
     """The CUDA versions of driver and run-time library."""
     from cupy.cuda import runtime
@@ -152,6 +162,18 @@ def _module(compiled: nvrtc.Compiled) -> Any:
     module = Module()
     module.load(compiled.cubin)
     return module
+
+
+def _pinned(shape: Shape, dtype: DTypeLike) -> HostArray:
+    import cupyx
+
+    return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+
+
+@cache
+def _staging(index: int) -> Staging:
+    """Of a GPU, for whatever is not pinned."""
+    return Staging([_pinned((PIECE_BYTES,), np.uint8) for _ in range(PIECES)])
 
 
 class CudaRuntime(EventRecorder):
@@ -203,7 +225,7 @@ class CudaRuntime(EventRecorder):
             self._finish(self.kernels)  # whoever reads the old content must be done
             _host_view(buffer)[:] = array
         elif array.size:
-            copy = partial(buffer.set, array, stream=self.kernels)
+            copy = partial(self._send, buffer, array)
             self._timed(self.kernels, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
             self._finish(self.kernels)  # the array is the caller's to change
 
@@ -211,10 +233,33 @@ class CudaRuntime(EventRecorder):
         if self.managed:
             self._finish(self.kernels)
             return _host_view(buffer).copy()
-        copy = partial(buffer.get, stream=self.kernels)
-        return np.asarray(
-            self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
-        )
+        copy = partial(self._fetch, buffer)
+        return self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
+
+    def _send(self, buffer: Any, array: HostArray) -> None:
+        if array.nbytes < LEAST_BYTES or self.is_pinned(array):
+            buffer.set(array, stream=self.kernels)
+            return
+
+        def begin(first: int, piece: HostArray) -> Mark:
+            place, size = piece.ctypes.data, piece.nbytes
+            (buffer.data + first).copy_from_host_async(place, size, self.kernels)
+            return self._mark(self.kernels)
+
+        _staging(self.index).send(array, begin, self.wait)
+
+    def _fetch(self, buffer: Any) -> HostArray:
+        if buffer.nbytes < LEAST_BYTES:
+            return np.asarray(buffer.get(stream=self.kernels))
+
+        def begin(first: int, piece: HostArray) -> Mark:
+            place, size = piece.ctypes.data, piece.nbytes
+            (buffer.data + first).copy_to_host_async(place, size, self.kernels)
+            return self._mark(self.kernels)
+
+        array = np.empty(buffer.shape, buffer.dtype)
+        _staging(self.index).fetch(array, begin, self.wait)
+        return array
 
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
@@ -230,6 +275,10 @@ class CudaRuntime(EventRecorder):
         symbol = self.cupy.cuda.MemoryPointer(memory, 0)
         constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
         return GpuKernel(source.name, source.block, module.get_function(compiled.entry), constant)
+
+    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> Sequence[Future[nvrtc.Compiled]]:
+        """Begin to compile kernels by their names and texts; `compile` waits for its own."""
+        return nvrtc.compile_ahead([(*text, self.architecture) for text in texts])
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         """A kernel in CUDA's own language, launched with so much shared memory."""
@@ -272,9 +321,7 @@ class CudaRuntime(EventRecorder):
         return ManagedPages(self.cupy.cuda.malloc_managed(TOUCHED_BYTES), TOUCHED_BYTES)
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
-        import cupyx
-
-        return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+        return _pinned(shape, dtype)
 
     def is_pinned(self, array: HostArray) -> bool:
         from cuda.bindings import driver

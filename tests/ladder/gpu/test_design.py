@@ -61,7 +61,7 @@ def test_shared_arrays_start_on_multiples_of_16_bytes():
 
 
 def test_a_grid_has_blocks_for_every_group_of_images():
-    work = Work(source("k", "relu.cl", (1, 1, 1), {}), (), blocks=5, images_per_block=4)
+    work = Work(source("k", "elementwise.cl", (1, 1, 1), {}), (), blocks=5, images_per_block=4)
     assert [work.grid(images) for images in (1, 4, 5)] == [(5, 1, 1), (5, 1, 1), (5, 1, 2)]
 
 

@@ -71,7 +71,7 @@ class FusedNetwork:
     ) -> None:
         if not network.parameters and network.parameter_shapes:
             raise TilewrightError(f"network {network.name!r} has no weights to compile with")
-        if all(stage.kind in ("input", "flatten") for stage in network.stages):
+        if not any(stage.layer.computes for stage in network.stages[1:]):
             raise TilewrightError(
                 "no layer of the network computes anything: there is nothing to fuse"
             )

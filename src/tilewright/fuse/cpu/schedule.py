@@ -46,7 +46,16 @@ from tilewright.fuse.cpu.tiles import (
     spans,
     with_borders,
 )
-from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pooling, Shape
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Elementwise,
+    FullyConnected,
+    MaxPool,
+    Pooling,
+    Shape,
+)
+from tilewright.model.layers.forms import require
 from tilewright.model.network import Network, Stage
 
 # Layers that are compiled at most: a thousand small ones take seconds.
@@ -73,7 +82,7 @@ class ConvolutionGroup:
 
     stages: tuple[Stage, ...]
     layer: Convolution
-    activation: str | None
+    activation: Elementwise | None
     pooling: Pooling | None
     unit: int
     tile: tuple[int, int]
@@ -129,7 +138,7 @@ class DenseGroup:
 
     stages: tuple[Stage, ...]
     layer: FullyConnected
-    activation: str | None
+    activation: Elementwise | None
     unit: int
     images: int
     chunk: int
@@ -227,7 +236,7 @@ def by_channels(network: Network, target: Target, tiles: Tiles = NONE) -> Schedu
     """The schedule for few images, one at a time."""
     groups = _groups(network, target, target.lanes, DEFAULT, tiles)
     # A convolution or product reads pixels as they come; poolings and softmax want vectors.
-    first = next((g for g in groups if g.stages[0].kind not in ("relu", "tanh")), None)
+    first = next((g for g in groups if not isinstance(g.stages[0].layer, Elementwise)), None)
     picture = channels_picture if isinstance(first, PlainGroup) else planar_picture
     pictures = [picture(network.input.shape, target.lanes)]
     for group in groups:
@@ -237,12 +246,14 @@ def by_channels(network: Network, target: Target, tiles: Tiles = NONE) -> Schedu
 
 
 def _groups(network: Network, target: Target, unit: int, rules: Rules, tiles: Tiles) -> list[Group]:
-    rest = [stage for stage in network.stages[1:] if stage.kind != "flatten"]
+    rest = [stage for stage in network.stages[1:] if stage.layer.computes]
     if len(rest) > MOST_LAYERS:
         raise TilewrightError(
             f"network {network.name!r} has {len(rest):,} layers; the fused rung compiles at most "
             f"{MOST_LAYERS:,}"
         )
+    for stage in rest:
+        require(stage, "llvm")
     groups: list[Group] = []
     while rest:
         group = (
@@ -262,19 +273,19 @@ def _written_shape(group: Group) -> Shape:
 
 
 def _by_rows(group: Group) -> bool:
-    return isinstance(group, ConvolutionGroup) or group.stages[0].kind == "pool"
+    return isinstance(group, ConvolutionGroup) or isinstance(group.stages[0].layer, Pooling)
 
 
 def _in_place(group: Group) -> bool:
     """Whether every activation stays where it is."""
-    return isinstance(group, PlainGroup) and group.stages[0].kind != "pool"
+    return isinstance(group, PlainGroup) and not isinstance(group.stages[0].layer, Pooling)
 
 
 def _convolution(
     rest: list[Stage], target: Target, unit: int, rules: Rules, tiles: Tiles
 ) -> ConvolutionGroup | None:
     layer = rest[0].layer
-    if not isinstance(layer, Convolution):
+    if type(layer) is not Convolution:
         return None
     taken = [rest[0]]
     activation = _activation(rest, 1)
@@ -282,7 +293,11 @@ def _convolution(
     following = rest[len(taken)].layer if len(rest) > len(taken) else None
     _, height, width = rest[0].input_shape
     _, out_y, out_x = rest[0].output_shape
-    pooling = following if isinstance(following, Pooling) and _fits(following, target) else None
+    pooling = (
+        following
+        if isinstance(following, MaxPool | AveragePool) and _fits(following, target)
+        else None
+    )
     taken += rest[len(taken) : len(taken) + 1] if pooling else []
     window = pooling.size if pooling else (1, 1)
     windows = (out_y // window[0], out_x // window[1])
@@ -331,7 +346,7 @@ def _given_tile(
 
 def _dense(rest: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGroup | None:
     layer = rest[0].layer
-    if not isinstance(layer, FullyConnected):
+    if type(layer) is not FullyConnected:
         return None
     activation = _activation(rest, 1)
     large = 4 * rest[0].parameter_count > LARGE_WEIGHTS_BYTES
@@ -344,9 +359,9 @@ def _dense(rest: list[Stage], target: Target, unit: int, rules: Rules) -> DenseG
     return DenseGroup(taken, layer, activation, unit, images, chunk, blocks)
 
 
-def _activation(rest: list[Stage], index: int) -> str | None:
-    kind = rest[index].kind if len(rest) > index else None
-    return kind if kind in ("relu", "tanh") else None
+def _activation(rest: list[Stage], index: int) -> Elementwise | None:
+    layer = rest[index].layer if len(rest) > index else None
+    return layer if isinstance(layer, Elementwise) else None
 
 
 def _fits(pooling: Pooling, target: Target) -> bool:

@@ -35,6 +35,11 @@ class Arrangement(NamedTuple):
     weight: float
 
 
+def searched() -> tuple[object, ...]:
+    """What a search looks at: who changes it gets other plans."""
+    return SHAPES, WEIGHTS, MOST_IN_STRIPS, MOST_TWICE
+
+
 # By operations that are alike, and the forms in which images come and results go; None: none fits.
 Known = dict[Hashable, Arrangement | None]
 

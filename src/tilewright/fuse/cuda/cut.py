@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from tilewright.errors import TilewrightError
+from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, stack_as
+from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, searched, stack_as
 from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
 from tilewright.fuse.cuda.dense import Dense, dense, denses
 from tilewright.fuse.cuda.generations import Generation, generation
@@ -28,9 +30,30 @@ def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> lis
 
 
 def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> Choice:
-    """How these layers are best computed."""
+    """How these layers are best computed; a search, unless the same was asked for before."""
     gpu = generation(capability)
-    todo = _todo(stages, gpu)
+    todo = tuple(_todo(stages, gpu))
+    return _choose(todo, arithmetic, gpu, (*searched(), MOST_TOGETHER))
+
+
+# A proof asks for the same network some ten times, and a build twice.
+@lru_cache(maxsize=100)
+def _choose(
+    todo: tuple[Operation, ...],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    search: tuple[object, ...],
+) -> Choice:
+    # Everything that the answer depends on, in words; the layers' names are not.
+    question = repr(([each.alike for each in todo], arithmetic, gpu, search))
+    choice = planned.read(question)
+    if choice is None:
+        choice = _search(todo, arithmetic, gpu)
+        planned.keep(question, choice)
+    return choice
+
+
+def _search(todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation) -> Choice:
     kernels: list[Stacked | Multiplied] = []
     at = 0
     while at < len(todo):
@@ -54,7 +77,13 @@ def build(
     stages: Sequence[Stage], arithmetic: Arithmetic, capability: int, choice: Choice
 ) -> list[Kernel]:
     """The kernels as they were chosen; refused if they are not for these layers or this GPU."""
-    gpu = generation(capability)
+    return list(_build(tuple(stages), arithmetic, generation(capability), choice))
+
+
+@lru_cache(maxsize=100)
+def _build(
+    stages: tuple[Stage, ...], arithmetic: Arithmetic, gpu: Generation, choice: Choice
+) -> tuple[Kernel, ...]:
     if choice.generation != gpu.name:
         raise TilewrightError(
             f"options.generation: kernels for {choice.generation:.40}, and the GPU is {gpu.name}"
@@ -80,7 +109,7 @@ def build(
         at = end
     if at < len(todo):
         raise TilewrightError(f"options.kernels: they leave {todo[at].names[0]} out")
-    return kernels
+    return tuple(kernels)
 
 
 def _kernel(

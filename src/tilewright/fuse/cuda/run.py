@@ -44,7 +44,11 @@ def kernel_text(plan: Kernel, name: str, first: Layer, source: Source) -> str:
 
 @dataclass
 class FusedNetwork:
-    """Consecutive layers in few kernels, as they were chosen; their names begin with the rung's."""
+    """Consecutive layers in few kernels, as they were chosen; their names begin with the rung's.
+
+    They are compiled when it is called, for the type of images that comes, or before that when it
+    is told what will come (`compile_for`).
+    """
 
     runtime: CudaRuntime
     rung: str
@@ -75,7 +79,9 @@ class FusedNetwork:
         processors = runtime.limits.processors
         self.parts = runtime.allocate((max(most) * processors,)) if most else None
         self.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
-        pixels = self.stages[0].kind == "input"
+
+    def compile_for(self, pixels: bool) -> None:
+        """Compile what pixels need, or float32 values."""
         for index, source in enumerate(sources(self.plans, "uint8" if pixels else "float32")):
             self._kernel(index, source)
 
@@ -104,8 +110,7 @@ class FusedNetwork:
                 words.fill(0)
                 self.scratch.append(words)
             self.capacity = images
-        first: Source = "uint8" if are_pixels(x) else "float32"
-        read = sources(self.plans, first)
+        read = sources(self.plans, "uint8" if are_pixels(x) else "float32")
         for index, plan in enumerate(self.plans):
             kernel = self._kernel(index, read[index])
             target = self.scratch[index] if index + 1 < len(self.plans) else out

@@ -70,6 +70,7 @@ RUNG = Rung(
     plan=plan,
     prepare=prepare,
     open_runtime=open_runtime,
+    form="llvm",
     skips_taps=True,
     cut=whole_network,
     ways=({"images": "few"}, {"images": "many"}),

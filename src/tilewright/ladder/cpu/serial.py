@@ -34,5 +34,6 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="loops",
     skips_taps=True,
 )

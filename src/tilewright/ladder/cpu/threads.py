@@ -36,5 +36,6 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="loops",
     skips_taps=True,
 )

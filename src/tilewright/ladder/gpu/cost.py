@@ -34,9 +34,8 @@ def _once_bytes(stage: Stage, design: Design, work: Work, images: int) -> int:
     total = sum(map(multiply_adds, design.works))
     part = multiply_adds(work) / total if total and work.has_weights else 1.0
     shapes = {name.rpartition(".")[2]: shape for name, shape in stage.parameter_shapes.items()}
-    pixel = 1 if stage.kind == "input" else 4
     sizes = {
-        "x": images * pixel * math.prod(stage.input_shape),
+        "x": images * stage.layer.input_bytes * math.prod(stage.input_shape),
         "out": part * images * 4 * math.prod(stage.output_shape),
         **{name: part * 4 * math.prod(shape) for name, shape in shapes.items()},
         **{name: images * 4 * size for name, size in design.scratch.items()},

@@ -117,7 +117,7 @@ def chosen(network: Network, layer: str | None) -> list[Stage]:
 
 def designed(rung: Rung, stage: Stage, limits: Limits) -> Design | str:
     """A layer's kernels, or why there are none."""
-    if stage.kind == "flatten":
+    if not stage.layer.computes:
         return "no kernel: the same memory, read with another shape"
     assert rung.convolutions is not None
     try:

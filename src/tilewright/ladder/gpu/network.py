@@ -27,6 +27,7 @@ RUNG = Rung(
     plan=generated_plan,
     prepare=partial(generated, "network"),
     open_runtime=open_runtime,
+    form="cuda",
     cut=whole_network,
     missing=missing,
     precisions=(FP16, TF32, FLOAT32),

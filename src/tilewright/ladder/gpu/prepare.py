@@ -25,6 +25,7 @@ from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.offered import checked
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
+from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stage
 from tilewright.precision import Precision
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
@@ -61,7 +62,7 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
     return Rung(
         name=name, idea=idea, against=against, devices=GPU_KINDS, plan=plan, prepare=prepare,
         open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
-        convolutions=convolutions,
+        convolutions=convolutions, form="dialect",
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def layer_options(stage: Stage, convolutions: Convolutions, limits: Limits) -> O
 
 def layer_design(stage: Stage, convolutions: Convolutions, options: Options) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
-    if stage.kind == "conv":
+    if type(stage.layer) is Convolution:
         return convolutions.build(Geometry.of(stage), options)
     return other_layer(stage)
 

@@ -15,6 +15,7 @@ from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.prepare import GpuLaunch, missing, open_runtime
 from tilewright.ladder.rung import Launch, Options, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
+from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters
 from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
@@ -34,7 +35,7 @@ def prepare(
     precision: Precision,
 ) -> Launch:
     (stage,) = stages
-    if stage.kind != "conv":
+    if type(stage.layer) is not Convolution:
         if options:
             raise TilewrightError(f"{stage.name}: there are no options for this layer")
         return GpuLaunch(runtime, stage, other_layer(stage), parameters)
@@ -49,6 +50,7 @@ RUNG = Rung(
     plan=plan,
     prepare=prepare,
     open_runtime=open_runtime,
+    form="dialect",
     missing=missing,
     precision=FP16,
     precisions=(FP16, TF32),
