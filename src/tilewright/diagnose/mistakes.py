@@ -118,6 +118,7 @@ def mistakes(case: Case) -> Iterator[Mistake]:
     yield from _bias(case)
     yield from _kernels(case)
     yield from _layouts(case)
+    yield from _lengths(case)
     yield from _windows(case)
     yield from _borders(case)
     yield from _left_out(case)
@@ -202,6 +203,40 @@ def _layouts(case: Case) -> Iterator[Mistake]:
 
     yield Mistake(words.TRANSPOSED, "with y and x of the output swapped", output(1, 3, 2))
     yield Mistake(words.FILTERS, "written as [y][x][filter], not [filter][y][x]", output(2, 3, 1))
+
+
+def _lengths(case: Case) -> Iterator[Mistake]:
+    """Rows taken to be longer or shorter than they are."""
+    height, width = case.x.shape[2:]
+    sizes = {"the output's width": case.sizes[1], "the height": height,
+             "the width with padding": width + 2 * case.layer.padding[1]}  # fmt: skip
+    for name, length in sizes.items():
+        if length != width:
+            other = _resliced(case.x, (height, length), width)
+            yield Mistake(
+                words.ROW_LENGTH, f"if a row of the input is taken to be as long as {name}",
+                case.sums(x=other) + case.column,
+            )  # fmt: skip
+    taps_y, taps_x = case.weight.shape[2:]
+    if taps_y != taps_x:
+        for rows, row in ((taps_y, taps_y), (taps_x, taps_x)):
+            other = _resliced(case.weight, (rows, row), taps_x, taps_y)
+            yield Mistake(
+                words.ROW_LENGTH, f"if the kernel is taken to be {rows}x{row}",
+                case.sums(other) + case.column,
+            )  # fmt: skip
+
+
+def _resliced(
+    values: Array, plane: tuple[int, int], width: int, height: int | None = None
+) -> Array:
+    """The same memory read with planes of another size; NaN beyond its end."""
+    rows = values.shape[2] if height is None else height
+    first = np.arange(values.shape[0] * values.shape[1])[:, None, None] * (plane[0] * plane[1])
+    place = first + np.arange(rows)[:, None] * plane[1] + np.arange(width)
+    known = place < values.size
+    read = np.where(known, values.reshape(-1)[np.where(known, place, 0)], np.nan)
+    return read.reshape(*values.shape[:2], rows, width)
 
 
 def _windows(case: Case) -> Iterator[Mistake]:
@@ -346,6 +381,10 @@ def _others(case: Case) -> Iterator[Mistake]:
         np.tanh(case.right),
     )  # fmt: skip
     yield Mistake(words.SIGN, "with the opposite sign", -case.right)
+    yield Mistake(words.SIGN, "with products subtracted", case.column - case.sums())
+    nothing = np.zeros_like(case.right)
+    yield Mistake(words.NO_SUM, "if no product is added: the bias alone", nothing + case.column)
+    yield Mistake(words.NO_SUM, "if nothing is added at all: zeros", nothing)
     for bits, name in ((11, "fp16 or TF32 (11 bits)"), (8, "bf16 (8 bits)")):
         yield Mistake(
             words.PRECISION, f"of operands rounded to {name}",

@@ -42,7 +42,7 @@ def _verdict(checked: Checked, seed: int) -> Iterator[str]:
         if not checked.passed:
             yield f"  {checked.outcome}: {checked.problem}"
             return
-        skipped = f"; {checked.skipped} trials are of layers it is not for"
+        skipped = f"; {checked.skipped} trials are of layers that it is not for, or do not fit"
         yield (
             f"  right: {units.plural(verdict.trials, 'trial')}, {units.count(verdict.outputs)} "
             f"outputs, worst {verdict.worst:.2f} of its bound{skipped if checked.skipped else ''}"
