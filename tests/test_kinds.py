@@ -11,6 +11,7 @@ from tests.fuse.cuda.interpreter import interpret
 from tests.profile.made import CEILINGS
 from tilewright import climb, reference
 from tilewright import trials as trials_module
+from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.fuse.cpu.groups import LLVM
@@ -42,7 +43,7 @@ from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.runtime.device import CPU, DEVICES, OPENCL
 from tilewright.trials import random_parameters
-from tilewright.verify import compare, verify
+from tilewright.verify import verify
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from tests.kept import KEPT
 from tilewright import cli
 from tilewright.conditions import CpuTime
 from tilewright.data.dataset import Dataset
+from tilewright.files import history_file
 from tilewright.judge import WorkerStopped, arena, isolated, process, sandbox
 from tilewright.judge import bench as module
 from tilewright.judge.allowance import Allowance
@@ -30,6 +32,9 @@ from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.precision import TF32
 from tilewright.profile.result import Ceilings
+from tilewright.results.document import text
+from tilewright.results.history import History
+from tilewright.results.schema import schema
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.opencl import missing
 from tilewright.trials import random_parameters
@@ -148,6 +153,10 @@ def test_the_command_prints_tables_and_json(capsys: pytest.CaptureFixture[str], 
     assert kernel["rank"] == 1 and kernel["refused"] is None
     assert len(kernel["convolutions"]["conv"]["warm_seconds"]) == 1
     assert all(len(line) <= 100 for line in said.splitlines())
+    jsonschema.validate(document, json.loads(schema("bench")))
+    kept = History(history_file()).read(1)
+    assert json.loads(text(kept)) == document
+    assert kept.headline == "direct: 1 of 1"
 
 
 def _saved(folder: Path) -> Path:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from tilewright.results.bench import BenchRecord
+from tilewright.results.grade import GradeRecord
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 
-KINDS: tuple[type[Record], ...] = (RunRecord, LadderRecord, ProfileRecord)
+KINDS: tuple[type[Record], ...] = (
+    RunRecord,
+    LadderRecord,
+    ProfileRecord,
+    BenchRecord,
+    GradeRecord,
+)
 RECORDS = {kind.verb(): kind for kind in KINDS}

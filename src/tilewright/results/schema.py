@@ -13,9 +13,10 @@ from tilewright.results.catalogue import RECORDS
 from tilewright.results.comparison import ComparisonRecord
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+OF_KERNELS = {"bench": "kernel bench", "grade": "kernel grade"}
 # A comparison is made of two records and is none itself.
 DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
-    **{verb: (f"tilewright {verb} --json", kind) for verb, kind in RECORDS.items()},
+    **{verb: (f"tilewright {OF_KERNELS.get(verb, verb)} --json", k) for verb, k in RECORDS.items()},
     "comparison": ("tilewright profile --compare A B --json", ComparisonRecord),
 }
 

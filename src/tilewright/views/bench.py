@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import RenderableType
 
 from tilewright.judge.arena import Row
 from tilewright.judge.bench import COURSE_SIZES, Bench
-from tilewright.judge.bout import least_bytes
 from tilewright.measure import CONFIDENCE, Sample, ratio
-from tilewright.model.network import Network, Stage
+from tilewright.model.network import Network
+from tilewright.results.benched import library_share, memory_share, peak_share
 from tilewright.views import units
 from tilewright.views.console import table
 
@@ -91,34 +90,6 @@ def rival_of(row: Row, timed: list[Row]) -> Row | None:
     return next(named, None)
 
 
-def library_share(row: Row, timed: list[Row]) -> float | None:
-    """The library's time as a share of the kernel's."""
-    libraries = [other for other in timed if other.entry.inside and other is not row]
-    return min(each.seconds for each in libraries) / row.seconds if libraries else None
-
-
-def peak_share(found: Bench, row: Row, network: Network) -> float | None:
-    """Operations that a kernel in float32 really does, of the device's measured peak."""
-    peak, rung = found.ceilings.flops, row.entry.rung
-    if not peak or row.entry.inside or rung.precision.name != found.ceilings.precision:
-        return None
-    stages = _timed_stages(row, network)
-    flops = sum(each.inside_flops if rung.skips_taps else each.flops for each in stages)
-    return found.batch * flops / row.seconds / peak
-
-
-def memory_share(found: Bench, row: Row, network: Network) -> float | None:
-    """Bytes that must be moved at least, of what the device's memory moves in that time."""
-    if not found.ceilings.bytes or row.entry.inside:
-        return None
-    moved = sum(least_bytes(stage, found.batch) for stage in _timed_stages(row, network))
-    return moved / row.seconds / found.ceilings.bytes
-
-
-def _timed_stages(row: Row, network: Network) -> list[Stage]:
-    return [stage for stage in network.stages if stage.name in row.warm]
-
-
 def _together(samples: dict[str, Sample]) -> Sample:
     """All convolutions of a round."""
     return Sample(tuple(map(sum, zip(*(each.seconds for each in samples.values()), strict=True))))
@@ -156,34 +127,3 @@ def _notes(found: Bench, timed: list[Row]) -> Iterator[str]:
         yield f"note: {note}"
     if not timed:
         yield "nothing was timed: every kernel was refused"
-
-
-def to_json(found: Bench, network: Network) -> list[dict[str, Any]]:
-    timed = found.ranked()
-    return [
-        {
-            "name": row.entry.rung.label,
-            "judged": row.entry.judged,
-            "library": row.entry.inside,
-            "device": str(row.entry.device),
-            "precision": row.entry.rung.precision.name,
-            "refused": row.refused,
-            "rank": found.rank(row),
-            "worst_share_of_bound": row.verdict.worst if row.verdict and not row.refused else None,
-            "trials": row.verdict.trials if row.verdict else None,
-            "seed": row.verdict.seed if row.verdict else None,
-            "share_of_library": library_share(row, timed) if row in timed else None,
-            "share_of_peak": peak_share(found, row, network) if row in timed else None,
-            "share_of_memory": memory_share(found, row, network) if row in timed else None,
-            "correct": {str(size): share for size, share in row.correct.items()},
-            "convolutions": {
-                name: {
-                    "warm_seconds": list(row.warm[name].seconds),
-                    "cold_seconds": list(row.cold[name].seconds),
-                    "fingerprints": list(row.fingerprints[name]),
-                }
-                for name in row.warm
-            },
-        }
-        for row in found.rows
-    ]
