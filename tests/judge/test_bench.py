@@ -19,10 +19,12 @@ from tilewright import cli
 from tilewright.conditions import CpuTime
 from tilewright.data.dataset import Dataset
 from tilewright.files import history_file
-from tilewright.judge import WorkerStopped, isolated, process, sandbox
+from tilewright.judge import WorkerStopped, arena, isolated, process, sandbox
 from tilewright.judge import bench as module
-from tilewright.judge.bench import Bench, Entry, bench
-from tilewright.judge.remote import Office
+from tilewright.judge.allowance import Allowance
+from tilewright.judge.arena import Entry, Row
+from tilewright.judge.bench import Bench, bench
+from tilewright.judge.office import Office
 from tilewright.ladder import choose
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Sample
@@ -51,11 +53,11 @@ KNOWN = Ceilings("fast", flops=1e15, bytes=1e15, processors=1, date="2026-11-15"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ceilings", lambda *given, **named: (KNOWN, None))
+    monkeypatch.setattr(arena, "ceilings", lambda *given, **named: (KNOWN, None))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     # Compiled once for all runs of the tests.
     monkeypatch.setattr(module, "isolated", partial(isolated, kept=KEPT / "judge"))
-    monkeypatch.setattr(module, "Office", partial(Office, kept=KEPT / "judge"))
+    monkeypatch.setattr(arena, "Office", partial(Office, kept=KEPT / "judge"))
 
 
 def passed(rung: Rung) -> Verdict:
@@ -98,24 +100,24 @@ def test_a_wrong_proof_is_the_reason():
 
 
 def test_a_worker_stands_still_unless_it_is_waited_for():
-    office = Office(OPENCL, module.Allowance())
+    office = Office(OPENCL, Allowance())
     office.connection.hush()
     status = Path(f"/proc/{office.connection.process.pid}/stat").read_text()
     assert status.rpartition(")")[2].split()[0] == "T"
 
 
 def test_what_workers_use_is_not_others(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "cpu_seconds", {7: 3.0, 8: 4.0}.__getitem__)
-    monkeypatch.setattr(module, "read_times", lambda: CpuTime(100.0, 50.0, 0.0, own=1.0))
-    arena = module.Arena(NETWORK, OPENCL, 4, module.Allowance(), trust=False)
-    arena.workers = [7, 8]
-    assert arena.cpu_time() == CpuTime(100.0, 50.0, 0.0, own=8.0)
+    monkeypatch.setattr(arena, "cpu_seconds", {7: 3.0, 8: 4.0}.__getitem__)
+    monkeypatch.setattr(arena, "read_times", lambda: CpuTime(100.0, 50.0, 0.0, own=1.0))
+    found = arena.Arena(NETWORK, OPENCL, 4, Allowance(), trust=False)
+    found.workers = [7, 8]
+    assert found.cpu_time() == CpuTime(100.0, 50.0, 0.0, own=8.0)
     assert process.cpu_seconds(os.getpid()) > 0 and process.cpu_seconds(-1) == 0
 
 
 def test_a_worker_that_does_not_stand_still_is_stopped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tilewright.judge.connection.HUSH_SECONDS", 0.0)
-    office = Office(OPENCL, module.Allowance())
+    office = Office(OPENCL, Allowance())
     os.killpg(office.connection.process.pid, signal.SIGCONT)
     monkeypatch.setattr(office.connection, "_let_run", lambda run: None)
     with pytest.raises(WorkerStopped, match="it does not stand still"):
@@ -123,9 +125,9 @@ def test_a_worker_that_does_not_stand_still_is_stopped(monkeypatch: pytest.Monke
 
 
 def test_nothing_wins_in_a_class_it_does_not_belong_to():
-    def row(name: str, seconds: float, **changes: object) -> module.Row:
+    def row(name: str, seconds: float, **changes: object) -> Row:
         rung = replace(choose(OPENCL, "direct"), name=name, **changes)
-        return module.Row(Entry(rung, OPENCL), warm={"conv": Sample((seconds,))})
+        return Row(Entry(rung, OPENCL), warm={"conv": Sample((seconds,))})
 
     rows = [row("a", 3), row("b", 2), row("tf", 1, precision=TF32), row("lib", 0.5, vendor=True)]
     found = Bench(rows, "", 1, KNOWN, module.Watch().conditions(), (), 1)

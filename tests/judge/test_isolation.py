@@ -15,7 +15,8 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped, protocol, sandbox
 from tilewright.judge.allowance import Allowance
-from tilewright.judge.remote import Office, RemoteRuntime
+from tilewright.judge.office import Office
+from tilewright.judge.remote import RemoteRuntime
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Source
 from tilewright.runtime.opencl import missing

@@ -11,7 +11,7 @@ from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
 if TYPE_CHECKING:
-    from tilewright.judge.bench import Entry
+    from tilewright.judge.arena import Entry
     from tilewright.ladder.rung import Rung
     from tilewright.runtime.device import Device
 
@@ -122,7 +122,8 @@ def _load(arguments: argparse.Namespace) -> tuple[list[Rung], dict[str, str]]:
 
 def _entries(arguments: argparse.Namespace, judged: list[Rung]) -> list[Entry]:
     """The kernels, whom they are compared with, and the library, each once."""
-    from tilewright.judge.bench import Entry, library
+    from tilewright.judge.arena import Entry
+    from tilewright.judge.bench import library
     from tilewright.ladder import choose
 
     device: Device = arguments.device

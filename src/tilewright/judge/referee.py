@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from tilewright.check import Checked, check
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
-from tilewright.judge.bench import Entry, Row, bench
+from tilewright.judge.arena import Entry, Row
+from tilewright.judge.bench import bench
 from tilewright.judge.submissions import Submission
 from tilewright.ladder.own.rung import read, rung_of
 from tilewright.ladder.rung import Rung

@@ -11,7 +11,8 @@ from tilewright.results.record import Environment
 
 if TYPE_CHECKING:
     from tilewright.climb import Subject
-    from tilewright.judge.bench import Bench, Row
+    from tilewright.judge.arena import Row
+    from tilewright.judge.bench import Bench
     from tilewright.model.network import Network, Stage
     from tilewright.runtime.device import Device
 

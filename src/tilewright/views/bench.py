@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from tilewright.judge.bench import COURSE_SIZES, Bench, Row
+from tilewright.judge.arena import Row
+from tilewright.judge.bench import COURSE_SIZES, Bench
 from tilewright.measure import CONFIDENCE, Sample, ratio
 from tilewright.model.network import Network
 from tilewright.results.benched import library_share, memory_share, peak_share
