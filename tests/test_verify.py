@@ -1064,7 +1064,7 @@ TRUTHS: dict[int, Any] = {}
 @pytest.fixture
 def same_trials(monkeypatch):
     """With the same seed a network's trials are the same: made once, as far as any kernel gets."""
-    everything, truths = verify_module.trials, verify_module._Truths
+    everything, truths = verify_module.trials, verify_module.Truths
 
     def again(network, *given):
         making, made = MADE.setdefault(network.name, (everything(network, *given), []))
@@ -1077,7 +1077,7 @@ def same_trials(monkeypatch):
             yield made[number]
 
     monkeypatch.setattr(verify_module, "trials", again)
-    monkeypatch.setattr(verify_module, "_Truths", lambda trial, rung: TRUTHS[id(trial)])
+    monkeypatch.setattr(verify_module, "Truths", lambda trial, rung: TRUTHS[id(trial)])
 
 
 @pytest.mark.usefixtures("only_the_network", "same_trials")

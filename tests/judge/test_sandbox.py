@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,3 +43,18 @@ def test_cuda_compiles_behind_the_walls(tmp_path: Path):
     assert done.stdout.split() == ["True", "refused"], done.stderr
     kept = [path for path in (scratch / "cache").rglob("*") if path.is_file()]
     assert any(path.stat().st_size > 1000 for path in kept)  # and need not be compiled again
+
+
+def test_packages_are_found_where_their_user_has_them(tmp_path, monkeypatch):
+    """As `pip install --target` puts them, but not what else the user's Python would find."""
+    elsewhere = tmp_path / "packages"
+    (elsewhere / "msgspec").mkdir(parents=True)
+    (elsewhere / "msgspec" / "__init__.py").touch()
+    spec = SimpleNamespace(origin=str(elsewhere / "msgspec" / "__init__.py"))
+    known = sandbox.find_spec
+    monkeypatch.setattr(
+        sandbox, "find_spec", lambda name: spec if name == "msgspec" else known(name)
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    folders = sandbox.environment(tmp_path, None, native=True)["PYTHONPATH"].split(os.pathsep)
+    assert str(elsewhere) in folders and str(tmp_path) not in folders

@@ -16,7 +16,8 @@ def kernel(name: str, factor: float = 1.0, **changes: object) -> KernelRecord:
     facts = {
         "name": name, "judged": True, "library": False, "device": "opencl", "precision": "fp32",
         "refused": None, "rank": 1, "worst_share_of_bound": 0.5, "trials": 9, "seed": 1,
-        "share_of_library": None, "share_of_peak": 0.1, "correct": {"100": 0.75},
+        "share_of_library": None, "share_of_peak": 0.1, "share_of_memory": None,
+        "correct": {"100": 0.75},
         "convolutions": {"conv1": one, "conv2": one},
     }  # fmt: skip
     return KernelRecord(**(facts | changes))

@@ -84,6 +84,7 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.runtime.registry import gpu_backend
     from tilewright.views import console
     from tilewright.views import grade as view
+    from tilewright.views.check import lines
 
     device = arguments.device
     if device.kind == "cpu":
@@ -107,7 +108,8 @@ def main(arguments: argparse.Namespace) -> int:
     journal = arguments.journal or arguments.folder.with_name(f"{arguments.folder.name}.grading")
     referee = Referee(
         subject.network, subject.dataset, device, arguments.batch, baseline, arguments.seed,
-        arguments.repeats or ROUNDS, arguments.limit, arguments.trust,
+        arguments.repeats or ROUNDS, arguments.limit,
+        lambda checked: "\n".join(lines(checked, None, arguments.seed)), arguments.trust,
     )  # fmt: skip
     with console.progress_line() as tell:
         grading = Grading(journal, about)

@@ -25,12 +25,12 @@ from tilewright.model.network import Network
 from tilewright.results.grade import Judged, Outcome
 from tilewright.runtime.device import Device
 from tilewright.verify import Verdict
-from tilewright.views.check import lines
 
 
 @dataclass(frozen=True)
 class Referee:
-    """Judges alike whoever comes. `limit` is in seconds, for all of a submission's proof."""
+    """Judges alike whoever comes. `limit` is in seconds, for all of a submission's proof; `words`
+    tells in full what was found of a file."""
 
     network: Network
     dataset: Dataset
@@ -40,6 +40,7 @@ class Referee:
     seed: int
     rounds: int | Rounds
     limit: float
+    words: Callable[[Checked], str]
     trust: bool = False
 
     def __call__(self, handed_in: Submission) -> Judged:
@@ -61,7 +62,7 @@ class Referee:
             progress=self._until(time.monotonic() + self.limit),
         )  # fmt: skip
         if not checked.passed:
-            words = "\n".join((_headline(checked), "", *lines(checked, None, self.seed)))
+            words = f"{_headline(checked)}\n\n{self.words(checked)}"
             return Judged(outcome=_outcome(checked), reason=words.strip())
         verdict = checked.verdict
         assert verdict is not None  # of a kernel that is right
