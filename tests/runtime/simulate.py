@@ -114,17 +114,17 @@ def run_rung(name: str, device: Device, said: Callable[[], str]) -> None:
 def run_without_barrier(which: str, device: Device, said: Callable[[], str]) -> None:
     """A rung whose kernels lack one barrier, `rung file number`, until that is noticed."""
     rung, file, number = which.split()
-    original = design._text
+    original = design.text_of
     pieces = original(file).split("TW_BARRIER();")
     changed = "TW_BARRIER();".join(pieces[: int(number)]) + "TW_BARRIER();".join(
         pieces[int(number) :]
     )
-    design._text = lambda name: changed if name == file else original(name)
+    design.text_of = lambda name: changed if name == file else original(name)
     for network in reversed(NETWORKS):  # the small ones first
         run_network(network, rung, device)
         if said():
             break
-    design._text = original
+    design.text_of = original
 
 
 def run_fault(name: str, device: Device, said: Callable[[], str]) -> None:
