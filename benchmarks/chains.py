@@ -69,7 +69,7 @@ def main() -> None:
         for name, loop in loops.items():
             best[name] = min(best[name], _seconds(loop, x, weight, outputs[name]))
     assert np.array_equal(*outputs.values())
-    print(environment.fingerprint()["cpu"])
+    print(environment.cpu_model())
     for name, loop in loops.items():
         (assembly,) = loop.inspect_asm().values()
         vectors = len(re.findall(r"\bv?f?n?m(?:add|ul)\w*ps\b", assembly))

@@ -41,6 +41,7 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
+from tilewright.results.document import plain
 from tilewright.trials import random_parameters
 
 Engine = Callable[[np.ndarray], Any]
@@ -206,7 +207,11 @@ def main() -> None:
             rows.append({"network": network.name, "flop": network.flops, "batch": batch,
                          "executed_flop": executed, "engines": results})  # fmt: skip
             print(f"{network.name} at batch {batch} done", file=sys.stderr)
-    document = {"environment": environment.fingerprint(), "peak_flops": peak.best, "rows": rows}
+    document = {
+        "environment": plain(environment.fingerprint()),
+        "peak_flops": peak.best,
+        "rows": rows,
+    }
     with atomic_write(arguments.json) as file:
         file.write(json.dumps(document, indent=1).encode())
     print(markdown(document))

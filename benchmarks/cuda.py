@@ -37,15 +37,17 @@ from benchmarks.cpu import networks
 from benchmarks.guests import jax_network
 
 from tilewright import environment
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.files import atomic_write
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import choose as choose_cut
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.ladder import choose
 from tilewright.ladder.vendor.torch import layer_function
 from tilewright.measure import Sample
 from tilewright.model.network import Network
 from tilewright.peak import measured_peak
-from tilewright.plan import uniform
+from tilewright.results.document import plain
 from tilewright.runtime import cuda
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import CUDA
@@ -267,7 +269,7 @@ def streamed(network: Network, precision: str, images: int, repeats: int) -> dic
 
     rung = choose(CUDA, "network", precision)
     batch = 5_000
-    program = Program(network, uniform(network, rung, CUDA, batch, "streamed"))
+    program = program_of(network, rung, CUDA, batch, "streamed")
     runtime: Any = program.runtime
     pixels = runtime.pinned((images, *network.input.shape), np.uint8)
     pixels[:] = np.random.default_rng(0).integers(0, 256, pixels.shape, np.uint8)
@@ -306,7 +308,7 @@ def main() -> None:
 
     runtime = CudaRuntime(CUDA)
     document: dict[str, Any] = {
-        "environment": environment.fingerprint(),
+        "environment": plain(environment.fingerprint()),
         "device": runtime.describe(),
         "versions": cuda.versions(),
         "libraries": {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()},
@@ -319,7 +321,10 @@ def main() -> None:
             continue
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         for precision in PRECISIONS:
-            fused = FusedNetwork(runtime, "network", precision, network.stages, network.parameters)
+            choice = choose_cut(network.stages, ARITHMETICS[precision], runtime.capability)
+            fused = FusedNetwork(
+                runtime, "network", precision, network.stages, network.parameters, choice
+            )
             for batch in sorted({*given.batches, LARGEST.get(bare.name, 1)}):
                 gc.collect()
                 torch.cuda.empty_cache()

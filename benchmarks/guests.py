@@ -12,10 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, whole_network
 from tilewright.ladder.vendor import torch as vendor
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Network, Parameters
+from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 
 Forward = Callable[[Any], Any]
@@ -24,7 +25,13 @@ Forward = Callable[[Any], Any]
 def guest(name: str, idea: str, forward: Callable[[Stages, Parameters, Any], Forward]) -> Rung:
     """A rung that computes the network as one function of a tensor."""
 
-    def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+    def prepare(
+        runtime: FunctionRuntime,
+        stages: Stages,
+        parameters: Parameters,
+        options: Options,
+        precision: Precision,
+    ) -> Launch:
         function = forward(stages, parameters, runtime)
         kernel = runtime.build(name, function)
         layers = tuple(stage.name for stage in stages)

@@ -29,12 +29,13 @@ import tilewright
 from tilewright import environment
 from tilewright.climb import climb, prepare
 from tilewright.data.catalogue import open_data
-from tilewright.execute import Program
+from tilewright.execute import Program, program_of
 from tilewright.files import atomic_write
 from tilewright.ladder import choose
 from tilewright.measure import interleave
 from tilewright.model.load import load
-from tilewright.plan import uniform
+from tilewright.results.climbed import record
+from tilewright.results.document import plain
 from tilewright.runtime.device import Device
 from tilewright.trace import Trace, busy_seconds
 from tilewright.views import ladder as view
@@ -57,7 +58,8 @@ def main() -> None:
     given = parser.parse_args()
     document: dict[str, Any] = {
         "command": " ".join(["python -m benchmarks.ladder", *sys.argv[1:]]),
-        "date": time.strftime("%Y-%m-%d"), "environment": environment.fingerprint(), "networks": {},
+        "date": time.strftime("%Y-%m-%d"), "environment": plain(environment.fingerprint()),
+        "networks": {},
     }  # fmt: skip
     text = io.StringIO()
     screen = Console(file=text, width=WIDTH, highlight=False, markup=False)
@@ -84,15 +86,16 @@ def _ladder(
         f"## {net}: {units.count(count)} images, {units.count(given.batch)} at a time, "
         f"{ladder.device}\n\n{subject.dataset.source}; {subject.weights_note}\n\n```text"
     )
-    for part in view.report(ladder, subject.network, count, subject.dataset.labels):
+    made = record(ladder, subject, given.device, given.batch, None, environment.fingerprint())
+    for part in view.tables(made):
         screen.print(part)
     screen.print("```\n")
     return {
         "images": count, "batch": given.batch, "data": subject.dataset.source,
         "device_name": ladder.device, "peak_flops": ladder.peak, "order_seed": ladder.seed,
-        "conditions": ladder.conditions.to_json(),
+        "conditions": plain(made.conditions),
         "flop_an_image": subject.network.flops,
-        "rungs": view.to_json(ladder, subject.network, count),
+        "rungs": [plain(row) for row in made.rows],
     }  # fmt: skip
 
 
@@ -106,8 +109,7 @@ def _memory(given: argparse.Namespace, screen: Console) -> list[dict[str, Any]]:
     for name in THESIS_RUNGS:
         rung = choose(given.device, name)
         for memory in rung.memories:
-            plan = uniform(network, rung, given.device, 1, memory)
-            programs[name, memory] = Program(network, plan)
+            programs[name, memory] = program_of(network, rung, given.device, 1, memory)
     subjects = {key: _turn(program, dataset.images) for key, program in programs.items()}
     samples = interleave(subjects, 3, progress=lambda key: _say(f"memory plans: {key}"))
     rows = table(

@@ -33,6 +33,7 @@ from tilewright.files import atomic_write
 from tilewright.profile import saved
 from tilewright.profile.result import Profile
 from tilewright.profile.session import prepare, record
+from tilewright.results.document import plain
 from tilewright.runtime import cupti_records
 from tilewright.runtime.device import Device
 from tilewright.views import profile as view
@@ -54,13 +55,13 @@ def main() -> int:
     facts = environment.fingerprint()
     document: dict[str, Any] = {
         "command": " ".join(["python -m benchmarks.profiles", *sys.argv[1:]]),
-        "date": time.strftime("%Y-%m-%d"), "environment": facts,
+        "date": time.strftime("%Y-%m-%d"), "environment": plain(facts),
     }  # fmt: skip
     text = io.StringIO()
     screen = Console(file=text, width=WIDTH, highlight=False, markup=False, emoji=False)
     screen.print(
         f"# Profiles, {document['date']}\n\n`{document['command']}`, tilewright "
-        f"{tilewright.__version__}, {', '.join(gpu['name'] for gpu in facts['gpus'])}\n"
+        f"{tilewright.__version__}, {', '.join(gpu.name for gpu in facts.gpus)}\n"
     )
     problems: list[str] = []
     found: dict[tuple[str, str], Profile] = {}
@@ -128,7 +129,7 @@ def _profiles(
         for part in view.report(found[rung, memory]):
             screen.print(part)
         screen.print("```\n")
-    return [saved.to_json(profile) for profile in found.values()]
+    return [plain(saved.record(profile)) for profile in found.values()]
 
 
 def _long(given: argparse.Namespace, screen: Console) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from tilewright.ladder.gpu.prepare import GpuLaunch
 from tilewright.ladder.vendor.torch import layer_function
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
+from tilewright.results.document import plain
 from tilewright.runtime import nvrtc
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import CUDA
@@ -49,7 +50,7 @@ def main() -> None:
         for stage in network.stages
         if stage.kind == "conv"
     ]
-    document = {"environment": environment.fingerprint(), "images": IMAGES, "layers": layers}
+    document = {"environment": plain(environment.fingerprint()), "images": IMAGES, "layers": layers}
     with atomic_write(given.output) as file:
         file.write(json.dumps(document).encode())
 
@@ -58,10 +59,12 @@ def _layer(runtime: CudaRuntime, network: Network, stage: Stage) -> dict[str, An
     geometry = Geometry.of(stage)
     x = runtime.cupy.random.standard_normal((IMAGES, *stage.input_shape), dtype=np.float32)
     out = runtime.allocate((IMAGES, *stage.output_shape))
-    ranked = sorted(_fitting(geometry, runtime), key=lambda tile: tuned.cost(geometry, tile))
+    ranked = sorted(
+        set(tuned.fitting(geometry, runtime.limits)), key=lambda tile: tuned.cost(geometry, tile)
+    )
     drawn = np.random.default_rng(1).choice(len(ranked), min(DRAWN, len(ranked)), replace=False)
     chosen = list(dict.fromkeys([*ranked[:LIKED], *(ranked[i] for i in drawn)]))
-    designs = [tuned.design_with(geometry, tile) for tile in chosen]
+    designs = [tuned.build(geometry, asdict(tile)) for tile in chosen]
     sources = [design.works[0].source for design in designs]
     with ThreadPoolExecutor() as pool:
         compiled = pool.map(
@@ -92,15 +95,6 @@ def _layer(runtime: CudaRuntime, network: Network, stage: Stage) -> dict[str, An
         "layer": stage.name,
         "cudnn_milliseconds": cudnn,
         "tiles": rows,
-    }
-
-
-def _fitting(geometry: Geometry, runtime: CudaRuntime) -> set[tuned.Tile]:
-    most = runtime.limits.shared_bytes
-    return {
-        tile
-        for tile in tuned.candidates(geometry)
-        if 4 * tuned.shared_floats(geometry, tile) <= most
     }
 
 

@@ -30,6 +30,8 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 # What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
 SLOW = (
     "tests/cli/test_explain.py",
+    "tests/cli/test_history.py::test_a_ladder",
+    "tests/cli/test_kernel_check.py",
     "tests/cli/test_ladder.py",
     "tests/cli/test_profile.py",
     "tests/cli/test_train.py",
@@ -40,12 +42,16 @@ SLOW = (
     "tests/fuse/cpu/test_team.py",
     "tests/fuse/cuda/test_cubins.py",
     "tests/fuse/cuda/test_schedule.py",
+    "tests/judge/test_bench.py",
+    "tests/judge/test_isolation.py",
     "tests/ladder/test_rungs.py",
     "tests/runtime/test_dialect.py::test_kernels_of",
     "tests/runtime/test_races.py",
     "tests/runtime/test_strict.py",
     "tests/test_climb.py",
+    "tests/test_diagnose.py",
     "tests/test_isolation.py",
+    "tests/test_sanitize.py",
     "tests/test_train.py",
     "tests/test_verify.py",
     "tests/test_wheel.py",
@@ -104,9 +110,10 @@ def own_cache(
     """
     home = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "kept"))
     if not request.node.nodeid.startswith(OF_CACHING):
         (home / "tilewright").mkdir(mode=0o700)
-        for kind in ("compiled", "numba"):
+        for kind in ("compiled", "numba", "judged"):
             (KEPT / kind).mkdir(mode=0o700, parents=True, exist_ok=True)
             (home / "tilewright" / kind).symlink_to(KEPT / kind)
     return home

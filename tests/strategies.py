@@ -13,10 +13,15 @@ from tilewright.model.layers import (
     Convolution,
     Flatten,
     FullyConnected,
+    HardSwish,
     Layer,
+    LeakyReLU,
     MaxPool,
     Pixels,
     ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
     Softmax,
     Tanh,
 )
@@ -36,9 +41,11 @@ convolutions = st.builds(
 )
 poolings = st.builds(MaxPool, pairs, stride=pairs) | st.builds(AveragePool, pairs, stride=pairs)
 dense = st.builds(FullyConnected, st.integers(1, 9), bias=st.booleans())
+others = [LeakyReLU(), LeakyReLU(-0.5), ReLU6(), Sigmoid(), SiLU(), HardSwish()]
 layers: st.SearchStrategy[Layer] = st.one_of(
-    convolutions, poolings, dense, st.builds(ReLU), st.builds(Tanh), st.builds(Flatten)
-)
+    convolutions, poolings, dense, st.builds(ReLU), st.builds(Tanh), st.builds(Flatten),
+    st.sampled_from(others),
+)  # fmt: skip
 
 
 @st.composite

@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 
 from tests.profile.made import CEILINGS
+from tests.results.made import ENVIRONMENT
 from tilewright import climb
 from tilewright.errors import TilewrightError
-from tilewright.ladder import rungs
+from tilewright.evidence import Fault
+from tilewright.ladder import choose, rungs
 from tilewright.measure import Sample, interleave
 from tilewright.precision import FLOAT32, FP16, TF32
+from tilewright.results.climbed import record
 from tilewright.runtime.device import CPU
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.verify import Fault, Verdict
+from tilewright.verify import Verdict
 from tilewright.views import ladder as view
+
+
+def notes(ladder, subject):
+    """What is said below the tables."""
+    made = record(ladder, subject, CPU, 1, None, ENVIRONMENT)
+    return "\n".join(part for part in view.tables(made) if isinstance(part, str))
 
 
 @pytest.fixture
@@ -77,7 +86,7 @@ def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
     assert not rows[1].verdict.passed
     assert rows[1].network is None
     assert rows[2].network is not None
-    assert "threads computes something wrong: conv (1@3x3" in "\n".join(view._notes(ladder))
+    assert "threads computes something wrong: conv (1@3x3" in notes(ladder, subject)
 
 
 def test_nothing_to_time(quick, monkeypatch):
@@ -109,7 +118,7 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
     ladder = climb.climb(subject.network, subject.dataset.images, CPU, 1, 1)
     assert "57,600 bytes" in ladder.rows[0].missing
     assert ladder.rows[1].network is not None
-    shown = " ".join("\n".join(map(str, view._notes(ladder))).split())
+    shown = " ".join(notes(ladder, subject).split())
     assert f"{large.name} cannot run here: conv1: shared_conv needs" in shown
     assert "peak: not measured" in shown
 
@@ -191,3 +200,17 @@ def test_rungs_are_verified_at_the_batch_that_is_timed(
     subject = climb.prepare("cifar10", None, None, images=images)
     climb.climb(subject.network, subject.dataset.images, CPU, batch, 1)
     assert batches == [tried]
+
+
+def test_rungs_of_one_s_own_stand_behind_what_they_change():
+    def rung(name, against=None, vendor=False, origin=None):
+        return replace(choose(CPU, "im2col"), name=name, against=against, vendor=vendor,
+                       origin=origin)  # fmt: skip
+
+    ladder = [rung("a"), rung("b", "a"), rung("c", "b"), rung("d", vendor=True)]
+    own = [rung("mine", "a", origin="m.cl"), rung("new", origin="n.cl"), rung("more", "c")]
+    own += [rung("again", "a", origin="a.cl")]
+    names = [each.name for each in climb.with_own(ladder, own)]
+    assert names == ["a", "mine", "again", "b", "c", "more", "new", "d"]
+    with pytest.raises(TilewrightError, match=r"m.cl and o.cl are both named 'mine'"):
+        climb.with_own(ladder, [*own, rung("mine", origin="o.cl")])

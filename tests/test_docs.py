@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shlex
@@ -15,6 +16,7 @@ from benchmarks import tables
 
 from tilewright.cli import VERBS, Parser, main
 from tilewright.ladder import rungs
+from tilewright.model.layers import TYPES
 from tilewright.runtime.device import DEVICES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +58,11 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(target), f"{page.name}: {link}"
 
 
+def test_every_type_of_layer_is_named():
+    words = read(ROOT / "docs" / "files.md")
+    assert [each for each in TYPES if f"`{each}`" not in words] == []
+
+
 @pages
 def test_files_of_the_project_that_are_named_exist(page):
     named = re.findall(r"`((?:benchmarks|docs|src|tests)/[\w./-]+)`", read(page))
@@ -87,6 +94,16 @@ def parser_of(verb: str) -> Parser:
     return parser
 
 
+def help_of(verb: str, arguments: list[str]) -> str:
+    """What a verb says of its options, or the verb below it does."""
+    parser = parser_of(verb)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and arguments:
+            assert arguments[0] in action.choices, f"there is no tilewright {verb} {arguments[0]}"
+            return str(action.choices[arguments[0]].format_help())
+    return parser.format_help()
+
+
 @pages
 def test_commands_that_are_shown_can_be_typed(page):
     for verb, *arguments in typed(page):
@@ -102,7 +119,7 @@ def test_commands_that_are_mentioned_have_such_options(page):
     for verb, *arguments in commands(spans):
         if verb == "--help" or verb == "VERB":
             continue
-        known = parser_of(verb).format_help()
+        known = help_of(verb, arguments)
         for option in (word for word in arguments if word.startswith("--")):
             assert re.search(rf"{option}\b", known), f"{page.name}: tilewright {verb} {option}"
 

@@ -1,19 +1,20 @@
 from __future__ import annotations
 
-import json
 import subprocess
 
 from tilewright import environment
+from tilewright.results.document import decode, text
+from tilewright.results.record import Environment, Gpu
 
 
 def test_the_fingerprint_is_complete_and_json():
     mark = environment.fingerprint()
-    json.dumps(mark)
-    assert mark["cpu"]
-    assert mark["cores"] >= 1
-    assert mark["memory_bytes"] > 1e8
-    assert mark["libraries"]["numpy"]
-    assert mark["date"].endswith("+00:00")
+    assert decode(text(mark), Environment) == mark
+    assert mark.cpu
+    assert mark.cores >= 1
+    assert mark.memory_bytes > 1e8
+    assert mark.libraries["numpy"]
+    assert mark.date.endswith("+00:00")
 
 
 def test_peak_memory_is_that_of_this_process():
@@ -25,9 +26,7 @@ def test_gpus_are_read_from_the_drivers_tool(monkeypatch):
     monkeypatch.setattr(environment.shutil, "which", lambda tool: "/bin/nvidia-smi")
     answer = subprocess.CompletedProcess([], 0, "NVIDIA H200, 580.1, 143771 MiB\n")
     monkeypatch.setattr(environment.subprocess, "run", lambda *args, **more: answer)
-    assert environment.gpus() == (
-        {"name": "NVIDIA H200", "driver": "580.1", "memory": "143771 MiB"},
-    )
+    assert environment.gpus() == (Gpu("NVIDIA H200", "580.1", "143771 MiB"),)
     environment.gpus.cache_clear()
     answer.returncode = 9
     assert environment.gpus() == ()

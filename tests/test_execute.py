@@ -5,12 +5,11 @@ import pytest
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.execute import Program
+from tilewright.execute import Program, program_of
 from tilewright.job import Request, run
 from tilewright.ladder import choose, rungs
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
-from tilewright.plan import uniform
 from tilewright.runtime.device import CPU, OPENCL
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
@@ -20,7 +19,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (7, 3, 32, 32), np.uint8)
 
 
 def program(batch, rung="im2col"):
-    return Program(NETWORK, uniform(NETWORK, choose(CPU, rung), CPU, batch))
+    return program_of(NETWORK, choose(CPU, rung), CPU, batch)
 
 
 def test_batches_do_not_change_the_result():
@@ -53,7 +52,7 @@ def test_progress_counts_images():
 def test_a_network_without_weights_says_how_to_get_them():
     bare = tilewright.load("ece408-2017")
     with pytest.raises(TilewrightError, match="tilewright train ece408-2017"):
-        Program(bare, uniform(bare, choose(CPU, "im2col"), CPU, 1))
+        program_of(bare, choose(CPU, "im2col"), CPU, 1)
 
 
 def test_an_impossible_batch_is_refused():
@@ -74,7 +73,7 @@ def test_a_network_that_only_flattens(memory, dtype):
     if not choose_missing("direct"):
         cases.append((OPENCL, choose(OPENCL, "direct"), memory))
     for device, rung, plan in cases:
-        made = Program(network, uniform(network, rung, device, 3, plan))
+        made = program_of(network, rung, device, 3, plan)
         np.testing.assert_allclose(made(images), expected, atol=1e-6)
 
 
@@ -93,9 +92,7 @@ def test_copies_per_layer_are_the_parameters_once():
     weights = [3 * 2 * 9, 3, 4 * 48]
     for name in ("direct", "constant"):
         trace = Trace()
-        Program(network, uniform(network, choose(OPENCL, name), OPENCL, 2, "per-layer"))(
-            images, trace
-        )
+        program_of(network, choose(OPENCL, name), OPENCL, 2, "per-layer")(images, trace)
         copies = [event.bytes for event in trace.of("copy")]
         assert len(copies) == 3 * (2 * 3 + 3)
         moved = 5 * (72 + 2 * (48 + 48) + 4)

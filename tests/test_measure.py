@@ -13,6 +13,7 @@ from tilewright.measure import (
     Sample,
     interleave,
     ratio,
+    ratio_apart,
 )
 
 
@@ -164,6 +165,31 @@ def test_a_ratio_is_in_its_interval_as_often_as_claimed(draw, count):
         over, under = (Sample(tuple(rounds * each(generator, count))) for each in (draw, other))
         held.append(truth in ratio(over, under).interval)
     assert np.mean(held) >= 0.93
+
+
+@pytest.mark.parametrize("draw", SKEWED.values(), ids=SKEWED)
+@pytest.mark.parametrize("counts", [(6, 6), (6, 20), (9, 9)])
+def test_a_ratio_of_different_days_is_in_its_interval_as_often_as_claimed(draw, counts):
+    generator, other = np.random.default_rng(9), SKEWED["exponential"]
+    truth = true_median(draw) / true_median(other)
+    held = []
+    for _ in range(200):
+        over, under = (
+            Sample(tuple(each(generator, count)))
+            for each, count in zip((draw, other), counts, strict=True)
+        )
+        held.append(truth in ratio_apart(over, under).interval)
+    assert np.mean(held) >= 0.93
+
+
+def test_samples_of_different_days_are_no_pairs():
+    """Rounds that follow the same pattern by chance would make any difference certain."""
+    rounds = [1.0, 1.4, 0.9, 1.2, 1.1, 1.3, 1.0, 0.8, 1.2]
+    slow, fast = Sample(tuple(rounds)), Sample(tuple(each / 1.05 for each in rounds))
+    assert ratio(slow, fast).differs
+    assert not ratio_apart(slow, fast).differs
+    assert ratio_apart(slow, Sample(tuple(each / 2 for each in rounds[:6]))).differs
+    assert not ratio_apart(slow, Sample((0.1,))).interval.known
 
 
 @pytest.mark.parametrize("count", range(1, 6))

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from tilewright import climb, job, memory
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.ladder import find
 from tilewright.model.formats import weights
 from tilewright.model.layers import Flatten, FullyConnected, Pixels
 from tilewright.model.network import Network
-from tilewright.plan import uniform
 from tilewright.runtime import opencl
-from tilewright.runtime.device import OPENCL
+from tilewright.runtime.device import CPU, OPENCL
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
 
@@ -47,20 +46,39 @@ def straight(monkeypatch):
     return seen
 
 
-def test_images_are_pinned_once_and_for_streamed_only(network, pixels):
-    resident = Program(network, uniform(network, DIRECT, OPENCL, 2, "resident"))
-    assert memory.pin(resident, pixels) is pixels
-    streamed = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
+@pytest.mark.parametrize("plan", ["per-layer", "managed"])
+def test_images_stay_where_they_are_for_other_plans(network, pixels, plan):
+    program = program_of(network, DIRECT, OPENCL, 2, plan)
+    assert not memory.pins(program)
+    assert memory.pin(program, pixels) is pixels
+
+
+def test_other_peoples_runtimes_have_images_as_they_are(network, pixels):
+    program = program_of(network, find("im2col"), CPU, 2)
+    assert memory.pin(program, pixels) is pixels
+
+
+def test_too_many_images_are_not_pinned(network, pixels, monkeypatch):
+    monkeypatch.setattr(memory, "MOST_PINNED", pixels.nbytes - 1)
+    program = program_of(network, DIRECT, OPENCL, 2, "resident")
+    assert memory.pin(program, pixels) is pixels
+    monkeypatch.setattr(memory, "MOST_PINNED", pixels.nbytes)
+    assert memory.pin(program, pixels) is not pixels
+
+
+@pytest.mark.parametrize("plan", ["resident", "streamed"])
+def test_images_are_pinned_once(network, pixels, plan):
+    streamed = program_of(network, DIRECT, OPENCL, 2, plan)
     pinned = memory.pin(streamed, pixels)
     np.testing.assert_array_equal(pinned, pixels)
     assert streamed.runtime.is_pinned(pinned)
     assert memory.pin(streamed, pinned) is pinned
-    another = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
+    another = program_of(network, DIRECT, OPENCL, 2, plan)
     assert memory.pin(another, pinned) is pinned  # every rung of a ladder sends the same images
 
 
 def test_pinned_images_go_straight_and_others_through_pinned_memory(network, pixels, straight):
-    program = Program(network, uniform(network, DIRECT, OPENCL, 2, "streamed"))
+    program = program_of(network, DIRECT, OPENCL, 2, "streamed")
     through = program(pixels)
     np.testing.assert_array_equal(program(memory.pin(program, pixels)), through)
     np.testing.assert_array_equal(program(memory.pin(program, pixels)[::-1])[::-1], through)

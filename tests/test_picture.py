@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from benchmarks import picture
 
-from tests.views.test_ladder import NETWORK, made
-from tilewright.views import ladder as view
+from tests.views.test_ladder import kept, made
+from tilewright.results.document import plain
 
 
 def document(ladder):
     """As `tilewright ladder --json` writes it, as far as a picture needs it."""
-    rungs = view.to_json(ladder, NETWORK, 100)
-    return {"network": "cifar10", "images": 100, "device_name": "a <CPU>", "rungs": rungs}
+    return plain(kept(replace(ladder, device="a <CPU>")))
 
 
 def test_it_takes_what_the_command_writes(tmp_path, monkeypatch):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import convolutions, networks, pictures, poolings
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.ladder import choose
 from tilewright.model.layers import (
     AveragePool,
@@ -26,11 +27,9 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.plan import uniform
 from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.device import CPU
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -240,7 +239,7 @@ def test_bounds_carried_through_a_network_hold(network, seed):
     network = network.with_parameters(random_parameters(network, generator))
     pixels = generator.integers(0, 256, (2, *network.input.shape), np.uint8)
     truths = reference.chain(network.stages, network.parameters, pixels)
-    program = Program(network, uniform(network, choose(CPU, "im2col"), CPU, 2))
+    program = program_of(network, choose(CPU, "im2col"), CPU, 2)
     result = program(pixels)
     assert (np.abs(result - truths[-1].value) <= truths[-1].bound).all()
 

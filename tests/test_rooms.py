@@ -20,8 +20,14 @@ import tilewright
 SOURCE = Path(tilewright.__file__).parent
 OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "atomic_write"}
 
-# Rungs' helpers that read: the kernels' own text, and the source that Numba's code was made of.
-READERS = {"tilewright.ladder.gpu.design", "tilewright.ladder.cpu.kept"}
+# Rungs' helpers that read: the kernels' own text, kernel files of users and those to start from,
+# and the source that Numba's code was made of.
+READERS = {
+    "tilewright.ladder.gpu.design",
+    "tilewright.ladder.own.rung",
+    "tilewright.ladder.own.start",
+    "tilewright.ladder.cpu.kept",
+}
 # The kinds of vectors of a CPU are known to its code generator.
 RUNTIMES_BEYOND = {("tilewright.runtime.cpu", "tilewright.fuse.cpu.build")}
 # Consecutive stages, and the rung that is explained.
@@ -30,7 +36,7 @@ FUSE_BEYOND = {
     ("tilewright.fuse.cuda.explain", "tilewright.ladder.rung"),
 }
 # Types in their own way: what a rung's `prepare` takes is what its own `open_runtime` gave.
-UNTYPED = {("tilewright.ladder.rung", "runtime"), ("tilewright.ladder.rung", "prepare")}
+UNTYPED = {("tilewright.ladder.rung", "runtime")}
 
 
 @dataclass(frozen=True)
@@ -108,11 +114,21 @@ def test_a_network_knows_nothing_of_how_and_where_it_runs():
     assert {name for name in known if not inside(name, "model")} == {
         "tilewright.errors",
         "tilewright.files",
+        "tilewright.precision",
     }
 
 
 def test_no_view_reaches_into_a_runtime():
     assert crossings("views", ("runtime", "execute", "memory", "store", "cli")) == set()
+
+
+def test_a_result_knows_neither_devices_nor_how_it_is_shown():
+    """A record of last year is read and shown where nothing can run."""
+    assert crossings("results", ("runtime", "execute", "memory", "model", "views", "cli")) == set()
+    # To be rendered, nothing but the record is needed.
+    made = {name for name in modules() if inside(name, "views.run", "views.ladder")}
+    known = {found.module for name in made for found in imports(name)}
+    assert not {name for name in known if not inside(name, "views", "results", "measure")}
 
 
 def test_only_the_command_line_prints():

@@ -163,3 +163,12 @@ def test_machine_code_that_others_could_have_written_is_never_loaded(tmp_path):
     assert build.compile_network(network, build.host(), folder).from_cache
     folder.chmod(0o777)
     assert not build.compile_network(network, build.host(), folder).from_cache
+
+
+def test_a_kind_with_many_things_is_looked_through_now_and_then(tmp_path):
+    store = Store(tmp_path / "many", Limits(count=2, bytes=1000, between=4))
+    counts = []
+    for number in range(9):
+        store.keep(f"a{number}", b"content")
+        counts.append(len(store.entries()))
+    assert counts == [1, 2, 3, 4, 2, 3, 4, 5, 2]

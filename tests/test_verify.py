@@ -25,9 +25,9 @@ from tilewright.model.layers import (
     Softmax,
     Tanh,
 )
+from tilewright.model.layers.convolution import convolve
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FP16, Precision
-from tilewright.reference import convolve
 from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.verify import verify
 
@@ -50,9 +50,9 @@ def wrong(kind: str) -> Callable[[Break], Break]:
 def rung_with(kind: str, make: Break) -> Any:
     """The im2col rung with the kernels of one kind replaced."""
 
-    def prepare(runtime, stages, parameters):
+    def prepare(runtime, stages, parameters, options, precision):
         (stage,) = stages
-        right = im2col._function(stage, parameters)
+        right = im2col.function(stage, parameters)
         function = make(stage, parameters, right) if stage.kind == kind else right
         kernel = runtime.build("kernel", function)
         return lambda x, out: runtime.launch(kernel, x, out, layers=(stage.name,))
@@ -625,7 +625,7 @@ class Suspect:
                 name: self.weights(stage, name, self.parameters[name])
                 for name in stage.parameter_shapes
             }
-            self.functions[key] = im2col._function(stage, changed)
+            self.functions[key] = im2col.function(stage, changed)
         return self.functions[key]
 
 
@@ -1040,7 +1040,7 @@ SQUASHED = Network(
 def whole(make: type[Suspect], network: Network) -> Any:
     """A rung that computes this network by a suspect, and every other one right."""
 
-    def prepare(runtime, stages, parameters):
+    def prepare(runtime, stages, parameters, options, precision):
         same = [stage.layer for stage in stages] == [stage.layer for stage in network.stages]
         kernel = runtime.build("fused", (make if same else Suspect)(stages, parameters))
         return lambda x, out: runtime.launch(kernel, x, out, layers=("all",))
@@ -1237,10 +1237,15 @@ def test_right_but_unusual_kernels_pass(name, only_odd):
 
 
 def test_every_way_of_a_rung_is_tried():
-    wrong = rung_with("conv", bias_forgotten).prepare
-    rung = replace(im2col.RUNG, ways=(im2col.RUNG.prepare, wrong))
-    assert not verify(rung, CPU, seed=1).passed
-    assert verify(replace(rung, ways=(im2col.RUNG.prepare,)), CPU, seed=1).passed
+    wrong = rung_with("conv", bias_forgotten)
+
+    def prepare(runtime, stages, parameters, options, precision):
+        chosen = wrong if options.get("wrong") else im2col.RUNG
+        return chosen.prepare(runtime, stages, parameters, options, precision)
+
+    rung = replace(im2col.RUNG, prepare=prepare, plan=lambda device, stages, precision: {})
+    assert verify(rung, CPU, seed=1).passed
+    assert not verify(replace(rung, ways=({}, {"wrong": True})), CPU, seed=1).passed
 
 
 @pytest.mark.parametrize("bits", [8, 11])

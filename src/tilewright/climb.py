@@ -15,17 +15,17 @@ from tilewright.conditions import Conditions, Watch
 from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
-from tilewright.execute import Program
+from tilewright.execute import Program, program_of
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
 from tilewright.memory import pin
-from tilewright.model.layers import Pixels
+from tilewright.model.layers import MissingForm, Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
-from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.results.ladder import ALONE, TOGETHER
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
@@ -37,9 +37,6 @@ from tilewright.verify import Verdict, verify
 Progress = Callable[[str, int, int], None]
 RANDOM_SEED = 1
 SAMPLE_CLASSES = 10  # of the sample that ships, which networks of one channel are measured on
-# Op times of a rung that computes the network as one piece were taken from convolutions on their
-# own; those of a rung that fuses layers have the activation and pooling after them in it.
-ALONE, TOGETHER = "*", "+"
 RECORDED = "recorded"  # a turn of its own, as recording disturbs the timing
 
 
@@ -91,6 +88,10 @@ class Ladder:
     notices: tuple[str, ...] = ()
     doubt: float = 0.0
 
+    def changed(self, row: Row) -> Row | None:
+        """The row that one of these is to be compared with."""
+        return changed(row, self.rows)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -131,16 +132,19 @@ def climb(
     repeats: int | Rounds,
     memory: str | None = None,
     guests: Sequence[Rung] = (),
+    own: Sequence[Rung] = (),
     progress: Progress = lambda doing, done, of: None,
 ) -> Ladder:
     """Verify and time every rung of a device's ladder on a network and some images.
 
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
+    `own` are rungs in files of a user's: each has its place behind the rung that it changes.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
     """
-    ladder = [
-        each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)
-    ]
+    ladder = with_own(
+        [each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)],
+        own,
+    )
     rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
     for index, rung in enumerate(able):
@@ -149,7 +153,7 @@ def climb(
             # At the batch that is timed, too.
             verdict = verify(rung, device, network, batch=min(batch, len(images)))
             rows[rung.label] = Row(rung, verdict=verdict)
-        except DoesNotFit as error:
+        except (DoesNotFit, MissingForm) as error:
             rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():
@@ -172,6 +176,22 @@ def climb(
     return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
 
 
+def with_own(ladder: Sequence[Rung], own: Sequence[Rung]) -> list[Rung]:
+    """The ladder with rungs of a user's, each behind the one that it changes."""
+    rungs = list(ladder)
+    for rung in own:
+        if same := next((each for each in rungs if each.label == rung.label), None):
+            raise TilewrightError(
+                f"{same.origin} and {rung.origin} are both named {rung.name!r}: names must differ"
+            )
+        place = next((i for i, each in enumerate(rungs) if each.vendor), len(rungs))
+        for index, each in enumerate(rungs):
+            if each.name == rung.against or (each.origin and each.against == rung.against):
+                place = index + 1
+        rungs.insert(place, rung)
+    return rungs
+
+
 def _executed_rate(row: Row, network: Network, images: int) -> float:
     """FLOP a second that a rung of our own surely did in float32; of others' nobody knows."""
     if row.network is None or row.rung.vendor or row.rung.precision.name != FLOAT32.name:
@@ -189,6 +209,13 @@ def _missing(rung: Rung, device: Device, memory: str | None) -> str | None:
     except TilewrightError as error:  # before minutes of verifying
         return str(error)
     return None
+
+
+def alone(network: Network, stage: Stage) -> Network:
+    """One layer as a network of its own, with its weights; values enter it as they are."""
+    made = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
+    given = [network.parameters[name] for name in stage.parameter_shapes]
+    return made.with_parameters(dict(zip(made.parameter_shapes, given, strict=True)))
 
 
 class _Contest:
@@ -228,8 +255,7 @@ class _Contest:
                 self.subjects[rung.label, stage.name] = self._alone(rung, network, stage)
 
     def _program(self, rung: Rung, network: Network) -> Program:
-        plan = uniform(network, rung, self.device, self.batch, self.memory)
-        return Program(network, plan, {rung.name: rung})
+        return program_of(network, rung, self.device, self.batch, self.memory)
 
     def _alone(self, rung: Rung, network: Network, stage: Stage) -> Callable[[], Trace]:
         """One convolution of the network as a network of its own, on as many images.
@@ -237,10 +263,7 @@ class _Contest:
         Values do not change the time: one batch of them lies on the device and goes through as
         often as needed.
         """
-        alone = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
-        given = [network.parameters[name] for name in stage.parameter_shapes]
-        alone = alone.with_parameters(dict(zip(alone.parameter_shapes, given, strict=True)))
-        program = self._program(rung, alone)
+        program = self._program(rung, alone(network, stage))
         size = min(self.batch, len(self.images))
         values = np.random.default_rng(RANDOM_SEED).normal(size=(size, *stage.input_shape))
         x = program.runtime.upload(values.astype(np.float32))

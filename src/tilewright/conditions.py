@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tilewright import environment
 from tilewright.environment import GpuState
@@ -83,19 +82,6 @@ class Conditions:
         if clocks and max(clocks) > (1 + CLOCK_MOVED) * min(clocks):
             made.append(f"the GPU's clock moved between {min(clocks)} and {max(clocks)} MHz")
         return made
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "spin_seconds": list(self.spins),
-            "others_share": self.others,
-            "stolen_share": self.stolen,
-            "load_average": self.load,
-            "gpu": [
-                {"megahertz": state.megahertz, "throttled": list(state.throttled)}
-                for state in self.gpu
-            ],
-            "notes": self.notes,
-        }
 
 
 class Watch:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from tilewright import __version__
+from tilewright.results.record import Environment, Gpu
 
 LIBRARIES = (
     *("numpy", "numba", "llvmlite", "onnxruntime", "onnx", "torch", "safetensors", "pillow"),
@@ -30,20 +30,20 @@ LIBRARIES = (
 )
 
 
-def fingerprint() -> dict[str, Any]:
+def fingerprint() -> Environment:
     """Everything about this machine that a figure may depend on."""
-    return {
-        "tilewright": __version__,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": ["tilewright", *sys.argv[1:]],
-        "cpu": cpu_model(),
-        "cores": cpu_cores(),
-        "memory_bytes": memory_bytes(),
-        "gpus": list(gpus()),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "libraries": {name: version for name in LIBRARIES if (version := _version(name))},
-    }
+    return Environment(
+        tilewright=__version__,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=("tilewright", *sys.argv[1:]),
+        cpu=cpu_model(),
+        cores=cpu_cores(),
+        memory_bytes=memory_bytes(),
+        gpus=gpus(),
+        system=platform.platform(),
+        python=platform.python_version(),
+        libraries={name: version for name in LIBRARIES if (version := _version(name))},
+    )
 
 
 @cache
@@ -96,10 +96,9 @@ def gpu_states() -> list[GpuState]:
 
 
 @cache
-def gpus() -> tuple[dict[str, str], ...]:
+def gpus() -> tuple[Gpu, ...]:
     """NVIDIA GPUs as the driver's own tool names them; none where the tool is absent."""
-    rows = _nvidia_smi("name", "driver_version", "memory.total")
-    return tuple(dict(zip(("name", "driver", "memory"), row, strict=True)) for row in rows)
+    return tuple(Gpu(*row) for row in _nvidia_smi("name", "driver_version", "memory.total"))
 
 
 def _nvidia_smi(*fields: str) -> list[list[str]]:

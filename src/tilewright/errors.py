@@ -16,6 +16,14 @@ class TilewrightError(Exception):
     """
 
 
+class SeveralLines(TilewrightError):
+    """The exception: what is wrong takes several lines to show, and they are in `report`."""
+
+    @property
+    def report(self) -> str:
+        raise NotImplementedError
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> TilewrightError:
     """An error for a name that does not exist, with the nearest name that does."""
     names, shown = list(known), name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."

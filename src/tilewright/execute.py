@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder import choose
-from tilewright.ladder.rung import Launch, Rung
+from tilewright.ladder import support
+from tilewright.ladder.rung import Launch, Options, Rung, Stages
 from tilewright.memory import FLOWS
 from tilewright.model import zoo
 from tilewright.model.layers import Shape
-from tilewright.model.network import Network
-from tilewright.plan import Plan
+from tilewright.model.network import Network, Parameters
+from tilewright.plan import Plan, check, uniform
 from tilewright.runtime import Buffer, GpuRuntime, HostArray, Runtime, are_pixels
+from tilewright.runtime.device import Device
+from tilewright.runtime.gather import Gathering, compile_together
 from tilewright.trace import Trace, reaching
 
 
@@ -31,36 +35,78 @@ class ReadyStep:
     only_input: bool
 
 
-class Program:
-    """A network ready to run. Building is slow and done here; calling is all that is timed."""
+@runtime_checkable
+class OnDemand(Protocol):
+    """A launch that compiles what a type of images needs when the first ones come, or before."""
 
-    def __init__(self, network: Network, plan: Plan, rungs: dict[str, Rung] | None = None) -> None:
-        """`rungs` supplies rungs that are not on the ladder, by the names the plan uses."""
+    def compile_for(self, pixels: bool) -> None: ...
+
+
+def prepare(
+    rung: Rung,
+    runtime: Runtime | Gathering,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    pixels: bool,
+) -> Launch | None:
+    """A step made ready for images of a type, if there is anything to compute."""
+    # Flattening alone is a matter of reading the same memory with another shape.
+    if not any(stage.layer.computes for stage in stages):
+        return None
+    launch = rung.prepare(runtime, stages, parameters, options, rung.precision)
+    if isinstance(launch, OnDemand):
+        launch.compile_for(pixels and stages[0].kind == "input")
+    return launch
+
+
+class Program:
+    """A network ready to run. Building is slow and done here; calling is all that is timed.
+
+    Nothing is chosen here: the plan has all of it, and `rungs` those that it names.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        plan: Plan,
+        rungs: Mapping[str, Rung],
+        building: Callable[[int, int], None] | None = None,
+        pixels: bool = True,
+    ) -> None:
+        """`building` is told how many kernels are compiled and how many there are, where that may
+        take a while. `pixels`: images will come as bytes; others are taken, too, but what they need
+        is then compiled when they come.
+        """
         if not network.parameters and network.parameter_shapes:
             which = network.name if zoo.holds(network) else "PATH.json"
             raise TilewrightError(
                 f"network {network.name!r} has no weights: give some with --weights, "
                 f"or make them with `tilewright train {which}`"
             )
-        known = rungs or {
-            step.rung: choose(plan.device, step.rung, plan.precision) for step in plan.steps
-        }
+        check(plan, network, rungs)
+        by_name = {stage.name: stage for stage in network.stages}
+        parts = [tuple(by_name[name] for name in step.layers) for step in plan.steps]
+        for step, stages in zip(plan.steps, parts, strict=True):
+            support.check(rungs[step.rung], stages, plan.device)
         self.network = network
         self.plan = plan
-        self.runtime: Runtime = known[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
-        by_name = {stage.name: stage for stage in network.stages}
+        self.runtime: Runtime = rungs[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
+
+        def launches(runtime: Runtime | Gathering) -> Iterator[Launch | None]:
+            for step, stages in zip(plan.steps, parts, strict=True):
+                rung = rungs[step.rung].at(step.precision)
+                yield prepare(rung, runtime, stages, network.parameters, step.options, pixels)
+
+        begun = compile_together(self.runtime, lambda gathering: list(launches(gathering)))
+        if building is not None:
+            for done, _ in enumerate(as_completed(begun), start=1):
+                building(done, len(begun))
         self.steps: list[ReadyStep] = []
-        for step in plan.steps:
-            stages = tuple(by_name[name] for name in step.layers)
-            # Flattening alone is a matter of reading the same memory with another shape.
-            moves_nothing = all(stage.kind == "flatten" for stage in stages)
-            launch = (
-                None
-                if moves_nothing
-                else known[step.rung].prepare(self.runtime, stages, network.parameters)
-            )
+        for stages, launch in zip(parts, launches(self.runtime), strict=True):
+            names = tuple(stage.name for stage in stages)
             only_input = [stage.kind for stage in stages] == ["input"]
-            self.steps.append(ReadyStep(step.layers, launch, stages[-1].output_shape, only_input))
+            self.steps.append(ReadyStep(names, launch, stages[-1].output_shape, only_input))
         # Whether anything is computed of values that are float32 already.
         self.computes = any(step.launch and not step.only_input for step in self.steps)
         self.outputs: list[Buffer | None] = []
@@ -123,3 +169,11 @@ class Program:
                     step.launch(x, target)
                 x = target
             yield x
+
+
+def program_of(
+    network: Network, rung: Rung, device: Device, batch: int, memory: str | None = None
+) -> Program:
+    """A network with every layer by the same rung, which chooses for itself."""
+    plan = uniform(network, rung, device, batch, memory)
+    return Program(network, plan, {rung.name: rung})

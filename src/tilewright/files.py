@@ -24,6 +24,13 @@ def cache_home() -> Path:
     return Path(platformdirs.user_cache_dir("tilewright"))
 
 
+def history_file() -> Path:
+    """Where results are kept, unless a command is told another file."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("tilewright")) / "history.sqlite"
+
+
 def file_name(name: str) -> str:
     """A name as a file name: what would lead to another folder, or hide it, is left out."""
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "network"

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.model.layers import Convolution
+from tilewright.model.layers import Convolution, Layer, Softmax
 from tilewright.model.network import Network, Stage
 from tilewright.precision import Precision
 
@@ -42,8 +42,6 @@ Array = NDArray[Any]
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 FLOAT32_BITS = 24
 SPREAD = 16  # of scores: the smallest probability is about 1e-7 then
-# Powers of two between which a tanh still makes something of its inputs, and a softmax.
-FITTING = {"tanh": (-30, 3), "softmax": (-4, 0)}
 SINGLE = "large single weights"
 FAR = 512  # below zero, where exp gives nothing any more
 
@@ -65,14 +63,14 @@ def passing(
     given: dict[str, Array] = {}
     signs = np.ones(network.input.shape[0])
     for stage in network.stages:
-        if stage.kind == "relu":
+        if not stage.layer.passes_negative:
             signs = np.ones_like(signs)
         if not stage.parameter_shapes:
             continue
         made = _passing(stage, generator, sums, bias, bits)
         weight = made[f"{stage.name}.weight"]
         before = np.repeat(signs, weight.shape[1] // len(signs))
-        negative = {"relu": dead, "softmax": 1.0}.get(_next(network, stage), 0.5)
+        negative = _negative(_next(network, stage), dead)
         signs = np.where(generator.random(len(weight)) < negative, -1.0, 1.0)
         weight *= np.outer(signs, before).reshape(*weight.shape[:2], *[1] * (weight.ndim - 2))
         for name, value in made.items():
@@ -133,19 +131,19 @@ def resized(network: Network, given: dict[str, Array], size: int) -> dict[str, A
     """
     made, now = dict(given), size
     for stage in network.stages:
-        if stage.kind == "tanh":
-            now = min(now, 0)
+        if math.isfinite(stage.layer.largest):
+            now = min(now, math.ceil(math.log2(stage.layer.largest)))
         if not stage.parameter_shapes:
             continue
         after = _next(network, stage)
-        low, high = FITTING.get(after, (size, size))
+        low, high = (after and after.fitting) or (size, size)
         wanted = min(max(size, low), high)
         weight, bias = f"{stage.name}.weight", f"{stage.name}.bias"
         made[weight] = given[weight] * 2.0 ** (wanted - now)
         if bias in given:
             made[bias] = given[bias] * 2.0**wanted
         now = wanted
-        if after == "softmax" and size > 0:
+        if isinstance(after, Softmax) and size > 0:
             if bias in given:
                 made[bias][: 1 if size > SPREAD else None] -= FAR
             else:
@@ -153,15 +151,22 @@ def resized(network: Network, given: dict[str, Array], size: int) -> dict[str, A
     return made
 
 
-def _next(network: Network, stage: Stage) -> str:
-    """The kind of layer that a layer's outputs meet next, picked by a pooling or not."""
-    after = (each.kind for each in network.stages[stage.index + 1 :])
-    return next((kind for kind in after if kind not in ("flatten", "pool")), "")
+def _next(network: Network, stage: Stage) -> Layer | None:
+    """The layer that a layer's outputs meet next, picked by a pooling or not."""
+    after = (each.layer for each in network.stages[stage.index + 1 :])
+    return next((layer for layer in after if not layer.passes_on), None)
+
+
+def _negative(after: Layer | None, dead: float) -> float:
+    """The share of outputs of the other sign, by the layer that they meet."""
+    if after is None or after.passes_negative:
+        return 1.0 if isinstance(after, Softmax) else 0.5
+    return dead
 
 
 def _spread(network: Network, stage: Stage) -> int:
     """How much larger a layer's outputs are to be: before a softmax, SPREAD times."""
-    return SPREAD if _next(network, stage) == "softmax" else 1
+    return SPREAD if isinstance(_next(network, stage), Softmax) else 1
 
 
 def _reciprocal(sizes: Any) -> Any:

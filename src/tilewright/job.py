@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,18 @@ from tilewright.data import catalogue
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import DEFAULT_BATCH, choose
+from tilewright.ladder import DEFAULT_BATCH, choose, resolve, together
 from tilewright.ladder.rung import Rung
-from tilewright.memory import pin
+from tilewright.memory import pin, pins
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
+from tilewright.plan_file import read
+from tilewright.proof import prove_first
+from tilewright.results.record import Environment
 from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
+from tilewright.verify import Verdict
 
 WARM_UP_IMAGES = 10
 
@@ -40,6 +44,8 @@ class Request:
     rung: str | None = None
     memory: str | None = None
     precision: str | None = None
+    check: bool = False  # prove the rung on the network's layers first; a kernel file always is
+    plan: Path | None = None  # a file that has device, rung, memory, batch and precision
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Ready:
     rung: Rung
     plan: Plan
     program: Program
+    proof: Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -67,17 +74,23 @@ class Result:
     correct: int | None
     trace: Trace
     peak_memory_bytes: int
-    environment: dict[str, Any]
+    environment: Environment
+    proof: Verdict | None = None
 
     @property
     def accuracy(self) -> float | None:
         return None if self.correct is None else self.correct / len(self.dataset)
 
 
-def run(request: Request, progress: Callable[[int, int], None] = lambda done, of: None) -> Result:
-    """Do the job. `progress` is told the images done and how many there are."""
+def run(
+    request: Request,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    building: Callable[[int, int], None] = lambda done, of: None,
+) -> Result:
+    """Do the job. `progress` is told the images done and how many there are, `building` the same of
+    kernels."""
     trace = Trace()
-    ready = make_ready(request, trace)
+    ready = make_ready(request, trace, building)
     program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
@@ -89,16 +102,21 @@ def run(request: Request, progress: Callable[[int, int], None] = lambda done, of
     return Result(
         ready.network, dataset, ready.rung, ready.plan, program.runtime.describe(), outputs,
         predicted, correct, trace, environment.peak_memory_bytes(), environment.fingerprint(),
+        ready.proof,
     )  # fmt: skip
 
 
-def make_ready(request: Request, trace: Trace) -> Ready:
+def make_ready(
+    request: Request,
+    trace: Trace,
+    building: Callable[[int, int], None] = lambda done, of: None,
+) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
-        rung = choose(request.device, request.rung, request.precision)
+        rung = None if request.plan else choose(request.device, request.rung, request.precision)
     with trace.phase("create network"):
         network = describe(request.net)
-    plan = uniform(network, rung, request.device, request.batch, request.memory)
+        plan, rungs = planned(request, network, rung)
     with trace.phase("load parameters"):
         network = load_parameters(network, request.net, request.weights)
     with trace.phase("load data"):
@@ -108,16 +126,43 @@ def make_ready(request: Request, trace: Trace) -> Ready:
         if dataset.labels is not None:
             classes = int(np.prod(network.output_shape))
             checked_labels(dataset.labels, classes, dataset.source)
-    with trace.phase("build kernels"):
-        program = Program(network, plan)
+    proof = None
+    proven = [each for each in rungs.values() if request.check or each.origin is not None]
+    if proven:
+        with trace.phase("prove"):
+            proof = prove_first(proven, network, plan, len(dataset))
+    with trace.phase("build kernels"), blaming(request.plan):
+        program = Program(network, plan, rungs, building)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
-    if plan.memory == "streamed":
+    if pins(program):
         with trace.phase("pin images"):
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):
         program(dataset.images[:WARM_UP_IMAGES])
-    return Ready(network, dataset, rung, plan, program)
+    return Ready(network, dataset, together(plan, rungs), plan, program, proof)
+
+
+def planned(request: Request, network: Network, rung: Rung | None) -> tuple[Plan, dict[str, Rung]]:
+    """Every layer by a rung or, if there is none, as the plan in the file says; and its rungs."""
+    if rung is not None:
+        plan = uniform(network, rung, request.device, request.batch, request.memory)
+        return plan, {rung.name: rung}
+    assert request.plan is not None
+    plan = read(request.plan, network)
+    with blaming(request.plan):
+        return plan, resolve(plan)
+
+
+@contextmanager
+def blaming(file: Path | None) -> Iterator[None]:
+    """What a plan from a file asks for may be impossible: then the file is named."""
+    try:
+        yield
+    except TilewrightError as error:
+        if file is None:
+            raise
+        raise TilewrightError(f"{file}: {error}") from error
 
 
 def check_finite(outputs: NDArray[np.float32], program: Program, dataset: Dataset) -> None:

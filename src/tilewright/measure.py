@@ -2,8 +2,9 @@
 
 The median of a sample has an interval that holds the true median in 95 of 100 cases whatever the
 times are spread like: two of the sample's own order statistics, by the binomial distribution. The
-ratio of two medians has one by the bootstrap, over rounds that both took part in. Fewer than 6
-repeats allow neither, and the interval is everything.
+ratio of two medians has one by the bootstrap, over rounds that both took part in, or over those of
+each where they were timed on different days. Fewer than 6 repeats allow neither, and the interval
+is everything.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import cache
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 Name = TypeVar("Name")
 Result = TypeVar("Result")
@@ -143,14 +145,35 @@ def ratio(over: Sample, under: Sample) -> Ratio:
     """Of two samples' medians. What slowed a whole round down did so to both, and cancels."""
     if len(over.seconds) != len(under.seconds):
         raise ValueError("a ratio is of samples from the same rounds")
+    rounds = _resampled(len(over.seconds))
+    return _bootstrap(over, under, rounds, rounds)
+
+
+def ratio_apart(over: Sample, under: Sample) -> Ratio:
+    """Of two samples' medians that were taken at different times: no round of one is one of the
+    other, and each varies on its own.
+    """
+    rounds = _resampled(len(over.seconds)), _resampled(len(under.seconds), stream=1)
+    return _bootstrap(over, under, *rounds)
+
+
+def _resampled(count: int, stream: int = 0) -> NDArray[np.int64]:
+    """Rounds drawn again and again, as many as there were."""
+    generator = np.random.default_rng(RESAMPLES_SEED + stream)
+    return generator.integers(0, count, (RESAMPLES, count))
+
+
+def _bootstrap(
+    over: Sample, under: Sample, over_rounds: NDArray[np.int64], under_rounds: NDArray[np.int64]
+) -> Ratio:
     value = over.median / under.median
-    count = len(over.seconds)
+    count = min(len(over.seconds), len(under.seconds))
     if _skipped(count) is None:
         return Ratio(value, UNKNOWN)
-    rounds = np.random.default_rng(RESAMPLES_SEED).integers(0, count, (RESAMPLES, count))
-    medians = [np.median(np.array(one.seconds)[rounds], axis=1) for one in (over, under)]
+    upper = np.median(np.array(over.seconds)[over_rounds], axis=1)
+    lower = np.median(np.array(under.seconds)[under_rounds], axis=1)
     tail = (1 - CONFIDENCE) / 2 if count >= ENOUGH else RARER
-    ends = np.quantile(medians[0] / medians[1], (tail, 1 - tail), method="inverted_cdf")
+    ends = np.quantile(upper / lower, (tail, 1 - tail), method="inverted_cdf")
     return Ratio(value, Interval(float(ends[0]), float(ends[1])))
 
 

@@ -4,7 +4,8 @@
 - `managed`: one address space; host and device touch the same pages, which move by themselves.
 - `per-layer`: around every layer its input and its parameters, as the rung has packed them, are
   copied in and its output out.
-- `resident`: parameters, images and results stay on the device; two copies for the whole set.
+- `resident`: parameters, images and results stay on the device; two copies for the whole set,
+  from and to pinned memory.
 - `streamed`: images go in and results come out batch by batch through pinned memory, while
   other batches are computed.
 
@@ -24,6 +25,7 @@ from tilewright.ladder.rung import ParametersAgain
 from tilewright.model.layers import Shape
 from tilewright.model.pixels import normalise
 from tilewright.runtime import GpuRuntime, HostArray, Mark
+from tilewright.runtime.staging import copy
 from tilewright.trace import Event, reaching
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ Results = NDArray[np.float32]
 Progress = Callable[[int], None]
 # Images of a data set that a device works on while the next are on their way.
 SLOTS = 3
+# Bytes of images that are pinned: memory that the system can give to nobody else meanwhile.
+MOST_PINNED = 4 * 2**30
 
 
 def host(program: Program, images: Images, results: Results, progress: Progress) -> None:
@@ -101,7 +105,7 @@ def streamed(program: Program, images: Images, results: Results, progress: Progr
         size = batch.stop - batch.start
         source = images[batch]
         if slot.pinned_in is not None:
-            slot.pinned_in[:size] = source
+            copy(slot.pinned_in[:size], source)
             source = slot.pinned_in[:size]
         slot.sent = runtime.send(slot.given[:size], source, slot.computed)
         runtime.hold(slot.sent)
@@ -115,15 +119,24 @@ def streamed(program: Program, images: Images, results: Results, progress: Progr
 
 
 def pin(program: Program, images: Images) -> Images:
-    """The images where `streamed` sends them from without copying them first.
+    """The images where `resident` and `streamed` send them from without copying them first.
 
-    Done before the clock starts, wherever a plan is timed. Other plans have them as they are.
+    Done before the clock starts, wherever a plan is timed. Other plans have them as they are, and
+    so have all where there are too many: they go through a few pinned pieces.
     """
-    if program.plan.memory != "streamed" or _can_go_straight(program.gpu, images):
+    if not pins(program) or images.nbytes > MOST_PINNED:
+        return images
+    if _can_go_straight(program.gpu, images):
         return images
     pinned = program.gpu.pinned(images.shape, images.dtype)
-    pinned[:] = images
+    copy(pinned, images)
     return pinned
+
+
+def pins(program: Program) -> bool:
+    """Whether images are sent from pinned memory, if there is room."""
+    ours = isinstance(program.runtime, GpuRuntime)
+    return ours and program.plan.memory in ("resident", "streamed")
 
 
 def _can_go_straight(runtime: GpuRuntime, images: Images) -> bool:
@@ -149,7 +162,7 @@ class _Slot:
         """Wait until the batch is back, and take its results."""
         if self.fetched is not None:
             runtime.wait(self.fetched)
-            results[self.batch] = self.pinned_out[: self.batch.stop - self.batch.start]
+            copy(results[self.batch], self.pinned_out[: self.batch.stop - self.batch.start])
 
 
 FLOWS = {

@@ -3,21 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+MOST_DYADIC = 2**10  # a larger denominator is that of a rounded number
 UNIT = 2.0**-24  # unit roundoff of float32, in which every output is stored
+
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """A Winograd algorithm, in one dimension: outputs are Aᵀ[(G g) ⊙ (Bᵀ d)].
+
+    `inverse` is Aᵀ, `filters` is G and `inputs` is Bᵀ.
+    """
+
+    inverse: Matrix
+    filters: Matrix
+    inputs: Matrix
+
+    @property
+    def matrices(self) -> tuple[Matrix, Matrix, Matrix]:
+        return self.inverse, self.filters, self.inputs
+
+    @property
+    def outputs(self) -> int:
+        return len(self.inverse)
+
+    @property
+    def taps(self) -> int:
+        return len(self.filters[0])
+
+    @property
+    def step(self) -> float | None:
+        """The power of two that all entries are multiples of; None if there is no such."""
+        entries = (Fraction(entry) for m in self.matrices for row in m for entry in row)
+        largest = max(entry.denominator for entry in entries)
+        return 1 / largest if largest <= MOST_DYADIC else None
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh.
+    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh, and
+    of the logistic function, whatever its size.
 
     `operand_smallest` is the absolute error of operands too small for the relative one, `largest`
-    the largest operand. `stored`: activations between layers are rounded like operands.
+    the largest operand. `stored`: activations between layers are rounded like operands. `fast` is
+    how convolutions are computed, if not as sums of products: `tilewright.fast` has its bound.
     """
 
     name: str
@@ -27,6 +66,8 @@ class Precision:
     operand_smallest: float = 0.0
     largest: float = float(np.finfo(np.float32).max)
     stored: bool = False
+    sigmoid_error: float = 0.0
+    fast: Transforms | Literal["fft"] | None = None
 
     def sum_factor(self, roundings: Array | float, rounded_operands: bool = True) -> Array:
         """The relative error of a sum in which a product meets that many roundings."""
@@ -56,3 +97,30 @@ TF32 = Precision("tf32", 2.0**-11, 2.0**-22)
 FP16 = Precision(
     "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True
 )
+# Tiles of 2x2 and of 4x4 outputs of a 3x3 convolution (Lavin, Gray, *Fast algorithms for
+# convolutional neural networks*, 2015).
+WINOGRAD_2 = Transforms(
+    inverse=((1, 1, 1, 0), (0, 1, -1, -1)),
+    filters=((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
+    inputs=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+)
+WINOGRAD_4 = Transforms(
+    inverse=((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+    filters=(
+        *((1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6)),
+        *((1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1)),
+    ),
+    inputs=(
+        *((4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0)),
+        *((0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1)),
+    ),
+)
+# Of float32 as well, but by an algorithm that does not add up every product: classes of their own,
+# so that none of them wins over a direct sum by being less exact.
+FAST = (
+    Precision("fp32-winograd", 0.0, UNIT, fast=WINOGRAD_2),
+    Precision("fp32-winograd4", 0.0, UNIT, fast=WINOGRAD_4),
+    Precision("fp32-fft", 0.0, UNIT, fast="fft"),
+)
+# What a kernel may claim of its arithmetic, by name.
+CLASSES = {each.name: each for each in (FLOAT32, TF32, FP16, *FAST)}

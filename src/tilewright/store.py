@@ -12,9 +12,12 @@ A store that is unwritable, full or damaged costs time, never a result.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import stat
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,22 +33,33 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Limits:
-    """What is kept of a kind: the count, and the bytes of all of it together."""
+    """What is kept of a kind: the count, and the bytes of all of it together.
+
+    To find out takes a look at every file: it is done once in `between` times that a process
+    keeps something.
+    """
 
     count: int
     bytes: int
+    between: int = 1
 
 
 # Verifying compiles hundreds of small networks; a folder must not grow for ever.
 KINDS = {
     "compiled": Limits(count=500, bytes=256 << 20),
+    # The proof of a GPU ladder takes some 1,200 kernels of 10 to 100 KB.
+    "cubins": Limits(count=8000, bytes=512 << 20, between=100),
+    "plans": Limits(count=2000, bytes=4 << 20, between=100),
     "ceilings": Limits(count=100, bytes=1 << 20),
     "numba": Limits(count=100, bytes=32 << 20),
 }
 
+# How many things this process has kept in a folder.
+_kept: defaultdict[Path, Iterator[int]] = defaultdict(itertools.count)
+
 
 def open_store(kind: str) -> Store:
-    """This user's store of a kind: `compiled`, `ceilings`, `numba`."""
+    """This user's store of a kind: `compiled`, `cubins`, `plans`, `ceilings`, `numba`."""
     return Store(cache_home() / kind, KINDS[kind])
 
 
@@ -90,7 +104,8 @@ class Store:
                 return problem
             with atomic_write(self._path(key), mode=0o600) as file:
                 file.write(_checksum(key, content) + content)
-            self._drop_surplus()
+            if next(_kept[self.folder]) % self.limits.between == 0:
+                self._drop_surplus()
         except (OSError, TilewrightError) as error:
             return reason(error) if isinstance(error, OSError) else str(error)
         return None

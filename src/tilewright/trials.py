@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from tilewright import isolation
 from tilewright.model.layers import (
+    TYPES,
     AveragePool,
     Convolution,
+    Elementwise,
     Flatten,
     FullyConnected,
     Layer,
@@ -72,9 +74,12 @@ def trials(
     fuses: Callable[[Network], bool],
     batch: int,
     generator: Generator,
+    computes: Callable[[Network], bool] = lambda network: True,
 ) -> Iterator[Trial]:
     """Everything to try, from single layers to the whole network in batches of a size.
 
+    `computes` says whether a network can be computed at all; kinds of layers that cannot, and are
+    not in the network at hand, are not tried.
     `fuses` says whether a network's layers are computed several at once; layers that are not are
     looked at one by one wherever they are.
     """
@@ -83,19 +88,23 @@ def trials(
     nothing = Network("pixels", pixels, (ReLU(),))
     yield Trial("all pixel values", nothing, every_value.reshape(IMAGES, 3, 5, 7))
     for shape, layer in _odd_layers(generator):
-        yield from _layer_trials(shape, layer, precision, generator)
-    for shape, layers in ODD_SEQUENCES:
+        if computes(_alone(shape, layer)):
+            yield from layer_trials(shape, layer, precision, generator)
+    # Where a network is at hand, its own sequences are tried below.
+    for shape, layers in (*ODD_SEQUENCES, *(_pooled(generator) if network is None else ())):
         sequence = Network("layers", Pixels(shape), layers)
+        if not computes(sequence):
+            continue
         yield from _network_trials(sequence, precision, generator)
         if fuses(sequence):
             yield from _isolated_trials(sequence, ("sparse", "covering"), precision, generator)
     if network is None:
         return
     for stage in network.stages:
-        if stage.kind not in ("input", "flatten"):
-            yield from _layer_trials(stage.input_shape, stage.layer, precision, generator)
+        if stage.index > 0 and stage.layer.computes:
+            yield from layer_trials(stage.input_shape, stage.layer, precision, generator)
     # Without its softmax, whole numbers stay whole numbers to the end.
-    scores = network.layers[:-1] if network.stages[-1].kind == "softmax" else network.layers
+    scores = network.layers[:-1] if isinstance(network.layers[-1], Softmax) else network.layers
     if scores:
         without = Network("scores", network.input, scores)
         yield from _network_trials(without, precision, generator)
@@ -108,6 +117,19 @@ def trials(
         yield from _passing_trials(whole, precision, generator)
         yield from _isolated_trials(whole, tuple(isolation.KINDS), precision, generator)
     yield from _call_trials(whole, precision, fuses(network), batch, generator)
+
+
+def at_hand(
+    network: Network, precision: Precision, batch: int, generator: Generator
+) -> Iterator[Trial]:
+    """The convolutions of a network, each kind alone; then the whole, in batches of a size, too."""
+    kinds = {(s.input_shape, s.layer): None for s in network.stages if s.kind == "conv"}
+    for shape, layer in kinds:
+        yield from layer_trials(shape, layer, precision, generator)
+    given = network.parameters or random_parameters(network, generator)
+    whole = Network("the network", network.input, network.layers).with_parameters(given)
+    full = tuple(image % IMAGES for image in range(batch))
+    yield Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
@@ -130,78 +152,37 @@ ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
 )
 
 
+def _pooled(generator: Generator) -> Iterator[tuple[Shape, tuple[Layer, ...]]]:
+    """A convolution, an activation and a maximum, for activations that are not in the others: a
+    maximum may not always be taken first."""
+    met = {type(layer) for _, layers in ODD_SEQUENCES for layer in layers}
+    for shape, layer in _odd_layers(generator):
+        if isinstance(layer, Elementwise) and type(layer) not in met:
+            yield shape, (Convolution(4, 2), layer, MaxPool(2))
+
+
 def _odd_layers(generator: Generator) -> list[tuple[Shape, Layer]]:
-    """Layers at the edges of what is allowed and of tiles of 16 and 32, and some drawn anew."""
-    fixed: list[tuple[Shape, Layer]] = [
-        ((1, 1, 1), Convolution(1, 1)),
-        ((3, 5, 7), Convolution(2, (5, 7))),
-        ((17, 9, 16), Convolution(15, 3, padding=1, bias=False)),
-        ((32, 11, 8), Convolution(16, 3, stride=2)),
-        ((1, 10, 95), Convolution(3, 2, stride=3, bias=False)),
-        ((15, 7, 15), Convolution(3, (1, 5), stride=(2, 1), padding=(0, 2))),
-        ((2, 3, 3), Convolution(17, 5, padding=2)),
-        ((16, 6, 17), Convolution(33, 1)),
-        ((65, 5, 4), Convolution(130, 3, padding=1)),
-        ((1, 3, 131), Convolution(2, (1, 9))),
-        ((1, 131, 3), Convolution(2, (9, 1))),
-        ((2, 4, 31), Convolution(3, 3, padding=1)),
-        ((3, 3, 35), Convolution(4, 3)),
-        ((31, 9, 9), Convolution(31, 1, stride=2, padding=1)),
-        ((33, 13, 13), Convolution(32, 5, stride=4, padding=5)),
-        ((3, 7, 9), MaxPool(2)),
-        ((2, 9, 8), MaxPool(3, stride=2)),
-        ((1, 8, 11), MaxPool((1, 2), stride=3)),
-        ((5, 4, 6), MaxPool((4, 6))),
-        ((33, 9, 9), MaxPool(7, stride=3)),
-        ((3, 7, 9), AveragePool(2)),
-        ((2, 9, 8), AveragePool(3, stride=2)),
-        ((4, 5, 5), AveragePool(5)),
-        ((2, 7, 8), AveragePool((2, 3), stride=(3, 1))),
-        ((1, 1, 1), FullyConnected(1)),
-        ((3, 5, 7), FullyConnected(15)),
-        ((31, 1, 1), FullyConnected(16, bias=False)),
-        ((15, 1, 1), FullyConnected(33)),
-        ((16, 1, 1), FullyConnected(31)),
-        ((33, 1, 1), FullyConnected(17)),
-        ((32, 1, 1), FullyConnected(32)),
-        ((17, 1, 1), FullyConnected(3)),
-        ((64, 1, 1), FullyConnected(256, bias=False)),
-        ((5000, 1, 1), FullyConnected(2)),
-        ((3, 5, 7), ReLU()),
-        ((3, 5, 7), Tanh()),
-        ((1,), Softmax()),
-        ((32,), Softmax()),
-        ((15,), Softmax()),
-        ((17,), Softmax()),
-        ((33,), Softmax()),
-        ((1025,), Softmax()),
-    ]
+    """What every kind of layer has as examples, and then what it draws."""
 
     def draw(low: int, high: int) -> int:
         return int(generator.integers(low, high + 1))
 
-    for _ in range(8):
-        kernel, padding = (draw(1, 6), draw(1, 6)), (draw(0, 3), draw(0, 3))
-        sizes = [max(1, k - 2 * p) + draw(0, 9) for k, p in zip(kernel, padding, strict=True)]
-        stride, bias = (draw(1, 3), draw(1, 3)), bool(draw(0, 1))
-        drawn = Convolution(draw(1, 19), kernel, stride=stride, padding=padding, bias=bias)
-        fixed.append(((draw(1, 9), *sizes), drawn))
-    for pool in (MaxPool, AveragePool):
-        size = (draw(1, 5), draw(1, 5))
-        drawn_pool = pool(size, stride=(draw(1, 4), draw(1, 4)))
-        fixed.append(((draw(1, 40), size[0] + draw(0, 9), size[1] + draw(0, 9)), drawn_pool))
-    fixed.append(((draw(1, 400), 1, 1), FullyConnected(draw(1, 70))))
-    return fixed
+    found = [example for kind in TYPES.values() for example in kind.examples()]
+    return found + [example for kind in TYPES.values() for example in kind.drawn(draw)]
 
 
-def _layer_trials(
+def _alone(shape: Shape, layer: Layer) -> Network:
+    """A layer as a network of its own."""
+    layers: tuple[Layer, ...] = (layer,) if len(shape) == 3 else (Flatten(), layer)
+    return Network("layer", Pixels((*shape, 1, 1)[:3]), layers)
+
+
+def layer_trials(
     shape: Shape, layer: Layer, precision: Precision, generator: Generator
 ) -> Iterator[Trial]:
     """A layer alone, as a network of its own, with each kind of inputs in turn."""
-    picture = (*shape, 1, 1)[:3]
-    layers: tuple[Layer, ...] = (layer,) if len(shape) == 3 else (Flatten(), layer)
-    network = Network("layer", Pixels(picture), layers)
-    size = (IMAGES, *picture)
+    network = _alone(shape, layer)
+    size = (IMAGES, *network.input.shape)
     if network.parameter_shapes:
         yield from _sum_trials(network, precision, generator)
         return
@@ -213,14 +194,11 @@ def _layer_trials(
     yield Trial("equal numbers", network, np.full(size, generator.normal(), np.float32))
     largest = precision.largest
     special = [0.0, -0.0, 1.0, -1.0, 2.0**-126, -(2.0**-126), 1e-20, -1e-20, 1e4, -1e4]
-    if not isinstance(layer, (AveragePool, Softmax)):  # whose sums would leave float32
+    if layer.takes_huge:
         special += [value for value in (3e38, -3e38, 7e4, -7e4) if abs(value) <= largest]
     yield Trial("special values", network, _float32(generator.choice(special, size)))
-    if isinstance(layer, Softmax):
-        yield Trial("far below zero", network, _float32(generator.uniform(-520, -500, size)))
-    if isinstance(layer, MaxPool):
-        very = -(10.0 ** generator.uniform(-30, math.log10(largest) - 0.5, size))
-        yield Trial("very negative numbers", network, _float32(very))
+    for words, values in layer.inputs(size, largest, generator).items():
+        yield Trial(words, network, _float32(values))
     yield _arrival(network, real, generator)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import tilewright.profile.ceilings as ceilings_module
@@ -11,7 +13,7 @@ from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import DoesNotFit, Source, prelude
 
-GPU_RUNGS = [rung.name for rung in rungs(CUDA) if rung.convolution is not None]
+GPU_RUNGS = [rung.name for rung in rungs(CUDA) if rung.convolutions is not None]
 
 
 @pytest.mark.parametrize(("batch", "lanes"), [("640", "images"), ("1", "channels")])
@@ -127,3 +129,24 @@ def test_the_source_with_the_prelude_in_its_place_is_the_kernel(capsys, no_gpu):
     defines, kernel = text.split("\n\n", 1)
     compiled = nvrtc.compile_cubin("tuned_conv", f"{defines}\n{prelude()}\n{kernel}", "sm_90")
     assert compiled.registers > 30
+
+
+@pytest.mark.parametrize("name", ["plane.cl", "padded.cl", "course.cl", "course.cu"])
+def test_a_kernel_file_is_explained_as_far_as_it_is_known(name, capsys):
+    path = str(Path(__file__).parents[1] / "ladder" / "own" / "kernels" / name)
+    assert main(["explain", path, "--net", "ece408", "--layer", "conv1"]) == 0
+    out = capsys.readouterr().out
+    assert "grid and block" in out and "issued;" not in out and "0 B" not in out
+    assert "if loads and index arithmetic take no time" in out
+    assert "loop  " not in out
+    assert ("registers          -" in out) == (name == "course.cl")
+    assert main(["explain", path, "--net", "ece408", "--layer", "conv1", "--source"]) == 0
+    out = capsys.readouterr().out
+    assert "#define TW_FILTERS 12" in out
+    assert ("prelude.h" in out) == (not name.startswith("course"))
+
+
+def test_a_layer_that_a_kernel_file_is_not_for_says_why(capsys):
+    path = str(Path(__file__).parents[1] / "ladder" / "own" / "kernels" / "course.cl")
+    assert main(["explain", path, "--net", "cifar10", "--layer", "conv1"]) == 0
+    assert "course.cl requires PAD_Y == 0" in " ".join(capsys.readouterr().out.split())

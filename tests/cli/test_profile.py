@@ -13,6 +13,7 @@ import pytest
 from tests.profile.made import CEILINGS, profile
 from tilewright.cli import main
 from tilewright.profile import saved, session
+from tilewright.results.document import text as text_of
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
 from tilewright.views import timeline
@@ -80,7 +81,7 @@ def test_two_rungs_side_by_side(tmp_path, capsys):
 
 def test_two_saved_profiles_or_one_and_a_rung(tmp_path, capsys):
     for name, some in (("a.json", profile()), ("b.json", profile("tuned", 0.5))):
-        (tmp_path / name).write_text(json.dumps(saved.to_json(some)))
+        (tmp_path / name).write_text(text_of(saved.record(some)))
     both = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
     assert main(["profile", "--compare", *both, "--csv", str(tmp_path / "c.csv")]) == 0
     assert "tuned_conv" in capsys.readouterr().out
@@ -91,7 +92,7 @@ def test_two_saved_profiles_or_one_and_a_rung(tmp_path, capsys):
 
 def test_what_cannot_be_compared_is_refused_before_anything_runs(tmp_path, capsys, monkeypatch):
     file = tmp_path / "a.json"
-    file.write_text(json.dumps(saved.to_json(profile(images=0, stopped="interrupted"))))
+    file.write_text(text_of(saved.record(profile(images=0, stopped="interrupted"))))
     monkeypatch.setattr(session, "make_ready", None)
     assert "with one of 'ece408'" in refused(capsys, *QUICK, "--compare", str(file), "im2col")
     assert "stopped before any image" in refused(capsys, "--compare", str(file), str(file))

@@ -11,6 +11,8 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder import choose, rungs
 from tilewright.ladder.gpu import explain, network, tensor
 from tilewright.ladder.rung import Rung, never_missing
+from tilewright.model import zoo
+from tilewright.plan import uniform
 from tilewright.precision import FLOAT32
 from tilewright.runtime.device import CUDA, DEVICES
 
@@ -43,8 +45,12 @@ def test_rungs_do_what_they_say() -> None:
 def test_what_a_rung_is_made_with_is_what_it_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     monkeypatch.setattr("tilewright.fuse.cuda.run.FusedNetwork", lambda *given: made.append(given))
-    network.RUNG.prepare(None, (), {})
-    network.RUNG.at("tf32").prepare(None, (), {})
+    monkeypatch.setattr("tilewright.runtime.cuda.gpu", lambda index: explain.REFERENCE)
+    cifar10 = zoo.network("cifar10")
+    for rung in (network.RUNG, network.RUNG.at("tf32")):
+        (step,) = uniform(cifar10, rung, CUDA, 1).steps
+        assert step.precision == rung.precision.name
+        rung.prepare(None, cifar10.stages, {}, step.options, rung.precision)
     assert [given[2] for given in made] == ["fp32", "tf32"]
 
 

@@ -13,8 +13,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.strategies import fixed_networks, networks
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.job import Request, run
 from tilewright.ladder import DEFAULT_BATCH, ORDER, choose, rungs
 from tilewright.ladder.vendor import onnxruntime, torch
@@ -28,10 +29,8 @@ from tilewright.model.layers import (
     Softmax,
 )
 from tilewright.model.network import Network
-from tilewright.plan import uniform
 from tilewright.runtime.device import CPU, CUDA, OPENCL, Device
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 GPUS = (OPENCL, CUDA)
 
@@ -94,7 +93,7 @@ def check_any_network(rung, device, network, images, batch, seed, memory=None):
     generator = np.random.default_rng(seed)
     network = network.with_parameters(random_parameters(network, generator))
     pixels = generator.integers(0, 256, (images, *network.input.shape), np.uint8)
-    program = Program(network, uniform(network, rung, device, batch, memory))
+    program = program_of(network, rung, device, batch, memory)
     truth = reference.chain(network.stages, network.parameters, pixels, rung.precision)[-1]
     for _ in range(2):
         _, problem = compare(program(pixels), truth)
@@ -146,7 +145,7 @@ def test_float_images_enter_as_they_are(rung, device):
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (3, *network.input.shape), np.uint8)
     values = (pixels * network.input.scale + network.input.shift).astype(np.float32)
-    program = Program(network, uniform(network, rung, device, 2))
+    program = program_of(network, rung, device, 2)
     np.testing.assert_allclose(program(values), program(pixels), atol=1e-6)
 
 
@@ -158,7 +157,7 @@ def test_nan_and_infinity_come_through(name, value, layer):
     network = Network("n", Pixels((1, 6, 6)), (layer,))
     images = np.random.default_rng(0).normal(size=(36, 1, 6, 6)).astype(np.float32)
     images.reshape(36, 36)[np.arange(36), np.arange(36)] = value
-    program = Program(network, uniform(network, choose(CPU, name), CPU, 36))
+    program = program_of(network, choose(CPU, name), CPU, 36)
     if isinstance(layer, ReLU):
         expected = np.maximum(images, 0)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tests.results.made import ENVIRONMENT
 from tilewright.profile.result import Ceilings, Layer, Profile
 from tilewright.profile.saved import KINDS
 from tilewright.profile.tally import Row, Tally
@@ -56,7 +57,7 @@ def profile(rung="direct", factor=1.0, **changes):
         "device": CUDA, "device_name": "a GPU", "rung": rung, "idea": "a thread an output",
         "memory": "per-layer", "source": "a test", "rows": tally.rows({}),
         "wall": Wall(0.030 * factor, parts), "timed": (0.020, 0.021, 0.022),
-        "ceilings": CEILINGS, "accuracy": 0.5,
+        "ceilings": CEILINGS, "accuracy": 0.5, "environment": ENVIRONMENT,
     }  # fmt: skip
     return Profile(**(facts | changes))
 
@@ -76,8 +77,7 @@ profiles = st.builds(
     Profile, texts, st.just(LAYERS), texts, counts, counts, devices, *[texts] * 5,
     st.lists(rows, max_size=5).map(tuple),
     st.builds(Wall, seconds, st.fixed_dictionaries(dict.fromkeys(PARTS, seconds))),
-    st.lists(seconds, max_size=3).map(tuple),
+    st.just(ENVIRONMENT), st.lists(seconds, max_size=3).map(tuple),
     st.none() | st.builds(Ceilings, texts, st.none() | seconds, st.none() | seconds, counts, texts),
     st.none() | st.floats(0, 1), counts, st.none() | texts, st.lists(texts, max_size=2).map(tuple),
-    st.dictionaries(texts, texts, max_size=2),
 )  # fmt: skip

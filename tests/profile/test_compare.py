@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,8 +7,9 @@ from hypothesis import given
 
 from tests.profile.made import LAYERS, profile, profiles
 from tilewright.errors import TilewrightError
-from tilewright.profile.compare import compare, to_json
+from tilewright.profile.compare import compare, record
 from tilewright.profile.tally import Row
+from tilewright.results import document
 
 
 def test_what_moved():
@@ -63,7 +63,7 @@ def test_nothing_is_lost(before, after):
     if not before.images or not after.images:
         return
     found = compare(before, after)
-    json.dumps(to_json(found), allow_nan=False)
+    document.text(record(found))
     kinds = ("kernel", "copy", "memset", "host")
     assert sum(c.calls_before for c in found.kernels) == sum(r.calls for r in before.of(*kinds))
     assert sum(c.calls_after for c in found.layers) == sum(r.calls for r in after.of(*kinds))

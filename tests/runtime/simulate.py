@@ -10,7 +10,8 @@ import sys
 import numpy as np
 
 from tilewright import reference
-from tilewright.execute import Program
+from tilewright.attempt import compare
+from tilewright.execute import program_of
 from tilewright.ladder import find
 from tilewright.ladder.gpu import design
 from tilewright.model.layers import (
@@ -25,13 +26,11 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.plan import uniform
 from tilewright.runtime import dialect
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 # Every kind of layer; tiles that are full and tiles that are not; a row of four for vector stores;
 # more channels, taps and inputs than are staged at a time.
@@ -81,7 +80,7 @@ def run_rung(name: str, device: Device) -> None:
         generator = np.random.default_rng(1)
         ready = network.with_parameters(random_parameters(network, generator))
         pixels = generator.integers(0, 256, (IMAGES, *network.input.shape), np.uint8)
-        program = Program(ready, uniform(ready, find(name), device, BATCH))
+        program = program_of(ready, find(name), device, BATCH)
         truth = reference.chain(ready.stages, ready.parameters, pixels, find(name).precision)[-1]
         _, problem = compare(program(pixels), truth)
         assert problem is None, problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.test_trace import ticking
-from tilewright.runtime import GpuKernel
+from tilewright.runtime import GpuKernel, cuda
 from tilewright.runtime.cuda import TOUCHED_BYTES, CudaRuntime
 from tilewright.runtime.recorder import PENDING
+from tilewright.runtime.staging import Staging
 from tilewright.trace import Cost, Trace
 
 COST = Cost(10, 4)
@@ -136,3 +138,43 @@ def test_pages_to_touch_are_the_hosts_to_write(runtime):
     assert (memory == 7).all()
     pages.touch()
     assert not memory.any()
+
+
+class Pointer:
+    """Device memory as the library has it, which copies at once."""
+
+    def __init__(self, memory, first=0):
+        self.memory, self.first, self.mem = memory, first, object()
+
+    def __add__(self, count):
+        return Pointer(self.memory, self.first + count)
+
+    def copy_from_host_async(self, place, size, stream):
+        ctypes.memmove(self.memory.ctypes.data + self.first, place, size)
+
+    def copy_to_host_async(self, place, size, stream):
+        ctypes.memmove(place, self.memory.ctypes.data + self.first, size)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_large_copies_go_through_pinned_pieces_unless_they_are_pinned(runtime, monkeypatch, pinned):
+    monkeypatch.setattr(cuda, "LEAST_BYTES", 100)
+    used = Staging([np.zeros(48, np.uint8) for _ in range(2)])
+    monkeypatch.setattr(cuda, "_staging", lambda index: used)
+    monkeypatch.setattr(CudaRuntime, "is_pinned", lambda self, array: pinned)
+    array = np.arange(50, dtype=np.float32)
+    memory = np.zeros(200, np.uint8)
+    whole = buffer(200)
+    whole.data, whole.shape, whole.dtype = Pointer(memory), (50,), np.float32
+    runtime.index = 0
+    runtime.write(whole, array)
+    if pinned:
+        assert whole.written == [array]
+        return
+    assert whole.written == []
+    np.testing.assert_array_equal(memory.view(np.float32), array)
+    np.testing.assert_array_equal(runtime.download(whole), array)
+    runtime.synchronise()
+    into, out = runtime.trace.of("copy")
+    assert (into.name, into.bytes) == ("host to device", 200)
+    assert (out.name, out.bytes) == ("device to host", 200)

@@ -153,7 +153,7 @@ def test_kernels_carry_the_name_of_their_rung():
     for rung in GPU_RUNGS:
         for stage in network.stages:
             if stage.kind == "conv":
-                for work in rung.convolution(Geometry.of(stage), USUAL).works:
+                for work in rung.convolutions.design(Geometry.of(stage), USUAL).works:
                     assert work.source.name.startswith(rung.name.replace("-", "_") + "_")
 
 

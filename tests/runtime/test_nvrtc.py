@@ -1,15 +1,25 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import Future
 
 import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.runtime import nvrtc
 from tilewright.runtime.dialect import Source
-from tilewright.runtime.nvrtc import compile_cubin
+from tilewright.runtime.nvrtc import compile_ahead, compile_cubin
+from tilewright.store import KINDS, Store
 
 needs_nvrtc = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path, monkeypatch):
+    """Nothing was compiled before, and nothing is kept in memory."""
+    monkeypatch.setattr(nvrtc, "open_store", lambda kind: Store(tmp_path / kind, KINDS[kind]))
+    compile_cubin.cache_clear()
+    return Store(tmp_path / "cubins", KINDS["cubins"])
 
 
 def test_without_the_package(monkeypatch):
@@ -99,3 +109,82 @@ def test_too_much_shared_memory_is_refused_by_the_compiler_too():
     source = Source("big", text, (64, 1, 1), (), 12289)
     with pytest.raises(TilewrightError, match="big"):
         compile_cubin(source.name, source.complete, "sm_90")
+
+
+KEPT = ("kept", 'extern "C" __global__ void kept(int *x) { x[0] = 1; }', "sm_90")
+
+
+@needs_nvrtc
+def test_what_was_compiled_is_read_from_the_store(own_store, monkeypatch):
+    made = compile_cubin(*KEPT)
+    assert made.registers > 0
+    compile_cubin.cache_clear()
+
+    def never(*question):
+        raise AssertionError("compiled once more")
+
+    monkeypatch.setattr(nvrtc, "translate", never)
+    assert compile_cubin(*KEPT) == made
+    name, text, architecture = KEPT
+    for other in (
+        ("k", text, architecture),
+        (name, text + " ", architecture),
+        (name, text, "sm_80"),
+    ):
+        with pytest.raises(AssertionError, match="once more"):
+            compile_cubin(*other)
+    compile_cubin.cache_clear()
+    monkeypatch.setattr(nvrtc, "_compiler", lambda: ("14.0", ""))
+    with pytest.raises(AssertionError, match="once more"):
+        compile_cubin(*KEPT)
+
+
+@needs_nvrtc
+def test_machine_code_that_was_changed_is_not_used(own_store):
+    made = compile_cubin(*KEPT)
+    (path,) = own_store.entries()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    compile_cubin.cache_clear()
+    assert compile_cubin(*KEPT) == made
+
+
+@needs_nvrtc
+def test_errors_are_not_kept(own_store):
+    with pytest.raises(TilewrightError, match="CUDA compiler, k for sm_90"):
+        compile_cubin("k", "no kernel", "sm_90")
+    assert own_store.entries() == []
+
+
+class Queue:
+    """What was begun: done at once, or never."""
+
+    def __init__(self, starts):
+        self.starts, self.futures = starts, {}
+
+    def submit(self, question):
+        future = self.futures[question] = Future()
+        if self.starts:
+            future.set_running_or_notify_cancel()
+            future.set_result("made ahead")
+        return future
+
+
+def test_what_was_begun_is_waited_for(monkeypatch):
+    begun = Queue(starts=True)
+    monkeypatch.setattr(nvrtc, "_pool", lambda: begun)
+    first, second = compile_ahead([KEPT, KEPT])
+    assert first is second
+    assert list(begun.futures) == [KEPT]
+    assert compile_cubin(*KEPT) == "made ahead"
+    assert nvrtc._ahead == {}
+
+
+def test_what_has_not_begun_is_compiled_here(monkeypatch):
+    begun = Queue(starts=False)
+    monkeypatch.setattr(nvrtc, "_pool", lambda: begun)
+    monkeypatch.setattr(nvrtc, "_compile", lambda translate, question: "made here")
+    compile_ahead([KEPT])
+    assert compile_cubin(*KEPT) == "made here"
+    assert begun.futures[KEPT].cancelled()

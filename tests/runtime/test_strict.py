@@ -14,9 +14,10 @@ from tests.profile.made import CEILINGS
 from tests.runtime import strict
 from tests.runtime.strict import AMD, GENEROUS, NVIDIA, SMALL, Violation
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.job import Request
 from tilewright.ladder import find, rungs
 from tilewright.model.formats import weights
@@ -30,14 +31,12 @@ from tilewright.model.layers import (
     Softmax,
 )
 from tilewright.model.network import Network
-from tilewright.plan import uniform
 from tilewright.profile import session
 from tilewright.runtime import DeviceFault, opencl
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 HERE = not opencl.unusable() and any(map(opencl.is_pocl, opencl.devices()))
 pytestmark = pytest.mark.skipif(
@@ -57,7 +56,7 @@ def check(rung, memory, trace=None):
     generator = np.random.default_rng(1)
     ready = NETWORK.with_parameters(random_parameters(NETWORK, generator))
     pixels = generator.integers(0, 256, (IMAGES, *NETWORK.input.shape), np.uint8)
-    program = Program(ready, uniform(ready, find(rung), OPENCL, BATCH, memory))
+    program = program_of(ready, find(rung), OPENCL, BATCH, memory)
     truth = reference.chain(ready.stages, ready.parameters, pixels, find(rung).precision)[-1]
     for _ in range(2):
         _, problem = compare(program(pixels, trace), truth)

@@ -7,13 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.climb import Ladder, Row
+from tests.results.made import ENVIRONMENT
+from tilewright.climb import Ladder, Row, Subject
 from tilewright.conditions import Conditions
+from tilewright.data.dataset import Dataset
 from tilewright.fuse.cpu.schedule import PlainGroup, by_images
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.ladder import rungs
 from tilewright.measure import Sample
 from tilewright.model import zoo
+from tilewright.results.climbed import record
+from tilewright.results.document import plain
 from tilewright.runtime.device import CPU
 from tilewright.verify import Verdict
 from tilewright.views import ladder as view
@@ -41,11 +45,17 @@ def made(rounds=ROUNDS, **changes):
     return replace(Ladder("a CPU", 100 * FLOP / 0.0125, rows, 1, QUIET), **changes)
 
 
+def kept(ladder, labels=None):
+    pixels = np.zeros((100, 3, 32, 32), np.uint8)
+    subject = Subject(NETWORK, Dataset("d", pixels, labels, "by hand"), "random weights")
+    return record(ladder, subject, CPU, 10, None, ENVIRONMENT)
+
+
 def printed(ladder, labels=None):
     from rich.console import Console
 
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    for part in view.report(ladder, NETWORK, 100, labels):
+    for part in view.report(kept(ladder, labels)):
         console.print(part)
     return console.export_text()
 
@@ -107,8 +117,8 @@ def test_the_proof_is_the_worst_error_as_a_share_of_its_bound():
     ladder = made()
     ladder.rows[0] = replace(ladder.rows[0], verdict=replace(VERDICT, worst=0.9959))
     assert cells(printed(ladder), "serial", 0)[1] == "0.99"
-    (first, *_) = view.to_json(made(), NETWORK, 100)
-    assert first["verification"] == {
+    (first, *_) = kept(made()).rows
+    assert plain(first.verification) == {
         "passed": True, "seed": 7, "trials": 300, "outputs": 12_345, "worst": 0.614, "fault": None,
     }  # fmt: skip
 
@@ -120,10 +130,10 @@ def test_what_cannot_be_told_apart_is_marked():
     text = printed(ladder)
     assert cells(text, "threads", 1)[4].startswith("≈1.0")
     assert "≈" not in cells(text, "fused", 1)[4]
-    against = view.to_json(ladder, NETWORK, 100)[1]["against"]
-    assert against["rung"] == "serial"
-    assert against["differs"] is False
-    low, high = against["interval"]
+    against = kept(ladder).rows[1].against
+    assert against.rung == "serial"
+    assert against.differs is False
+    low, high = against.interval
     assert low <= 1 <= high
 
 
@@ -134,9 +144,9 @@ def test_a_busy_machine_can_tell_less():
     assert cells(text, "im2col", 1)[4] == "5.00x"
     assert "ratios are uncertain by as much" in text
     assert "uncertain" not in printed(made())
-    threads = view.to_json(made(doubt=0.6), NETWORK, 100)[1]["against"]
-    assert threads["interval"] == pytest.approx([0.8, 5.0])
-    assert threads["differs"] is False
+    threads = kept(made(doubt=0.6)).rows[1].against
+    assert threads.interval == pytest.approx((0.8, 5.0))
+    assert threads.differs is False
 
 
 def test_few_rounds_tell_nothing():
@@ -144,16 +154,16 @@ def test_few_rounds_tell_nothing():
     assert "fewer than 6 rounds" in text
     assert cells(text, "threads", 0)[-2] == "-"
     assert cells(text, "threads", 1)[4] == "≈2.00x"
-    (first, *_) = view.to_json(made(ROUNDS[:3]), NETWORK, 100)
-    assert first["network"]["interval_seconds"] is None
+    (first, *_) = kept(made(ROUNDS[:3])).rows
+    assert first.network.interval_seconds is None
 
 
 def test_half_the_interval_stands_beside_the_median():
     text = printed(made())
     # The second and the eighth of nine.
     assert cells(text, "serial", 0)[-2:] == ["1.50", "-"]
-    (first, *_) = view.to_json(made(), NETWORK, 100)
-    assert first["network"]["interval_seconds"] == [0.99, 1.02]
+    (first, *_) = kept(made()).rows
+    assert first.network.interval_seconds == (0.99, 1.02)
 
 
 def test_noise_and_a_busy_machine_are_said():

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tests.results.made import ENVIRONMENT
 from tilewright.data.dataset import Dataset
 from tilewright.job import Result
 from tilewright.ladder import choose
 from tilewright.model import zoo
 from tilewright.plan import uniform
+from tilewright.results.document import text
+from tilewright.results.run import record
 from tilewright.runtime.device import CPU
 from tilewright.trace import Event, Trace
 from tilewright.views import run as view
@@ -32,7 +35,8 @@ def result(events, labels=(1, 2)):
     ]
     return Result(
         network, Dataset("d", pixels, given, "by hand"), rung, uniform(network, rung, CPU, 1),
-        "a CPU", outputs, outputs.argmax(1), None if labels is None else 1, trace, 10**8, {},
+        "a CPU", outputs, outputs.argmax(1), None if labels is None else 1, trace, 10**8,
+        ENVIRONMENT,
     )  # fmt: skip
 
 
@@ -46,7 +50,7 @@ KERNELS = [
 
 def printed(some):
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    for part in view.report(some):
+    for part in view.report(record(some)):
         console.print(part)
     return console.export_text()
 
@@ -61,35 +65,35 @@ def test_a_share_stays_with_its_kind():
 
 
 def test_layers_add_up_and_the_remainder_is_the_rest():
-    document = view.to_json(result(KERNELS))
-    seconds = {layer["name"]: layer["seconds"] for layer in document["layers"]}
+    document = record(result(KERNELS))
+    seconds = {layer.name: layer.seconds for layer in document.layers}
     assert list(seconds)[:3] == ["input", "conv1", "relu1"]
     assert seconds["conv1"] == 7
     assert seconds["pool3"] == 0
-    assert document["copy_seconds"] == 0.5
-    assert document["remainder_seconds"] == pytest.approx(10 - 8 - 0.5)
-    assert document["forward_seconds"] == 10
-    assert document["total_seconds"] == 12
-    assert document["images_per_second"] == 0.2
-    assert document["layers"][1]["flop"] == 2 * 2_457_600
+    assert document.copy_seconds == 0.5
+    assert document.remainder_seconds == pytest.approx(10 - 8 - 0.5)
+    assert document.forward_seconds == 10
+    assert document.total_seconds == 12
+    assert document.images_per_second == 0.2
+    assert document.layers[1].flop == 2 * 2_457_600
 
 
 def test_layers_computed_as_one_piece_have_one_row():
     names = tuple(stage.name for stage in zoo.network("cifar10").stages[1:])
-    document = view.to_json(result([Event("kernel", "k", 2, 11, names)]))
-    assert [(x["name"], x["kind"]) for x in document["layers"]] == [
+    document = record(result([Event("kernel", "k", 2, 11, names)]))
+    assert [(x.name, x.kind) for x in document.layers] == [
         ("input", "input"), ("conv1..softmax", "network"),
     ]  # fmt: skip
-    assert document["layers"][1]["flop"] == 2 * 7_840_000
+    assert document.layers[1].flop == 2 * 7_840_000
     assert "not computed separately" in printed(result([Event("kernel", "k", 2, 11, names)]))
 
 
 def test_layers_fused_into_another_say_which():
     events = [Event("kernel", "k", 2, 5, ("conv1", "relu1", "pool1"))]
-    rows = {row["name"]: row for row in view.to_json(result(events))["layers"]}
+    rows = {row.name: row for row in record(result(events)).layers}
     assert list(rows)[:5] == ["input", "conv1", "relu1", "pool1", "conv2"]
-    assert (rows["conv1"]["seconds"], rows["conv1"]["within"]) == (3, None)
-    assert (rows["pool1"]["seconds"], rows["pool1"]["within"]) == (0, "conv1")
+    assert (rows["conv1"].seconds, rows["conv1"].within) == (3, None)
+    assert (rows["pool1"].seconds, rows["pool1"].within) == (0, "conv1")
     assert "in conv1" in printed(result(events))
 
 
@@ -113,10 +117,10 @@ def test_predictions():
 
 def test_no_labels_no_correctness():
     some = result(KERNELS, None)
-    assert view.to_json(some)["accuracy"] is None
+    assert record(some).accuracy is None
     assert "no labels" in printed(some)
 
 
 def test_devices_are_written_as_users_name_them():
-    document = json.loads(json.dumps(view.to_json(result(KERNELS))))
+    document = json.loads(text(record(result(KERNELS))))
     assert document["device"] == document["plan"]["device"] == "cpu"

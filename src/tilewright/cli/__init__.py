@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from tilewright import __version__
 from tilewright.cli.signals import stopped_by_signals
-from tilewright.errors import TilewrightError, unknown
+from tilewright.errors import SeveralLines, TilewrightError, unknown
 from tilewright.terminal import printable
 
 LONGEST_ERROR = 500
@@ -23,6 +23,8 @@ VERBS = {
     "run": "run a network over images and show where the time went",
     "profile": "kernels, copies, API calls and layers of a run, as nvprof showed them",
     "ladder": "verify and time every rung, side by side",
+    "kernel": "a kernel of your own: write a start (new)",
+    "history": "what was measured before: list, show, compare, export",
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
     "data": "list, fetch and check data sets",
     "train": "train a network's weights (needs PyTorch)",
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             if "--traceback" in given:
                 raise
-            _complain(_one_line(error))
+            _complain(error.report if isinstance(error, SeveralLines) else _one_line(error))
             return 2
 
 

@@ -17,10 +17,13 @@ DATA = "data"
 # What is made again when it is missed, by its folder.
 CLEARED = {
     "compiled": "compiled kernels",
+    "cubins": "compiled CUDA kernels",
+    "plans": "plans of CUDA kernels",
     "ceilings": "measured ceilings",
     "pocl": "findings about PoCL",
     "pocl-kernels": "files of PoCL's compiler",
     "numba": "files of Numba's compiler",
+    "judged": "kernel files' own, compiled",
 }
 
 

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright import environment
+    from tilewright.results.document import plain
     from tilewright.runtime.inventory import inventory
     from tilewright.views import console
     from tilewright.views import devices as view
@@ -30,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
     document = {
         "schema": "tilewright.devices/1",
         "devices": view.to_json(found),
-        "environment": environment.fingerprint(),
+        "environment": plain(environment.fingerprint()),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     if to_stdout:

@@ -13,7 +13,9 @@ FUSED_BATCH = 640  # enough for every core
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("rung", metavar="RUNG", help="fused, or any GPU rung")
+    parser.add_argument(
+        "rung", metavar="RUNG", help="fused, any GPU rung, or a kernel file of your own"
+    )
     options.add_network(parser)
     parser.add_argument(
         "--batch", metavar="N", type=options.positive,
@@ -46,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
         from tilewright.cli.explain_fused import explain_fused
 
         return explain_fused(rung, arguments)
-    if rung.convolution is not None:
+    if rung.convolutions is not None:
         from tilewright.cli.explain_gpu import explain_gpu
 
         return explain_gpu(rung, arguments)

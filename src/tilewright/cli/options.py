@@ -13,6 +13,7 @@ from tilewright.files import check_writable
 
 if TYPE_CHECKING:
     from tilewright.job import Request
+    from tilewright.ladder.rung import Rung
     from tilewright.runtime.device import Device
 
 LARGEST = 10**9
@@ -30,23 +31,32 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add_memory(parser)
     add_precision(parser)
     parser.add_argument(
-        "--rung", metavar="NAME", help="how to compute (default: our fastest on the device)"
-    )
+        "--rung", metavar="NAME|FILE",
+        help="how to compute: a rung, or a kernel file of your own, as in ./mine.cl (default: our "
+        "fastest on the device)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--check", action="store_true",
+        help="prove the rung on the network's convolutions first; a kernel file always is",
+    )  # fmt: skip
 
 
 def request(arguments: argparse.Namespace) -> Request:
     from tilewright.job import Request
+    from tilewright.ladder import DEFAULT_BATCH
+    from tilewright.runtime.device import CPU
 
     return Request(
         net=arguments.net,
         weights=arguments.weights,
         data=arguments.data,
         images=arguments.images,
-        batch=arguments.batch,
-        device=arguments.device,
+        batch=arguments.batch or DEFAULT_BATCH,
+        device=arguments.device or CPU,
         rung=arguments.rung,
         memory=arguments.memory,
         precision=arguments.precision,
+        check=arguments.check,
     )
 
 
@@ -56,13 +66,13 @@ def check_outputs(
     """Each output can be written, and is neither another output nor an input."""
     taken = {
         _real(path): option
-        for option in ("net", "weights", "data")
-        if (path := getattr(arguments, option))
+        for option in ("net", "weights", "data", "plan")
+        if (path := getattr(arguments, option, None))
     }
     for path in getattr(arguments, "compare", None) or ():
         taken[_real(path)] = "compare"
-    for option in outputs:
-        given = getattr(arguments, option)
+    for name in outputs:
+        given, option = getattr(arguments, name), name.replace("_", "-")
         if given is None:
             continue
         if str(given) == "-":
@@ -124,7 +134,7 @@ def add_batch(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument(
         "--batch", type=positive, default=DEFAULT_BATCH, metavar="N",
-        help="images at a time; 1 is image by image (default: %(default)s)",
+        help=f"images at a time; 1 is image by image (default: {DEFAULT_BATCH})",
     )  # fmt: skip
 
 
@@ -138,7 +148,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", type=device, default="cpu", metavar="NAME",
         help="cpu, opencl or cuda, or one of several as in cuda:1; `tilewright devices` lists "
-        "them (default: %(default)s)",
+        "them (default: cpu)",
     )  # fmt: skip
 
 
@@ -158,3 +168,15 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]} "
         f"(default: {DEVICE_PLANS[0]})",
     )  # fmt: skip
+
+
+def own_rungs(device: Device, files: Sequence[str]) -> list[Rung]:
+    """The rungs in kernel files; all other rungs have names."""
+    from tilewright.ladder import OWN_SUFFIXES, choose
+
+    for name in files:
+        if not name.endswith(OWN_SUFFIXES):
+            raise TilewrightError(
+                f"--rung {name}: names a kernel file of your own here, .cl or .cu"
+            )
+    return [choose(device, name) for name in files]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,8 @@ from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from tilewright.profile.session import Progress, Recording, Subject
 
 DEFAULT_REPEATS = 6  # the fewest that say how certain their median is
@@ -61,7 +62,7 @@ def _profile(arguments: argparse.Namespace) -> int:
         recording = _record(subject, arguments.trace, progress)
         profile = measured_again(recording.profile)
     try:
-        _write(arguments, saved.to_json(profile), saved.to_csv(profile), view.report(profile))
+        _write(arguments, saved.record(profile), saved.to_csv(profile), view.report(profile))
     finally:
         _raise(recording, arguments)
     return 0
@@ -93,10 +94,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     for option in ("rung", "trace"):
         if getattr(arguments, option) is not None:
             raise TilewrightError(f"--{option} is of one run, and --compare is about two")
-    sides = [
-        saved.read(Path(name)) if name.endswith(".json") or Path(name).is_file() else None
-        for name in arguments.compare
-    ]
+    sides = [saved.read(Path(name)) if _is_saved(name) else None for name in arguments.compare]
     rungs = [name for name, side in zip(arguments.compare, sides, strict=True) if side is None]
     requests = [replace(options.request(arguments), rung=name) for name in rungs]
     for side in sides:
@@ -114,17 +112,23 @@ def _compare(arguments: argparse.Namespace) -> int:
                 side = recording.profile
             profiles.append(side)
     found = compare.compare(*profiles)
-    _write(arguments, compare.to_json(found), view.to_csv(found), view.report(found))
+    _write(arguments, compare.record(found), view.to_csv(found), view.report(found))
     return 0
 
 
-def _write(
-    arguments: argparse.Namespace, document: dict[str, Any], rows: str, report: Iterable[Any]
-) -> None:
+def _is_saved(name: str) -> bool:
+    """Whether a side is a profile in a file, and not a rung: kernel files are rungs."""
+    from tilewright.ladder import OWN_SUFFIXES
+
+    return not name.endswith(OWN_SUFFIXES) and (name.endswith(".json") or Path(name).is_file())
+
+
+def _write(arguments: argparse.Namespace, record: Struct, rows: str, report: Iterable[Any]) -> None:
     """Write what files are asked for, then print the tables, or the JSON in their place."""
+    from tilewright.results import document
     from tilewright.views import console
 
-    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    text = document.text(record)
     # Files first: whoever reads what is printed may leave in the middle.
     for path, content in ((arguments.json, text), (arguments.csv, rows)):
         if path not in (None, "-"):

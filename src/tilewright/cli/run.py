@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tilewright.cli import options
+from tilewright.cli import keeping, options
+from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
+    parser.set_defaults(batch=None, device=None)  # which of them are given matters beside --plan
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE",
+        help="a plan that --save-plan wrote: device, rung, memory, batch and precision are its own",
+    )  # fmt: skip
+    parser.add_argument(
+        "--save-plan", type=Path, metavar="FILE",
+        help="write what was chosen for every layer, to be used again with --plan",
+    )  # fmt: skip
     parser.add_argument(
         "--json",
         metavar="FILE|-",
@@ -22,30 +32,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=Path, metavar="FILE",
         help="write a CSV of index, label, predicted, probability",
     )  # fmt: skip
+    keeping.add_save(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.job import run
+    from tilewright.plan_file import write
+    from tilewright.results import document
+    from tilewright.results.run import record
     from tilewright.views import console
     from tilewright.views import run as view
 
-    options.check_outputs(arguments, ("json", "predictions"), may_be_stdout=("json",))
+    if arguments.plan is not None:
+        for name in ("device", "rung", "memory", "batch", "precision", "save_plan"):
+            if getattr(arguments, name) is not None:
+                option = name.replace("_", "-")
+                raise TilewrightError(f"--{option} is not for --plan: the plan says all of it")
+    outputs = ("json", "predictions", "save_plan")
+    options.check_outputs(arguments, outputs, may_be_stdout=("json",))
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
-        result = run(options.request(arguments), partial(tell, f"{arguments.net}, images"))
-    document = json.dumps(view.to_json(result), indent=2, allow_nan=False) + "\n"
+        told = (partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built"))
+        result = run(replace(options.request(arguments), plan=arguments.plan), *told)
+    made = record(result)
+    text = document.text(made)
     # Files first: whoever reads what is printed may leave in the middle.
     if json_file is not None:
         with atomic_write(json_file) as file:
-            file.write(document.encode())
+            file.write(text.encode())
     if arguments.predictions is not None:
         with atomic_write(arguments.predictions) as file:
             file.write(view.predictions_csv(result).encode())
-    if to_stdout:
-        console.write(document)
-        return 0
-    screen = console.output()
-    for part in view.report(result):
-        screen.print(part)
+    if arguments.save_plan is not None:
+        write(arguments.save_plan, result.plan, result.network)
+    with keeping.keeping(made, arguments):
+        if to_stdout:
+            console.write(text)
+        else:
+            screen = console.output()
+            for part in view.report(made):
+                screen.print(part)
     return 0

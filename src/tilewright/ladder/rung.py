@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
 
 from tilewright.errors import TilewrightError
+from tilewright.model.layers.forms import Form, without
 from tilewright.model.network import Network, Parameters, Stage
 from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, FunctionRuntime, Runtime
 from tilewright.runtime.device import Device, Kind
 
 if TYPE_CHECKING:
-    from tilewright.ladder.gpu.design import ConvolutionDesign
+    from tilewright.ladder.gpu.design import Convolutions
 
 Stages = tuple[Stage, ...]
+# What was chosen about how layers are computed, as plain data: all that JSON has.
+Value: TypeAlias = "int | float | str | Sequence[Value] | Mapping[str, Value]"
+Options = Mapping[str, Value]
 
 # Reads a batch from the first buffer and fills the second completely.
 Launch = Callable[[Buffer, Buffer], None]
@@ -35,9 +40,32 @@ class Prepare(Protocol):
     """Get ready to compute consecutive stages: whatever is slow happens here, once.
 
     `runtime` is what the rung's own `open_runtime` gave: each rung names the type that it needs.
+    `options` are what its `plan` chose, or others like it: nothing is chosen here.
     """
 
-    def __call__(self, runtime: Any, stages: Stages, parameters: Parameters) -> Launch: ...
+    def __call__(
+        self,
+        runtime: Any,
+        stages: Stages,
+        parameters: Parameters,
+        options: Options,
+        precision: Precision,
+    ) -> Launch: ...
+
+
+# The options that a rung likes best for consecutive stages on a device; DoesNotFit if it has none.
+Choose = Callable[[Device, Stages, Precision], Options]
+
+
+def as_options(choice: msgspec.Struct) -> Options:
+    """A record as plain data: as it will come back from a file."""
+    plain: Options = msgspec.json.decode(msgspec.json.encode(choice))
+    return plain
+
+
+def no_options(device: Device, stages: Stages, precision: Precision) -> Options:
+    """Of a rung that has nothing to choose."""
+    return {}
 
 
 def launch_of(
@@ -84,12 +112,13 @@ class Rung:
     `missing(device)` is why the rung cannot run here and how to get what it needs, or None.
     `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is what
     the rung claims of its arithmetic, and what the verifier holds it to; a rung that can do several
-    names them in `precisions`, and `prepare` takes one. A rung that chooses by
-    itself between several ways, by the size of a batch, names them in `ways`, each as something
-    that prepares that way alone: the verifier tries them all. `memories` are
-    the memory plans it can run under (`tilewright.memory`), the default first; `convolution` says
-    what kernels a GPU rung computes a convolution with. `skips_taps`: taps outside the image are
-    left out, not multiplied by zero.
+    names them in `precisions`, and `prepare` takes one. `plan` chooses the options that `prepare`
+    builds from. A rung that takes one of several ways while it runs, by the size of a batch, names
+    them in `ways`, each as the options that leave it only that one: the verifier tries them all.
+    `origin` is the file of a rung that is not our own. `memories` are the memory plans it can run
+    under (`tilewright.memory`), the default first; `convolutions` says how a GPU rung computes
+    them. `skips_taps`: taps outside the image are left out, not multiplied by zero.
+    `form` is what of a layer it computes with; None: it needs no more than the layer.
     """
 
     name: str
@@ -102,11 +131,20 @@ class Rung:
     vendor: bool = False
     precision: Precision = FLOAT32
     precisions: tuple[Precision, ...] = ()
-    ways: tuple[Prepare, ...] = ()
+    plan: Choose = no_options
+    ways: tuple[Options, ...] = ({},)
+    origin: str | None = None
     memories: tuple[str, ...] = ("host",)
-    convolution: ConvolutionDesign | None = None
+    convolutions: Convolutions | None = None
     against: str | None = None
     skips_taps: bool = False
+    form: Form | None = None
+
+    def supports(self, stage: Stage) -> str | None:
+        """Why it cannot compute a layer, or None."""
+        if self.form is None or self.form in stage.layer.forms:
+            return None
+        return f"{stage.name}: {without(stage.layer, self.form)}"
 
     @property
     def label(self) -> str:
@@ -134,12 +172,4 @@ class Rung:
                 f"rung {self.name!r} cannot run with --precision {precision}: it computes in "
                 f"{' or '.join(known)}"
             )
-        if not self.precisions:
-            return self
-        chosen = known[precision]
-
-        def choosing(prepare: Any) -> Prepare:
-            return cast(Prepare, partial(prepare, precision=chosen))
-
-        ways = tuple(map(choosing, self.ways))
-        return replace(self, precision=chosen, prepare=choosing(self.prepare), ways=ways)
+        return replace(self, precision=known[precision]) if self.precisions else self

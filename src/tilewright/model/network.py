@@ -43,6 +43,10 @@ class Stage:
         shapes = self.layer.parameter_shapes(self.input_shape)
         return {f"{self.name}.{role}": shape for role, shape in shapes.items()}
 
+    def weights(self, parameters: Parameters) -> dict[str, NDArray[np.float32]]:
+        """Its own of a network's parameters, by role."""
+        return {name.rpartition(".")[2]: parameters[name] for name in self.parameter_shapes}
+
     @property
     def parameter_count(self) -> int:
         return sum(map(math.prod, self.parameter_shapes.values()))
@@ -63,12 +67,10 @@ class Stage:
 
         Pixels come in as one byte each. Flattening moves nothing.
         """
-        if self.kind == "flatten":
+        if not self.layer.computes:
             return 0
         values = math.prod(self.output_shape) + self.parameter_count
-        if self.kind == "input":
-            return 4 * values + math.prod(self.input_shape)
-        return 4 * (values + math.prod(self.input_shape))
+        return 4 * values + self.layer.input_bytes * math.prod(self.input_shape)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

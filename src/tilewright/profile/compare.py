@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.measure import Sample
 from tilewright.profile.result import DEVICE_KINDS, Layer, Profile
 from tilewright.profile.tally import Row
 from tilewright.profile.wall import PARTS
+from tilewright.results import comparison
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ def compare(before: Profile, after: Profile) -> Comparison:
     scales = [1 / profile.images if per_image else 1.0 for profile in (before, after)]
     groups = _groups([layer.name for layer in before.layers], before, after)
 
-    def changes(rows: Callable[[Profile], Iterable[Row]], key: Callable[[Row], str]) -> Any:
+    def changes(
+        rows: Callable[[Profile], Iterable[Row]], key: Callable[[Row], str]
+    ) -> list[Change]:
         sums: list[dict[str, tuple[float, int]]] = []
         for profile, scale in zip((before, after), scales, strict=True):
             found: dict[str, tuple[float, int]] = {}
@@ -126,30 +128,43 @@ def _groups(names: list[str], *profiles: Profile) -> dict[str, str]:
     return groups
 
 
-def to_json(comparison: Comparison) -> dict[str, Any]:
-    """The documented form: docs/profiling.md."""
-    sides = {"before": comparison.before, "after": comparison.after}
-    return {
-        "schema": "tilewright.comparison/1",
-        "per_image": comparison.per_image,
-        **{
-            side: {
-                "network": profile.network, "rung": profile.rung, "device": str(profile.device),
-                "device_name": profile.device_name, "memory": profile.memory,
-                "images": profile.images, "batch": profile.batch, "stopped": profile.stopped,
-                "dropped": profile.dropped, "notices": list(profile.notices),
-            }
-            for side, profile in sides.items()
-        },
-        **{
-            name: [
-                {
-                    "name": change.name, "before": change.before, "after": change.after,
-                    "change": change.seconds, "calls_before": change.calls_before,
-                    "calls_after": change.calls_after,
-                }
-                for change in changes
-            ]
-            for name, changes in comparison.tables().items()
-        },
-    }  # fmt: skip
+def record(found: Comparison) -> comparison.ComparisonRecord:
+    """What `--json` writes: docs/comparison.schema.json."""
+    return comparison.ComparisonRecord(
+        per_image=found.per_image,
+        before=_side(found.before),
+        after=_side(found.after),
+        wall=_changes(found.wall),
+        layers=_changes(found.layers),
+        kernels=_changes(found.kernels),
+        calls=_changes(found.calls),
+    )
+
+
+def _side(profile: Profile) -> comparison.Side:
+    return comparison.Side(
+        network=profile.network,
+        rung=profile.rung,
+        device=str(profile.device),
+        device_name=profile.device_name,
+        memory=profile.memory,
+        images=profile.images,
+        batch=profile.batch,
+        stopped=profile.stopped,
+        dropped=profile.dropped,
+        notices=profile.notices,
+    )
+
+
+def _changes(changes: list[Change]) -> tuple[comparison.Change, ...]:
+    return tuple(
+        comparison.Change(
+            name=each.name,
+            before=each.before,
+            after=each.after,
+            change=each.seconds,
+            calls_before=each.calls_before,
+            calls_after=each.calls_after,
+        )
+        for each in changes
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.model.layers import TYPES, Pixels
 from tilewright.profile.result import Profile
 from tilewright.profile.tally import Row
 
@@ -55,15 +56,8 @@ HELPERS = {
     "_sum": "adds up sums that several blocks shared",
     "_bias": "sets every sum to its bias, before blocks add to it",
 }
-KINDS = {
-    "input": "pixels into numbers",
-    "relu": "what is negative becomes 0",
-    "tanh": "the hyperbolic tangent of each value",
-    "pool": "each window's largest or average value",
-    "fc": "a fully connected layer: a sum over all inputs for each output",
-    "softmax": "scores into probabilities",
-    "flatten": "the same values as one row",
-}
+KINDS = {each.kind: each.words for each in TYPES.values() if each.words}
+KINDS[Pixels.kind] = Pixels.words
 
 
 def of_call(name: str) -> str:

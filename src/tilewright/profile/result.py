@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from tilewright.measure import Sample
 from tilewright.model.network import Network
 from tilewright.profile.tally import TITLES, Row, by_name
 from tilewright.profile.wall import Wall
+from tilewright.results.record import Environment
 from tilewright.runtime.device import Device
 from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Kind
 
@@ -37,7 +37,7 @@ class Layer:
 def layers_of(network: Network) -> tuple[Layer, ...]:
     made = []
     for stage in network.stages:
-        pixel = 1 if stage.kind == "input" else 4
+        pixel = stage.layer.input_bytes
         sizes = (pixel * math.prod(stage.input_shape), 4 * math.prod(stage.output_shape))
         weights = 4 * stage.parameter_count
         made.append(Layer(stage.name, stage.kind, stage.flops, *sizes, weights, stage.inside_flops))
@@ -84,13 +84,13 @@ class Profile:
     source: str
     rows: tuple[Row, ...]
     wall: Wall
+    environment: Environment
     timed: tuple[float, ...] = ()
     ceilings: Ceilings | None = None
     accuracy: float | None = None
     dropped: int = 0
     stopped: str | None = None
     notices: tuple[str, ...] = ()
-    environment: dict[str, Any] = field(default_factory=dict)
     skips_taps: bool = False
 
     def of(self, *kinds: Kind) -> list[Row]:

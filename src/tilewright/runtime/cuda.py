@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -33,6 +34,7 @@ from tilewright.runtime.dialect import (
 from tilewright.runtime.inventory import Found
 from tilewright.runtime.multiprocessor import Gpu
 from tilewright.runtime.recorder import EventRecorder, TimingEvent
+from tilewright.runtime.staging import LEAST_BYTES, PIECE_BYTES, PIECES, Staging
 from tilewright.trace import (
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
@@ -110,6 +112,10 @@ def limits(index: int) -> Limits:
     )
 
 
+def device_limits(device: Device) -> Limits:
+    return limits(device.index)
+
+
 def gpu(index: int) -> Gpu:
     """Its size and rates, as the driver gives them."""
     from cupy.cuda import runtime
@@ -137,17 +143,29 @@ def versions() -> str:
 
 
 @lru_cache(maxsize=1000)
-def _function(index: int, name: str, text: str, architecture: str) -> Any:
+def _function(index: int, compiled: nvrtc.Compiled) -> Any:
     """A kernel without constant memory, which any number of programs may share."""
-    return _module(name, text, architecture).get_function(name)
+    return _module(compiled).get_function(compiled.entry)
 
 
-def _module(name: str, text: str, architecture: str) -> Any:
+def _module(compiled: nvrtc.Compiled) -> Any:
     from cupy.cuda.function import Module
 
     module = Module()
-    module.load(nvrtc.compile_cubin(name, text, architecture).cubin)
+    module.load(compiled.cubin)
     return module
+
+
+def _pinned(shape: Shape, dtype: DTypeLike) -> HostArray:
+    import cupyx
+
+    return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+
+
+@cache
+def _staging(index: int) -> Staging:
+    """Of a GPU, for whatever is not pinned."""
+    return Staging([_pinned((PIECE_BYTES,), np.uint8) for _ in range(PIECES)])
 
 
 class CudaRuntime(EventRecorder):
@@ -199,7 +217,7 @@ class CudaRuntime(EventRecorder):
             self._finish(self.kernels)  # whoever reads the old content must be done
             _host_view(buffer)[:] = array
         elif array.size:
-            copy = partial(buffer.set, array, stream=self.kernels)
+            copy = partial(self._send, buffer, array)
             self._timed(self.kernels, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
             self._finish(self.kernels)  # the array is the caller's to change
 
@@ -207,28 +225,56 @@ class CudaRuntime(EventRecorder):
         if self.managed:
             self._finish(self.kernels)
             return _host_view(buffer).copy()
-        copy = partial(buffer.get, stream=self.kernels)
-        return np.asarray(
-            self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
-        )
+        copy = partial(self._fetch, buffer)
+        return self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
+
+    def _send(self, buffer: Any, array: HostArray) -> None:
+        if array.nbytes < LEAST_BYTES or self.is_pinned(array):
+            buffer.set(array, stream=self.kernels)
+            return
+
+        def begin(first: int, piece: HostArray) -> Mark:
+            place, size = piece.ctypes.data, piece.nbytes
+            (buffer.data + first).copy_from_host_async(place, size, self.kernels)
+            return self._mark(self.kernels)
+
+        _staging(self.index).send(array, begin, self.wait)
+
+    def _fetch(self, buffer: Any) -> HostArray:
+        if buffer.nbytes < LEAST_BYTES:
+            return np.asarray(buffer.get(stream=self.kernels))
+
+        def begin(first: int, piece: HostArray) -> Mark:
+            place, size = piece.ctypes.data, piece.nbytes
+            (buffer.data + first).copy_to_host_async(place, size, self.kernels)
+            return self._mark(self.kernels)
+
+        array = np.empty(buffer.shape, buffer.dtype)
+        _staging(self.index).fetch(array, begin, self.wait)
+        return array
 
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
+        compiled = nvrtc.compile_source(source, self.architecture)
         if not source.constant_floats:
-            handle = _function(self.index, source.name, source.complete, self.architecture)
-            return GpuKernel(source.name, source.block, handle)
+            return GpuKernel(source.name, source.block, _function(self.index, compiled))
         # Constant memory belongs to a loaded module: each kernel that has some loads its own.
-        module = _module(source.name, source.complete, self.architecture)
+        module = _module(compiled)
         memory = self.cupy.cuda.UnownedMemory(
-            module.get_global_var("tw_constant"), 4 * source.constant_floats, module, self.index
-        )
+            module.get_global_var(source.constant_symbol), 4 * source.constant_floats, module,
+            self.index,
+        )  # fmt: skip
         symbol = self.cupy.cuda.MemoryPointer(memory, 0)
         constant = self.cupy.ndarray((source.constant_floats,), np.float32, symbol)
-        return GpuKernel(source.name, source.block, module.get_function(source.name), constant)
+        return GpuKernel(source.name, source.block, module.get_function(compiled.entry), constant)
+
+    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> Sequence[Future[nvrtc.Compiled]]:
+        """Begin to compile kernels by their names and texts; `compile` waits for its own."""
+        return nvrtc.compile_ahead([(*text, self.architecture) for text in texts])
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         """A kernel in CUDA's own language, launched with so much shared memory."""
-        handle = _function(self.index, name, text, self.architecture)
+        handle = _function(self.index, nvrtc.compile_cubin(name, text, self.architecture))
         self.cupy.cuda.driver.funcSetAttribute(handle.ptr, SHARED_ATTRIBUTE, shared_bytes)
         return GpuKernel(name, (threads, 1, 1), handle, shared_bytes=shared_bytes)
 
@@ -267,9 +313,7 @@ class CudaRuntime(EventRecorder):
         return ManagedPages(self.cupy.cuda.malloc_managed(TOUCHED_BYTES), TOUCHED_BYTES)
 
     def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
-        import cupyx
-
-        return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+        return _pinned(shape, dtype)
 
     def is_pinned(self, array: HostArray) -> bool:
         from cuda.bindings import driver

@@ -10,12 +10,14 @@ import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
+from typing import Literal
 
 from tilewright.errors import TilewrightError
 
 Block = tuple[int, int, int]
 Grid = tuple[int, int, int]
-
+# What a kernel is written in: this dialect, or the language of one kind of device as it is.
+Language = Literal["dialect", "cuda", "opencl"]
 
 # What every GPU of the last decade has: designs that respect it run everywhere. PoCL would accept
 # larger shared and constant arrays, and the kernel would then be refused on a GPU.
@@ -23,7 +25,8 @@ USUAL_SHARED_BYTES = 48 * 1024
 USUAL_CONSTANT_BYTES = 64 * 1024
 USUAL_THREADS = 1024
 USUAL_BLOCK = (1024, 1024, 64)
-LARGEST_GRID_Z = 65_535  # CUDA's limit in y and z
+LARGEST_GRID = (2**31 - 1, 65_535, 65_535)  # CUDA's limits along x, y and z
+LARGEST_GRID_Z = LARGEST_GRID[2]
 
 
 class DoesNotFit(TilewrightError):
@@ -48,6 +51,8 @@ class Source:
 
     `shared_floats` is what its shared arrays take, `constant_floats` the size of the array
     `tw_constant`: both are declared in the text, and here so that they can be checked first.
+    `file` is what a user knows the text by: compilers then name its lines. `parameters` has what
+    the kernel takes, if that is to be checked: `*` a buffer, `i` a whole number.
     """
 
     name: str
@@ -56,6 +61,10 @@ class Source:
     constants: tuple[tuple[str, int | float], ...]
     shared_floats: int = 0
     constant_floats: int = 0
+    language: Language = "dialect"
+    file: str | None = None
+    constant_symbol: str = "tw_constant"
+    parameters: str | None = None
 
     @property
     def defines(self) -> str:
@@ -74,7 +83,9 @@ class Source:
     @cached_property
     def complete(self) -> str:
         """What the compiler gets."""
-        return f"{self.defines}{prelude()}\n{self.text}"
+        before = prelude() if self.language == "dialect" else ""
+        line = "" if self.file is None else f'#line 1 "{self.file}"\n'
+        return f"{self.defines}{before}\n{line}{self.text}"
 
     def check(self, limits: Limits) -> None:
         """DoesNotFit if the device has too little of anything."""

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import TracebackType
@@ -28,6 +28,13 @@ from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.complaints import (
+    CompilerRefused,
+    check_parameters,
+    in_users_lines,
+    no_such_kernel,
+)
 from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import (
     USUAL_BLOCK,
@@ -197,6 +204,10 @@ def limits(device: Any) -> Limits:
     )
 
 
+def device_limits(device: Device) -> Limits:
+    return limits(devices()[device.index])
+
+
 def _smallest(here: Sequence[int], usual: Block) -> Block:
     x, y, z = map(min, here, usual)
     return x, y, z
@@ -216,40 +227,6 @@ def _program(index: int, text: str) -> Any:
 def _handed_out(index: int) -> WeakValueDictionary[int, HostArray]:
     """The pinned arrays of a device that are in use, by their identity: OpenCL cannot be asked."""
     return WeakValueDictionary()
-
-
-@dataclass(frozen=True)
-class Array:
-    """Device memory with a shape: a piece of a buffer, from `offset` bytes on."""
-
-    runtime: OpenClRuntime
-    memory: Any
-    shape: Shape
-    dtype: np.dtype[Any]
-    offset: int = 0
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def __getitem__(self, piece: slice) -> Array:
-        start, stop, step = piece.indices(len(self))
-        assert step == 1
-        row = math.prod(self.shape[1:]) * self.dtype.itemsize
-        shape = (max(0, stop - start), *self.shape[1:])
-        return replace(self, shape=shape, offset=self.offset + start * row)
-
-    def __setitem__(self, piece: slice, other: Array) -> None:
-        target = self[piece]
-        assert target.shape == other.shape and target.dtype == other.dtype
-        self.runtime.copy(target, other)
-
-    def reshape(self, *shape: int) -> Array:
-        assert math.prod(shape) == math.prod(self.shape)
-        return replace(self, shape=shape)
 
 
 @dataclass(frozen=True)
@@ -314,6 +291,13 @@ class OpenClRuntime(Recorder[Any]):
             raise self._out_of_memory(size) from error
         return Array(self, memory, shape, kind)
 
+    def over(self, array: HostArray) -> Buffer:
+        """The host's own memory as a buffer: on a CPU, kernels read and write it where it is."""
+        flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.USE_HOST_PTR
+        with self._in_words():
+            memory = self.cl.Buffer(self.context, flags, hostbuf=array)
+        return Array(self, memory, array.shape, array.dtype)
+
     def upload(self, array: HostArray) -> Buffer:
         buffer = self.allocate(array.shape, array.dtype)
         self.write(buffer, array)
@@ -351,11 +335,35 @@ class OpenClRuntime(Recorder[Any]):
     def compile(self, source: Source) -> GpuKernel:
         source.check(self.limits)
         with self._in_words(f"the OpenCL compiler, of {source.name}"):
-            kernel = self.cl.Kernel(_program(self.index, source.complete), source.name)
+            kernel = self._kernel(source)
             self._check_built(kernel, source)
             writes = tuple(map(partial(self._may_write, kernel), range(kernel.num_args)))
         constant = self.allocate((source.constant_floats,)) if source.constant_floats else None
         return GpuKernel(source.name, source.block, Built(kernel, writes), constant)
+
+    def _kernel(self, source: Source) -> Any:
+        try:
+            program = _program(self.index, source.complete)
+        except self.cl.RuntimeError as error:
+            if source.file is None:
+                raise
+            refused = CompilerRefused(f"{source.name} does not compile", str(error))
+            raise in_users_lines(source, refused) from error
+        names = program.kernel_names.split(";")
+        if source.name not in names:
+            raise no_such_kernel(source.name, names)
+        kernel = self.cl.Kernel(program, source.name)
+        taken = "".join(map(partial(self._taken, kernel), range(kernel.num_args)))
+        check_parameters(source, taken, "*" if source.constant_floats else "")
+        return kernel
+
+    def _taken(self, kernel: Any, argument: int) -> str:
+        """What a kernel takes: `*` a buffer, `i` a whole number, `?` something else."""
+        info, address = self.cl.kernel_arg_info, self.cl.kernel_arg_address_qualifier
+        where = kernel.get_arg_info(argument, info.ADDRESS_QUALIFIER)
+        if where in (address.GLOBAL, address.CONSTANT):
+            return "*"
+        return "i" if kernel.get_arg_info(argument, info.TYPE_NAME) in ("int", "uint") else "?"
 
     def _check_built(self, kernel: Any, source: Source) -> None:
         """DoesNotFit if the compiler has made more of it than the device can hold at a time."""

@@ -43,10 +43,9 @@ def is_installed() -> bool:
 @cache
 def check_pocl() -> str | None:
     """Why PoCL cannot build kernels here and what it needs, or None. Success is remembered."""
-    linker = shutil.which("ld")
-    known = cache_home() / "pocl" / _fingerprint(linker)
-    if known.exists():
+    if _known().exists():
         return None
+    linker = shutil.which("ld")
     # A kernel that PoCL has cached would not be linked, so each try is of a new one.
     salt = str(secrets.randbits(31))
     result = subprocess.run(
@@ -56,9 +55,7 @@ def check_pocl() -> str | None:
     )  # fmt: skip
     if result.returncode == 0:
         with suppress(OSError, TilewrightError):  # it will be tried again next time
-            known.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(known) as file:
-                file.write(b"PoCL builds and runs kernels on this machine.\n")
+            remember()
         return None
     if linker is None:
         return (
@@ -70,6 +67,20 @@ def check_pocl() -> str | None:
         "PoCL cannot build a kernel here; it needs `ld` and the C library's development files "
         f"(Debian: apt-get install binutils libc6-dev). It said: {words}"
     )
+
+
+def remember() -> None:
+    """Note that PoCL was tried on this machine and works."""
+    known = _known()
+    if known.exists():
+        return
+    known.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(known) as file:
+        file.write(b"PoCL builds and runs kernels on this machine.\n")
+
+
+def _known() -> Path:
+    return cache_home() / "pocl" / _fingerprint(shutil.which("ld"))
 
 
 def _fingerprint(linker: str | None) -> str:

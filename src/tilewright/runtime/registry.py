@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from tilewright.runtime import GpuRuntime, Runtime
 from tilewright.runtime.device import Device, Kind
+from tilewright.runtime.dialect import Limits
 
 if TYPE_CHECKING:
     from tilewright.runtime.inventory import Found
@@ -30,6 +31,9 @@ class Backend(Protocol):
 
 class GpuBackend(Backend, Protocol):
     def open_runtime(self, device: Device, memory: str) -> GpuRuntime: ...
+
+    def device_limits(self, device: Device) -> Limits:
+        """What a device that is here gives a kernel."""
 
 
 def backend(kind: Kind) -> Backend:

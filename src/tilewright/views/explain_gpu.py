@@ -18,6 +18,7 @@ from tilewright.views import units
 from tilewright.views.console import table
 
 if TYPE_CHECKING:
+    from tilewright.runtime.dialect import Source
     from tilewright.runtime.multiprocessor import Gpu
 
 
@@ -41,15 +42,8 @@ def report(
             )
         for index, kernel in enumerate(layer.kernels):
             several = f" ({index + 1} of {len(layer.kernels)})" if len(layer.kernels) > 1 else ""
-            loops = table(
-                f"\n{kernel.work.source.name}{several}", "loop", ">extent", "where it went"
-            )
-            together = kernel.work.images_per_block > 1
-            place = "block and thread" if together else "block"
-            loops.add_row("image", units.count(layer.images), place)
-            for loop in kernel.work.loops:
-                loops.add_row(loop.name, units.count(loop.extent), loop.place)
-            yield loops
+            name = f"\n{kernel.work.source.name}{several}"
+            yield _loops(name, kernel, layer.images) if kernel.work.loops else name
             facts = table("", "", "")
             facts.show_header = False
             yield ""
@@ -64,15 +58,29 @@ def report(
     )
 
 
+def _loops(name: str, kernel: KernelFacts, images: int) -> RenderableType:
+    loops = table(name, "loop", ">extent", "where it went")
+    place = "block and thread" if kernel.work.images_per_block > 1 else "block"
+    loops.add_row("image", units.count(images), place)
+    for loop in kernel.work.loops:
+        loops.add_row(loop.name, units.count(loop.extent), loop.place)
+    return loops
+
+
 def sources(stage: Stage, design: Design | str) -> str:
     """The defines and the text of a layer's kernels; together they are a source file."""
     if isinstance(design, str):
         return f"/* {stage.name}: {design} */\n"
-    return "\n".join(
-        f"/* {stage.name}: {work.source.name}. Between these lines and the kernel comes\n"
-        f" * tilewright/runtime/prelude.h. */\n{work.source.defines}\n{work.source.text}"
-        for work in design.works
+    return "\n".join(_source(stage, work.source) for work in design.works)
+
+
+def _source(stage: Stage, source: Source) -> str:
+    between = (
+        " Between these lines and the kernel comes\n * tilewright/runtime/prelude.h."
+        if source.language == "dialect"
+        else ""
     )
+    return f"/* {stage.name}: {source.name}.{between} */\n{source.defines}\n{source.text}"
 
 
 def assumptions(at: Target) -> str:
@@ -110,15 +118,15 @@ def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
             f"{units.share(held.share)}: {held.blocks} blocks a multiprocessor, "
             f"limited by {held.limit}",
         )
-    yield (
-        "bytes",
-        f"{_bytes(kernel, kernel.cost.bytes)} once; {_bytes(kernel, kernel.issued_bytes)} issued",
-    )
+    issued = f"; {_bytes(kernel, kernel.issued_bytes)} issued" if kernel.issued_bytes else ""
+    yield "bytes", f"{_bytes(kernel, kernel.cost.bytes)} once{issued}"
     if kernel.loads_each is not None:
         each = f"{units.digits(kernel.cost.flops / 1e6)} MFLOP, {kernel.loads_each:.2f} loads"
         if kernel.broadcasts:
             each += f" and {kernel.broadcasts / kernel.multiply_adds:.2f} from constant memory"
         yield "arithmetic", f"{each} for each multiply-add"
+    elif kernel.cost.flops:
+        yield "arithmetic", f"{units.digits(kernel.cost.flops / 1e6)} MFLOP"
     yield "limit", _limit(kernel, gpu)
     yield "at best", units.seconds(kernel.seconds)
 
@@ -135,6 +143,8 @@ def _limit(kernel: KernelFacts, gpu: Gpu) -> str:
             f"{INDICES}: {each:.1f} operations for each multiply-add, "
             f"{lanes.index_lanes / lanes.fma_lanes:.2f} are sustained"
         )
+    if not kernel.cost.loads:  # of a user's kernel nobody knows
+        return f"{kernel.limit}, if loads and index arithmetic take no time"
     if kernel.loads_each is None:
         return f"{kernel.limit}: {kernel.cost.loads:,.0f} loads"
     return (

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import schedule as schedules
 from tilewright.fuse.cpu.generate import generate
@@ -26,7 +27,6 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 BOTH = pytest.mark.parametrize("schedule", [by_images, by_channels])
 EVERY_LEVEL = pytest.mark.parametrize("level", TARGETS)

@@ -6,15 +6,20 @@ of `stack.cuh`.
 
 from __future__ import annotations
 
+import ctypes
 import re
+import subprocess
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.emit import text
+from tilewright.fuse.cuda.emit import MATHEMATICS, activation, text
+from tilewright.model.layers import Elementwise
 
 Array = NDArray[Any]
 FLOAT = np.float32
@@ -58,10 +63,39 @@ def halves(low: Array, high: Array) -> Array:
     return np.ascontiguousarray(pair).view(np.uint32)[..., 0]
 
 
-def activate(x: Array, kinds: tuple[str, ...]) -> Array:
-    for kind in kinds:
-        x = maximum("relu")(x, FLOAT(0)) if kind == "relu" else np.tanh(x)
-    return x.astype(FLOAT)
+def activate(x: Array, layers: tuple[Elementwise, ...]) -> Array:
+    """Of every value what the C function does that a kernel has for these layers."""
+    x = np.ascontiguousarray(x, FLOAT)
+    if not layers:
+        return x
+    found = np.empty_like(x)
+    pointer = ctypes.POINTER(ctypes.c_float)
+    _compiled(activation("each", layers))(
+        x.ctypes.data_as(pointer), found.ctypes.data_as(pointer), ctypes.c_long(x.size)
+    )
+    return found
+
+
+@cache
+def _compiled(function: str) -> Any:
+    """A function of a kernel, compiled by this machine's C compiler, over an array."""
+    larger = "fmaxf(a, b)" if "fmaxf(" in body("maximum") else "a > b || a != a ? a : b"
+    lines = [
+        "#include <math.h>",
+        "#define __device__",
+        "#define __forceinline__ inline",
+        *(f"#define {name} {value}" for name, value in MATHEMATICS.items()),
+        f"static float maximum(float a, float b) {{ return {larger}; }}",
+        function,
+        "void all(const float* x, float* out, long count) {",
+        "    for (long i = 0; i < count; ++i) out[i] = each(x[i]);",
+        "}",
+    ]
+    with TemporaryDirectory() as folder:
+        library = Path(folder) / "activation.so"
+        command = ["gcc", "-x", "c", "-O1", "-shared", "-fPIC", "-", "-o", str(library), "-lm"]
+        subprocess.run(command, input="\n".join(lines), text=True, check=True)
+        return ctypes.CDLL(str(library)).all
 
 
 def probabilities(scores: Array) -> Array:

@@ -230,6 +230,8 @@ class Machine(Group):
             windows = [sums[0::2, :8], sums[0::2, 8:], sums[1::2, :8], sums[1::2, 8:]]
             if step.pool == "max":
                 found = activate(maximum("pooled").reduce(windows), step.before)
+            elif step.pool == "max of each":
+                found = maximum("pooled").reduce([activate(x, step.before) for x in windows])
             else:
                 found = sum(activate(each, step.before) for each in windows) * FLOAT(0.25)
             found = activate(found, step.activations)

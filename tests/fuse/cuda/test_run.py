@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
 from tilewright.fuse.cuda import run as module
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import choose
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.ladder import find
 from tilewright.model import zoo
@@ -47,7 +50,9 @@ class Noted:
 def fused(network: Network, precision: str = "fp16", **options) -> tuple[FusedNetwork, Noted]:
     runtime = Noted()
     ready = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
-    made = FusedNetwork(runtime, "network", precision, ready.stages, ready.parameters, **options)
+    choice = choose(ready.stages, ARITHMETICS[precision], runtime.capability)
+    choice = msgspec.structs.replace(choice, **options)
+    made = FusedNetwork(runtime, "network", precision, ready.stages, ready.parameters, choice)
     return made, runtime
 
 
@@ -135,7 +140,4 @@ def test_every_precision_is_verified_in_all_its_ways() -> None:
         chosen = rung.at(precision.name)
         assert chosen.precision == precision
         assert chosen.label == f"network {precision.name}"
-        assert [way.keywords for way in chosen.ways] == [
-            {"precision": precision},
-            {"share_sums": False, "precision": precision},
-        ]
+        assert chosen.ways == ({}, {"share_sums": False})

@@ -15,6 +15,7 @@ from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.memory import Mistake
 from tests.strategies import networks as drawn_networks
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda import cut as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
@@ -38,7 +39,6 @@ from tilewright.model.layers import (
 from tilewright.model.network import Network
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trials import Trial, random_parameters, trials
-from tilewright.verify import compare
 
 PRECISIONS = list(ARITHMETICS)
 

@@ -16,6 +16,7 @@ import pytest
 from tests.fuse.cuda.interpreter import run_program
 from tests.fuse.cuda.memory import Memory, Mistake
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import stack
@@ -56,7 +57,6 @@ from tilewright.model.layers import (
 from tilewright.model.layers import Softmax as SoftmaxLayer
 from tilewright.model.network import Network
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 PRECISIONS = list(ARITHMETICS)
 
@@ -231,7 +231,7 @@ def test_wide_writes(precision: str) -> None:
     network, generator = Network("net", Pixels((16, 8, 8)), layers), np.random.default_rng(0)
     network = network.with_parameters(random_parameters(network, generator))
     arithmetic, todo = ARITHMETICS[precision], operations(network.stages)
-    plan = stack(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
+    plan, _ = stack(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
     images = generator.integers(0, 256, (2, 16, 8, 8), np.uint8)
     made = program(plan, network.input, "uint8")
     found = run_program(made, plan, network, images)

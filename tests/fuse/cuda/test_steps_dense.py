@@ -11,6 +11,7 @@ import pytest
 from tests.fuse.cuda.dense_interpreter import run_dense
 from tests.fuse.cuda.memory import Mistake
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.dense import Dense
@@ -30,7 +31,6 @@ from tilewright.fuse.cuda.steps_dense import (
 from tilewright.model.layers import FullyConnected, Pixels, ReLU, Softmax
 from tilewright.model.network import Network
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 IMAGES = 18  # more than a tile of 16, and no whole number of them
 FEATURES = 400  # more chunks than the ring has places

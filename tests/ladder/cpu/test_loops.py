@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 
-import numba
 import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
@@ -33,9 +32,8 @@ VALUES = np.array([-1.5, 0.0, 2.5], np.float32).reshape(3, 1)
 
 def fresh_relu():
     """The kernel as at the start of a process, which has compiled nothing yet."""
-    made = numba.njit(nogil=True)(loops.relu.py_func)
-    made._cache = kept.Kept(loops.relu.py_func)
-    return made
+    loops.elementwise.cache_clear()
+    return loops.elementwise(ReLU.function)
 
 
 def hits(function):
@@ -75,7 +73,8 @@ def test_a_cache_that_cannot_be_written_costs_only_time(own_cache):
 def test_what_numba_keeps_by_itself_is_not_read():
     """A truncated file beside the source, or where NUMBA_CACHE_DIR says, would end every start."""
     compiled = [each for each in vars(loops).values() if isinstance(each, Dispatcher)]
-    assert len(compiled) == 8
+    assert len(compiled) == 6
+    compiled.append(loops.elementwise(Tanh.function))
     assert all(isinstance(each._cache, kept.Kept) for each in compiled)
 
 
@@ -125,16 +124,15 @@ def test_the_caller_compiles():
 FORKED = """
 import os
 import numpy as np
-from tilewright.execute import Program
+from tilewright.execute import program_of
 from tilewright.ladder import choose
 from tilewright.ladder.cpu import threads as rung
-from tilewright.plan import uniform
 rung.cpu_cores = lambda: 2  # whatever cores there are
 from tilewright.model.layers import Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.runtime.device import CPU
 network = Network("n", Pixels((1, 2, 2)), (ReLU(),))
-program = Program(network, uniform(network, choose(CPU, "threads"), CPU, 8))
+program = program_of(network, choose(CPU, "threads"), CPU, 8)
 images = np.zeros((8, 1, 2, 2), np.float32)
 before = program(images)
 child = os.fork()

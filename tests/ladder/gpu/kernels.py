@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tilewright.ladder import rungs
-from tilewright.ladder.gpu.prepare import layer_design
+from tilewright.ladder.gpu.design import Design
+from tilewright.ladder.gpu.prepare import layer_design, layer_options
 from tilewright.ladder.rung import Rung
 from tilewright.model.layers import (
     AveragePool,
@@ -19,7 +20,7 @@ from tilewright.model.layers import (
     Softmax,
     Tanh,
 )
-from tilewright.model.network import Network
+from tilewright.model.network import Network, Stage
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import (
     USUAL_CONSTANT_BYTES,
@@ -30,8 +31,14 @@ from tilewright.runtime.dialect import (
     Source,
 )
 
-GPU_RUNGS = [rung for rung in rungs(CUDA) if rung.convolution is not None]
+GPU_RUNGS = [rung for rung in rungs(CUDA) if rung.convolutions is not None]
 USUAL = Limits(USUAL_THREADS, USUAL_SHARED_BYTES, USUAL_CONSTANT_BYTES, 10**10, 1)
+
+
+def chosen_design(stage: Stage, rung: Rung, limits: Limits) -> Design:
+    """What a rung itself would launch for a layer on such a device."""
+    options = layer_options(stage, rung.convolutions, limits)
+    return layer_design(stage, rung.convolutions, options)
 
 
 def sources(networks: Iterable[Network], limits: Limits = USUAL) -> list[Source]:
@@ -41,12 +48,11 @@ def sources(networks: Iterable[Network], limits: Limits = USUAL) -> list[Source]
 
 
 def _of(rung: Rung, network: Network, limits: Limits) -> Iterator[Source]:
-    assert rung.convolution is not None
     for stage in network.stages:
         if stage.kind == "flatten":
             continue
         try:
-            design = layer_design(stage, rung.convolution, limits)
+            design = chosen_design(stage, rung, limits)
             for work in design.works:
                 work.source.check(limits)
         except DoesNotFit:

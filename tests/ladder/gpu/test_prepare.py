@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import tilewright
-from tests.ladder.gpu.kernels import ODD
+from tests.ladder.gpu.kernels import ODD, chosen_design
 from tilewright import reference
+from tilewright.attempt import compare
 from tilewright.ladder import find, rungs
-from tilewright.ladder.gpu import prepare
-from tilewright.ladder.gpu.prepare import GpuLaunch, layer_design
+from tilewright.ladder.gpu import design, prepare
+from tilewright.ladder.gpu.design import Geometry
+from tilewright.ladder.gpu.prepare import GpuLaunch, layer_options
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -30,7 +32,6 @@ from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Limits, Source
 from tilewright.runtime.opencl import OpenClRuntime
 from tilewright.trials import random_parameters
-from tilewright.verify import compare
 
 REASON = opencl.missing(OPENCL)
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -54,13 +55,21 @@ def counting(runtime):
     return grids
 
 
-def check(runtime, rung, layer, shape):
+def prepared(runtime, rung, stage):
+    """A layer as a rung plans and builds it on this runtime, whatever the device's limits."""
+    options = layer_options(stage, rung.convolutions, runtime.limits)
+    return rung.prepare(runtime, (stage,), {}, options, rung.precision)
+
+
+def check(runtime, rung, layer, shape, design_of=None):
     """A layer's outputs on random values are within their bound; all of them are written."""
     network = Network("one", Pixels(shape), (layer,))
     generator = np.random.default_rng(3)
     ready = network.with_parameters(random_parameters(network, generator))
     stage = ready.stages[1]
-    design = layer_design(stage, find(rung).convolution, runtime.limits)
+    design = chosen_design(stage, find(rung), runtime.limits)
+    if design_of is not None:
+        design = design_of(Geometry.of(stage))
     launch = GpuLaunch(runtime, stage, design, ready.parameters)
     pixels = generator.integers(0, 256, (IMAGES, *shape), np.uint8)
     values = (pixels * network.input.scale + network.input.shift).astype(np.float32)
@@ -72,10 +81,25 @@ def check(runtime, rung, layer, shape):
     return launch
 
 
+@pytest.mark.parametrize("rung", [rung.name for rung in rungs(OPENCL)])
+@pytest.mark.parametrize("place", [1 / 3, 1])
+def test_candidates_that_are_not_chosen_compute_the_same(rung, place, runtime):
+    """One of those in between, and the last."""
+    convolutions = find(rung).convolutions
+
+    def design_of(geometry):
+        candidates = list(convolutions.candidates(geometry, runtime.limits))
+        options = candidates[int(place * (len(candidates) - 1))]
+        assert options != convolutions.choose(geometry, runtime.limits)
+        return convolutions.build(geometry, options)
+
+    check(runtime, rung, Convolution(7, 3, stride=(2, 1), padding=(1, 2)), (3, 19, 33), design_of)
+
+
 @pytest.mark.parametrize("rung", ["direct", "tuned", "channel-atomics"])
 def test_more_images_than_a_grid_has_go_in_pieces(rung, runtime, monkeypatch):
     """CUDA's grids end at 65,535 along z; here at 3."""
-    monkeypatch.setattr(prepare, "LARGEST_GRID_Z", 3)
+    monkeypatch.setattr(design, "LARGEST_GRID_Z", 3)
     grids = counting(runtime)
     check(runtime, rung, Convolution(5, 3, padding=1), (3, 6, 5))
     kernels = [name for name, _ in grids if name.endswith("_conv")]
@@ -87,7 +111,7 @@ def test_more_images_than_a_grid_has_go_in_pieces(rung, runtime, monkeypatch):
 def test_buffers_in_between_are_bounded(rung, runtime, monkeypatch):
     convolution, shape = Convolution(4, 3, padding=1), (2, 6, 5)
     network = Network("one", Pixels(shape), (convolution,))
-    design = layer_design(network.stages[1], find(rung).convolution, runtime.limits)
+    design = chosen_design(network.stages[1], find(rung), runtime.limits)
     (size,) = design.scratch.values()
     monkeypatch.setattr(prepare, "SCRATCH_BYTES", 4 * size * 2 + 3)
     grids = counting(runtime)
@@ -140,7 +164,7 @@ def test_designs_fit_devices_of_every_kind(rung, threads, shared):
     for network in (tilewright.load("cifar10"), tilewright.load("ece408"), *ODD):
         for stage in network.stages:
             if stage.kind != "flatten":
-                for work in layer_design(stage, find(rung).convolution, limits).works:
+                for work in chosen_design(stage, find(rung), limits).works:
                     work.source.check(limits)
 
 
@@ -149,10 +173,10 @@ def test_a_device_too_small_for_any_kernel_is_one_line(rung, runtime):
     runtime.limits = replace(runtime.limits, threads=3)
     network = Network("one", Pixels((1, 4, 4)), (Convolution(2, 3), ReLU()))
     for stage in network.stages:
-        if stage.kind == "conv" and rung == "tuned":
+        if stage.kind == "conv" and rung in ("tuned", "direct", "padded", "shared", "constant"):
             continue  # whose tiles can be as small as that
         with pytest.raises(DoesNotFit) as error:
-            find(rung).prepare(runtime, (stage,), {})
+            prepared(runtime, find(rung), stage)
         assert str(error.value).startswith(f"{stage.name}: ")
         assert "rung direct" not in str(error.value)
 
@@ -161,7 +185,7 @@ def test_a_kernel_that_does_not_fit_names_one_that_does(runtime):
     runtime.limits = replace(runtime.limits, shared_bytes=200)
     network = Network("one", Pixels((1, 8, 8)), (Convolution(2, 8),))
     with pytest.raises(DoesNotFit, match=r"^conv: .* 200; rung direct needs none of it$"):
-        find("shared").prepare(runtime, (network.stages[1],), {})
+        prepared(runtime, find("shared"), network.stages[1])
 
 
 def test_parameters_are_sent_again(runtime):
@@ -180,7 +204,7 @@ def test_nan_stays_visible(layer, place, runtime):
     """Wherever in a window it is, and whatever is beside it."""
     network = Network("one", Pixels((1, 2, 2)), (layer,))
     stage = network.stages[1]
-    design = layer_design(stage, find("direct").convolution, runtime.limits)
+    design = chosen_design(stage, find("direct"), runtime.limits)
     values = np.array([3.0, -np.inf, np.inf, -1.0], np.float32)
     values[place] = np.nan
     out = runtime.allocate((1, *stage.output_shape))
@@ -204,7 +228,7 @@ def test_what_is_not_finite_reaches_all_it_touches_and_nothing_else(what, value,
     network = Network("one", Pixels(shape), (layer,))
     stage, size = network.stages[1], math.prod(shape)
     rung = find(what if isinstance(layer, Convolution) else "direct")
-    design = layer_design(stage, rung.convolution, runtime.limits)
+    design = chosen_design(stage, rung, runtime.limits)
     # All weights are positive: what is infinite stays infinite.
     parameters = {
         name: np.ones(given, np.float32) for name, given in stage.parameter_shapes.items()
@@ -250,7 +274,7 @@ def test_the_larger_of_two_or_nan(runtime):
 def test_softmax_of_large_scores_is_finite_and_of_nan_is_nan(runtime):
     network = Network("one", Pixels((3, 1, 1)), (Flatten(), Softmax()))
     stage = network.stages[2]
-    design = layer_design(stage, find("direct").convolution, runtime.limits)
+    design = chosen_design(stage, find("direct"), runtime.limits)
     scores = np.array([[1e4, 0, -1e4], [np.nan, 0, 1]], np.float32)
     out = runtime.allocate((2, 3))
     GpuLaunch(runtime, stage, design, {})(runtime.upload(scores), out)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_the_chosen_tile_fits(geometry, kibibytes, threads):
         assert 4 * tuned.shared_floats(geometry, smallest) > limits.shared_bytes
         assert f"{geometry.taps_y}x{geometry.taps_x}" in str(error)
         return
-    work = tuned.design_with(geometry, tile).works[0]
+    work = tuned.build(geometry, asdict(tile)).works[0]
     work.source.check(limits)
     assert tile.threads == work.source.block[0] <= threads
     assert tile.filters_each % 4 == 0  # weights are loaded four at a time
@@ -78,7 +78,7 @@ def test_weights_are_packed_in_the_order_they_are_needed():
     tile = tuned.Tile(1, 4, 1, 1, 4, 2)
     weight = np.random.default_rng(0).normal(size=(6, 3, 2, 3)).astype(np.float32)
     bias = np.arange(6, dtype=np.float32)
-    packed = tuned.design_with(geometry, tile).pack(weight, bias)
+    packed = tuned.build(geometry, asdict(tile)).pack(weight, bias)
     assert packed["weight"].shape == (2, 4, 2, 3, 4)
     assert packed["weight"].flags.c_contiguous
     for filter_ in range(6):

@@ -7,6 +7,7 @@ CPU and its features, the versions of LLVM and Tilewright and the generator's ow
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +21,6 @@ from tilewright.files import cache_home
 from tilewright.fuse.cpu.generate import generate
 from tilewright.fuse.cpu.schedule import Schedule, by_images
 from tilewright.fuse.cpu.tiles import Target
-from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
 from tilewright.store import KINDS, Store, key_of
 
@@ -115,7 +115,9 @@ def compile_network(
     """
     _initialise()
     plan = plan or by_images(network, on.target)
-    key = _key(on, to_json(network), repr(plan))
+    kinds = {type(stage.layer) for stage in network.stages}
+    files = sorted({str(sys.modules[kind.__module__].__file__) for kind in kinds})
+    key = _key(on, repr((network.input, network.layers)), repr(plan), *map(_content, files))
     return Compiled(plan, *_engine(on, folder, key, lambda: _module(network, on, plan)))
 
 
@@ -177,6 +179,12 @@ def _target_machine(on: Machine) -> llvm.TargetMachine:
 def _key(on: Machine, *what: str) -> str:
     version = f"{llvm.llvm_version_info} {__version__}"
     return key_of(*what, on.cpu, on.features, on.triple, version, _source())
+
+
+@cache
+def _content(file: str) -> str:
+    """A kind of layer brings a part of the code itself."""
+    return Path(file).read_text()
 
 
 @cache

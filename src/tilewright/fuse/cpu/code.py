@@ -10,6 +10,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from tilewright.fuse.cpu import elementary
+
 Value = str
 
 
@@ -127,6 +129,10 @@ class Function:
         greater = self.op(f"fcmp ogt {self.vector} {x}, {self.constant(bound)}")
         return self.select(greater, self.constant(bound), x)
 
+    def below_zero(self, x: Value) -> Value:
+        """Which lanes are negative, for `select`; NaN is not."""
+        return self.op(f"fcmp olt {self.vector} {x}, {self.constant(0)}")
+
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         flags = f"<{self.lanes} x i1>"
         return self.op(f"select {flags} {condition}, {self.vector} {a}, {self.vector} {b}")
@@ -176,8 +182,11 @@ class Function:
             distance //= 2
         return x
 
-    def relu(self, x: Value) -> Value:
-        return self.at_least(x, 0)
+    def exp(self, x: Value) -> Value:
+        return elementary.exp(self, x)
+
+    def tanh(self, x: Value) -> Value:
+        return elementary.tanh(self, x)
 
     # Control
 

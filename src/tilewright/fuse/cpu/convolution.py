@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.elementary import tanh
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.schedule import (
     UNROLLED_COLUMNS,
@@ -22,6 +20,7 @@ from tilewright.fuse.cpu.schedule import (
     average_factor,
 )
 from tilewright.fuse.cpu.tiles import Block, Border, Span
+from tilewright.model.layers import Elementwise
 
 
 def convolution(f: Function, group: ConvolutionGroup, before: Picture, after: Picture) -> None:
@@ -182,6 +181,8 @@ class Tile:
         """Activation and pooling in registers, then the tile is stored."""
         f, group, after = self.f, self.group, self.after
         activate = activation(f, group.activation)
+        # The largest can be taken first, where that is the same.
+        keeps_order = group.activation is None or group.activation.keeps_order
         across = group.unit * after.plane
         window = group.window
         row = f.mul(y, self.distance[0] // window[0] * after.pitch)
@@ -194,22 +195,18 @@ class Tile:
         for c in range(self.width):
             for (dy, dx), places in windows.items():
                 values = [self._sum(sums, place, c) for place in places]
-                if factor is None:
-                    # tanh and ReLU keep order, so the largest can be taken first.
+                if factor is None and keeps_order:
                     value = activate(_reduce(f.maximum, values))
+                elif factor is None:
+                    value = _reduce(f.maximum, [activate(v) for v in values])
                 else:
                     total = _reduce(f.sum, [activate(v) for v in values])
                     value = f.binary("fmul", total, f.constant(factor))
                 f.store(value, target, c * across + dy * after.pitch + dx * after.step)
 
 
-def activation(f: Function, name: str | None) -> Callable[[Value], Value]:
-    functions: dict[str | None, Callable[[Value], Value]] = {
-        None: lambda x: x,
-        "relu": f.relu,
-        "tanh": partial(tanh, f),
-    }
-    return functions[name]
+def activation(f: Function, layer: Elementwise | None) -> Callable[[Value], Value]:
+    return lambda x: x if layer is None else layer.llvm(f, x)
 
 
 def _reduce(combine: Callable[[Value, Value], Value], values: list[Value]) -> Value:

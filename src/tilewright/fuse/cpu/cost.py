@@ -6,16 +6,15 @@ import math
 
 from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, Schedule
 from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS
+from tilewright.model.layers import Elementwise
 
 # Convolutions run at the CPU's peak by both schedules. A weight that is used for a single image is
 # no sooner used than it has come from the second cache or beyond: 44 GFLOP/s of a core's 100, 32
 # bytes a cycle, on 2 cores of an AMD EPYC with AVX2 (2026-11-15, the layers of `tilewright explain
 # fused` at batches 2 and 64). On 2 cores of a Xeon with AVX-512 (2026-11-15), whose last cache is
-# slower, the 10 MB of ece408's first fully connected layer came at 6 to 8 bytes a cycle. A vector
-# of tanh is some 30 operations.
+# slower, the 10 MB of ece408's first fully connected layer came at 6 to 8 bytes a cycle.
 BYTES_A_CYCLE, FAR_BYTES_A_CYCLE = 32, 8
 FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
-CYCLES_A_TANH = 25
 
 
 def cycles(plan: Schedule) -> float:
@@ -26,8 +25,8 @@ def cycles(plan: Schedule) -> float:
 def _cycles(group: Group, lanes: int) -> float:
     # Lanes of a single image are a vector; so are images of a single lane.
     values = math.prod(group.stages[0].output_shape) / group.unit
-    tanh = any(stage.kind == "tanh" for stage in group.stages)
-    rest = values * (1 + CYCLES_A_TANH * tanh)
+    layers = [stage.layer for stage in group.stages]
+    rest = values * (1 + sum(x.cycles for x in layers if isinstance(x, Elementwise)))
     if isinstance(group, ConvolutionGroup):
         return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
     if isinstance(group, DenseGroup):

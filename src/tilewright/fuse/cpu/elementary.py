@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tilewright.fuse.cpu.code import Function, Value
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.fuse.cpu.code import Function, Value
 
 
 def exp(f: Function, x: Value) -> Value:

@@ -8,11 +8,12 @@ the biases first, then block by block of output channels. It computes its units 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.convolution import activation, convolution
+from tilewright.fuse.cpu.convolution import convolution
 from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
-from tilewright.fuse.cpu.elementary import exp
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.schedule import (
     UNROLLED_COLUMNS,
@@ -22,7 +23,7 @@ from tilewright.fuse.cpu.schedule import (
     PlainGroup,
     average_factor,
 )
-from tilewright.model.layers import Pooling
+from tilewright.model.layers import AveragePool, Elementwise, MaxPool, Pooling, Softmax, Table
 
 ARGUMENTS = (
     "ptr noalias readonly %x", "ptr noalias %out", "ptr noalias readonly %w", "i64 %first",
@@ -36,7 +37,7 @@ def units(group: Group, after: Picture) -> int:
         return group.rows[-1].last if group.rows else 1
     if isinstance(group, DenseGroup):
         return sum(block.count for block in group.blocks) if group.unit > 1 else 1
-    return after.height if group.stages[0].kind == "pool" else 1
+    return after.height if isinstance(group.stages[0].layer, Pooling) else 1
 
 
 def group_function(
@@ -55,16 +56,27 @@ def group_function(
 
 def _plain(f: Function, group: PlainGroup, before: Picture, after: Picture) -> None:
     (stage,) = group.stages
-    if isinstance(stage.layer, Pooling):
-        _pooling(f, stage.layer, group.unit, before, after)
-    elif stage.kind == "softmax":
-        (_softmax_of_images if group.unit == 1 else _softmax_of_one)(f, before)
-    else:
-        activate = activation(f, stage.kind)
-        with f.loop(0, before.size, f.lanes) as i:
-            f.store(activate(f.load("%x", i)), "%out", i)
+    LLVM.find(stage)(f, stage.layer, group.unit, before, after)
 
 
+# The layers that can be a group of their own.
+LLVM: Table[Callable[[Function, Any, int, Picture, Picture], None]] = Table("llvm")
+
+
+@LLVM.family(Elementwise)
+def _elementwise(
+    f: Function, layer: Elementwise, unit: int, before: Picture, after: Picture
+) -> None:
+    with f.loop(0, before.size, f.lanes) as i:
+        f.store(layer.llvm(f, f.load("%x", i)), "%out", i)
+
+
+@LLVM.of(Softmax)
+def _softmax(f: Function, layer: Softmax, unit: int, before: Picture, after: Picture) -> None:
+    (_softmax_of_images if unit == 1 else _softmax_of_one)(f, before)
+
+
+@LLVM.of(MaxPool, AveragePool)
 def _pooling(f: Function, layer: Pooling, unit: int, before: Picture, after: Picture) -> None:
     """Windows that overlap or are large: the rows of a window as a loop, a few columns unrolled."""
     factor = average_factor(layer)
@@ -95,7 +107,7 @@ def _softmax_of_images(f: Function, picture: Picture) -> None:
     with f.carried_loop(0, picture.size, [f.constant(float("-inf"))], f.lanes) as (i, now, largest):
         now[0] = f.maximum(now[0], f.load("%x", i))
     with f.carried_loop(0, picture.size, [f.constant(0)], f.lanes) as (i, now, total):
-        weight = exp(f, f.binary("fsub", f.load("%x", i), largest[0]))
+        weight = f.exp(f.binary("fsub", f.load("%x", i), largest[0]))
         f.store(weight, "%out", i)
         now[0] = f.binary("fadd", now[0], weight)
     _divide(f, picture.size, total[0])
@@ -113,7 +125,7 @@ def _softmax_of_one(f: Function, picture: Picture) -> None:
         now[0] = f.maximum(now[0], f.select(real(i), f.load("%x", i), smallest))
     highest = f.across(f.maximum, largest[0])
     with f.carried_loop(0, picture.size, [f.constant(0)], f.lanes) as (i, now, sums):
-        weight = exp(f, f.binary("fsub", f.load("%x", i), highest))
+        weight = f.exp(f.binary("fsub", f.load("%x", i), highest))
         weight = f.select(real(i), weight, f.constant(0))
         f.store(weight, "%out", i)
         now[0] = f.binary("fadd", now[0], weight)

@@ -57,7 +57,8 @@ class FusedNetwork:
     come from several threads at once; the first has the help of all cores. A signal's handler may
     raise at any time, as Ctrl-C does. `single` is what an image by channels
     costs as a share of a vector of images, if it is not to be computed: it decides which images go
-    by which schedule. `rules` are for the one whose lanes are images.
+    by which schedule. `plans` are the schedules by images and by channels, if they are not to be
+    chosen here; `rules` are for the choice of the first.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class FusedNetwork:
         on: Machine | None = None,
         single: float | None = None,
         rules: Rules = DEFAULT,
+        plans: tuple[Schedule, Schedule] | None = None,
     ) -> None:
         if not network.parameters and network.parameter_shapes:
             raise TilewrightError(f"network {network.name!r} has no weights to compile with")
-        if all(stage.kind in ("input", "flatten") for stage in network.stages):
+        if not any(stage.layer.computes for stage in network.stages[1:]):
             raise TilewrightError(
                 "no layer of the network computes anything: there is nothing to fuse"
             )
@@ -79,7 +81,10 @@ class FusedNetwork:
         # back without a lock. What an interrupted call had is not given back.
         self.free: dict[int, list[Memory]] = {}
         machine = on or host()
-        plans = (by_images(network, machine.target, rules), by_channels(network, machine.target))
+        plans = plans or (
+            by_images(network, machine.target, rules),
+            by_channels(network, machine.target),
+        )
         # Packing megabytes of weights twice takes as long as loading the machine code does.
         with ThreadPoolExecutor(len(plans)) as pool:
             packed = [pool.submit(pack, plan, network.parameters) for plan in plans]

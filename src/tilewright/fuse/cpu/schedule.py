@@ -23,6 +23,7 @@ more would be surplus, it holds the channels left over for several positions at 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.errors import TilewrightError
@@ -45,7 +46,16 @@ from tilewright.fuse.cpu.tiles import (
     spans,
     with_borders,
 )
-from tilewright.model.layers import AveragePool, Convolution, FullyConnected, Pooling, Shape
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Elementwise,
+    FullyConnected,
+    MaxPool,
+    Pooling,
+    Shape,
+)
+from tilewright.model.layers.forms import require
 from tilewright.model.network import Network, Stage
 
 # Layers that are compiled at most: a thousand small ones take seconds.
@@ -72,7 +82,7 @@ class ConvolutionGroup:
 
     stages: tuple[Stage, ...]
     layer: Convolution
-    activation: str | None
+    activation: Elementwise | None
     pooling: Pooling | None
     unit: int
     tile: tuple[int, int]
@@ -128,7 +138,7 @@ class DenseGroup:
 
     stages: tuple[Stage, ...]
     layer: FullyConnected
-    activation: str | None
+    activation: Elementwise | None
     unit: int
     images: int
     chunk: int
@@ -199,12 +209,17 @@ class Rules:
 
 
 DEFAULT = Rules()
+# Positions along y and x of the tiles of some convolutions, which then are not to be chosen.
+Tiles = Mapping[str, tuple[int, int]]
+NONE: Tiles = {}
 
 
-def by_images(network: Network, target: Target, rules: Rules = DEFAULT) -> Schedule:
+def by_images(
+    network: Network, target: Target, rules: Rules = DEFAULT, tiles: Tiles = NONE
+) -> Schedule:
     """The schedule for many images: a few rules, no search."""
     free = replace(target, registers=target.registers - rules.spare)
-    groups = _groups(network, free, 1, rules)
+    groups = _groups(network, free, 1, rules, tiles)
     large = [i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1]
     shapes = [network.input.shape, *map(_written_shape, groups)]
     pictures = [lanes_picture(shape, target.lanes) for shape in shapes]
@@ -217,11 +232,11 @@ def by_images(network: Network, target: Target, rules: Rules = DEFAULT) -> Sched
     return Schedule(target, "images", tuple(groups), gathered, together, tuple(pictures))
 
 
-def by_channels(network: Network, target: Target) -> Schedule:
+def by_channels(network: Network, target: Target, tiles: Tiles = NONE) -> Schedule:
     """The schedule for few images, one at a time."""
-    groups = _groups(network, target, target.lanes, DEFAULT)
+    groups = _groups(network, target, target.lanes, DEFAULT, tiles)
     # A convolution or product reads pixels as they come; poolings and softmax want vectors.
-    first = next((g for g in groups if g.stages[0].kind not in ("relu", "tanh")), None)
+    first = next((g for g in groups if not isinstance(g.stages[0].layer, Elementwise)), None)
     picture = channels_picture if isinstance(first, PlainGroup) else planar_picture
     pictures = [picture(network.input.shape, target.lanes)]
     for group in groups:
@@ -230,17 +245,19 @@ def by_channels(network: Network, target: Target) -> Schedule:
     return Schedule(target, "channels", tuple(groups), len(groups), 1, tuple(pictures))
 
 
-def _groups(network: Network, target: Target, unit: int, rules: Rules) -> list[Group]:
-    rest = [stage for stage in network.stages[1:] if stage.kind != "flatten"]
+def _groups(network: Network, target: Target, unit: int, rules: Rules, tiles: Tiles) -> list[Group]:
+    rest = [stage for stage in network.stages[1:] if stage.layer.computes]
     if len(rest) > MOST_LAYERS:
         raise TilewrightError(
             f"network {network.name!r} has {len(rest):,} layers; the fused rung compiles at most "
             f"{MOST_LAYERS:,}"
         )
+    for stage in rest:
+        require(stage, "llvm")
     groups: list[Group] = []
     while rest:
         group = (
-            _convolution(rest, target, unit, rules)
+            _convolution(rest, target, unit, rules, tiles)
             or _dense(rest, target, unit, rules)
             or PlainGroup((rest[0],), unit)
         )
@@ -256,19 +273,19 @@ def _written_shape(group: Group) -> Shape:
 
 
 def _by_rows(group: Group) -> bool:
-    return isinstance(group, ConvolutionGroup) or group.stages[0].kind == "pool"
+    return isinstance(group, ConvolutionGroup) or isinstance(group.stages[0].layer, Pooling)
 
 
 def _in_place(group: Group) -> bool:
     """Whether every activation stays where it is."""
-    return isinstance(group, PlainGroup) and group.stages[0].kind != "pool"
+    return isinstance(group, PlainGroup) and not isinstance(group.stages[0].layer, Pooling)
 
 
 def _convolution(
-    rest: list[Stage], target: Target, unit: int, rules: Rules
+    rest: list[Stage], target: Target, unit: int, rules: Rules, tiles: Tiles
 ) -> ConvolutionGroup | None:
     layer = rest[0].layer
-    if not isinstance(layer, Convolution):
+    if type(layer) is not Convolution:
         return None
     taken = [rest[0]]
     activation = _activation(rest, 1)
@@ -276,18 +293,24 @@ def _convolution(
     following = rest[len(taken)].layer if len(rest) > len(taken) else None
     _, height, width = rest[0].input_shape
     _, out_y, out_x = rest[0].output_shape
-    pooling = following if isinstance(following, Pooling) and _fits(following, target) else None
+    pooling = (
+        following
+        if isinstance(following, MaxPool | AveragePool) and _fits(following, target)
+        else None
+    )
     taken += rest[len(taken) : len(taken) + 1] if pooling else []
     window = pooling.size if pooling else (1, 1)
-    if unit > 1:
-        tile = best_tile(out_y // window[0], out_x // window[1], layer.filters, target, window)
-        blocks = packed_blocks(layer.filters, math.prod(tile), target)
+    windows = (out_y // window[0], out_x // window[1])
+    if rest[0].name in tiles:
+        tile = _given_tile(rest[0].name, tiles[rest[0].name], windows, window, target)
+    elif unit > 1:
+        tile = best_tile(*windows, layer.filters, target, window)
     else:
         wanted = rules.windows if pooling else rules.row
-        tile = (
-            window[0] * min(wanted[0], out_y // window[0]),
-            window[1] * min(wanted[1], out_x // window[1]),
-        )
+        tile = (window[0] * min(wanted[0], windows[0]), window[1] * min(wanted[1], windows[1]))
+    if unit > 1:
+        blocks = packed_blocks(layer.filters, math.prod(tile), target)
+    else:
         across = block_width(layer.filters, math.prod(tile), target)
         blocks = blocks_of(layer.filters, across)
     rows, columns = (
@@ -299,9 +322,31 @@ def _convolution(
     )  # fmt: skip
 
 
+def _given_tile(
+    layer: str,
+    tile: tuple[int, int],
+    windows: tuple[int, int],
+    window: tuple[int, int],
+    target: Target,
+) -> tuple[int, int]:
+    """A tile of whole windows that are there, and whose sums the registers hold."""
+    parts = [divmod(size, each) for size, each in zip(tile, window, strict=True)]
+    most = max(1, (target.registers - 2) // math.prod(window))
+    if (
+        any(rest for _, rest in parts)
+        or any(not 1 <= count <= there for (count, _), there in zip(parts, windows, strict=True))
+        or math.prod(count for count, _ in parts) > most
+    ):
+        raise TilewrightError(
+            f"{layer}: a tile of {tile[0]}x{tile[1]} positions is not possible with windows of "
+            f"{window[0]}x{window[1]} and {target.registers} registers"
+        )
+    return tile
+
+
 def _dense(rest: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGroup | None:
     layer = rest[0].layer
-    if not isinstance(layer, FullyConnected):
+    if type(layer) is not FullyConnected:
         return None
     activation = _activation(rest, 1)
     large = 4 * rest[0].parameter_count > LARGE_WEIGHTS_BYTES
@@ -314,9 +359,9 @@ def _dense(rest: list[Stage], target: Target, unit: int, rules: Rules) -> DenseG
     return DenseGroup(taken, layer, activation, unit, images, chunk, blocks)
 
 
-def _activation(rest: list[Stage], index: int) -> str | None:
-    kind = rest[index].kind if len(rest) > index else None
-    return kind if kind in ("relu", "tanh") else None
+def _activation(rest: list[Stage], index: int) -> Elementwise | None:
+    layer = rest[index].layer if len(rest) > index else None
+    return layer if isinstance(layer, Elementwise) else None
 
 
 def _fits(pooling: Pooling, target: Target) -> bool:

@@ -35,6 +35,11 @@ class Arrangement(NamedTuple):
     weight: float
 
 
+def searched() -> tuple[object, ...]:
+    """What a search looks at: who changes it gets other plans."""
+    return SHAPES, WEIGHTS, MOST_IN_STRIPS, MOST_TWICE
+
+
 # By operations that are alike, and the forms in which images come and results go; None: none fits.
 Known = dict[Hashable, Arrangement | None]
 
@@ -48,7 +53,20 @@ def stack(
     rounded: bool = False,
     known: Known | None = None,
 ) -> Stack:
-    """The best plan for these operations in one kernel; DoesNotFit if there is none.
+    """The best plan for these operations in one kernel; DoesNotFit if there is none."""
+    return arranged(arithmetic, operations, given, gives, generation, rounded, known)[0]
+
+
+def arranged(
+    arithmetic: Arithmetic,
+    operations: Sequence[Operation],
+    given: Form,
+    gives: Form,
+    generation: Generation,
+    rounded: bool = False,
+    known: Known | None = None,
+) -> tuple[Stack, Arrangement]:
+    """The same, and what was chosen.
 
     `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
     same arithmetic and generation, and gets what is found.
@@ -60,17 +78,35 @@ def stack(
         if known is not None:
             known[alike] = found[1] if found else None
         if found:
-            return found[0]
+            return found
     elif chosen := known[alike]:
-        number, warps, groups, weight = chosen
-        parts, strip = next(itertools.islice(divisions(operations), number, None))
-        plan = _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
+        plan = stack_as(chosen, arithmetic, operations, given, gives, generation, rounded)
         assert plan
-        return plan
+        return plan, chosen
     names = ", ".join(name for operation in operations for name in operation.names)
     raise DoesNotFit(
         f"{names}: does not fit into {generation.shared_bytes:,} bytes of shared memory"
     )
+
+
+def stack_as(
+    chosen: Arrangement,
+    arithmetic: Arithmetic,
+    operations: Sequence[Operation],
+    given: Form,
+    gives: Form,
+    generation: Generation,
+    rounded: bool,
+) -> Stack | None:
+    """The plan with all that is chosen; None if there is no such one, or it does not fit."""
+    number, warps, groups, weight = chosen
+    if number < 0 or (warps, groups) not in SHAPES or weight not in WEIGHTS:
+        return None
+    for parts, strip in itertools.islice(divisions(operations), number, number + 1):
+        if 4 * _least_words(arithmetic, parts) <= generation.shared_bytes:
+            settings = (given, gives, rounded, generation)
+            return _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
+    return None
 
 
 def _best(

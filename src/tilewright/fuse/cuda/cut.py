@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
+from tilewright.errors import TilewrightError
+from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.arrange import Known, stack
-from tilewright.fuse.cuda.dense import Dense, dense
+from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, searched, stack_as
+from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
+from tilewright.fuse.cuda.dense import Dense, dense, denses
 from tilewright.fuse.cuda.generations import Generation, generation
 from tilewright.fuse.cuda.operations import Operation, only_input, operations
 from tilewright.fuse.cuda.stack import Form, Source, Stack
@@ -22,11 +26,35 @@ MOST_TOGETHER = 32
 
 def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> list[Kernel]:
     """The kernels for all layers from the pixels to the output."""
+    return build(stages, arithmetic, capability, choose(stages, arithmetic, capability))
+
+
+def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> Choice:
+    """How these layers are best computed; a search, unless the same was asked for before."""
     gpu = generation(capability)
-    todo = operations(stages)
-    if not todo or _large(todo[0], gpu):
-        todo.insert(0, only_input(stages))
-    kernels: list[Kernel] = []
+    todo = tuple(_todo(stages, gpu))
+    return _choose(todo, arithmetic, gpu, (*searched(), MOST_TOGETHER))
+
+
+# A proof asks for the same network some ten times, and a build twice.
+@lru_cache(maxsize=100)
+def _choose(
+    todo: tuple[Operation, ...],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    search: tuple[object, ...],
+) -> Choice:
+    # Everything that the answer depends on, in words; the layers' names are not.
+    question = repr(([each.alike for each in todo], arithmetic, gpu, search))
+    choice = planned.read(question)
+    if choice is None:
+        choice = _search(todo, arithmetic, gpu)
+        planned.keep(question, choice)
+    return choice
+
+
+def _search(todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation) -> Choice:
+    kernels: list[Stacked | Multiplied] = []
     at = 0
     while at < len(todo):
         large = _large(todo[at], gpu)
@@ -37,16 +65,98 @@ def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> lis
             end += 1
         if large:
             # What follows, if anything does, is a softmax in the middle: it reads floats.
-            last = dense(arithmetic, todo[at:end], gpu)
-            before = kernels[-1]
-            if isinstance(before, Stack):
-                kernels[-1] = replace(before, result_words=last.words)
-            kernels.append(last)
+            kernels.append(_multiplied(dense(arithmetic, todo[at:end], gpu)))
         else:
             more = todo[end] if end < len(todo) else None
             kernels += _stacks(todo[at:end], arithmetic, more, gpu)
         at = end
-    return kernels
+    return Choice(gpu.name, tuple(kernels))
+
+
+def build(
+    stages: Sequence[Stage], arithmetic: Arithmetic, capability: int, choice: Choice
+) -> list[Kernel]:
+    """The kernels as they were chosen; refused if they are not for these layers or this GPU."""
+    return list(_build(tuple(stages), arithmetic, generation(capability), choice))
+
+
+@lru_cache(maxsize=100)
+def _build(
+    stages: tuple[Stage, ...], arithmetic: Arithmetic, gpu: Generation, choice: Choice
+) -> tuple[Kernel, ...]:
+    if choice.generation != gpu.name:
+        raise TilewrightError(
+            f"options.generation: kernels for {choice.generation:.40}, and the GPU is {gpu.name}"
+        )
+    todo = _todo(stages, gpu)
+    kernels: list[Kernel] = []
+    at = 0
+    for number, chosen in enumerate(choice.kernels):
+        end = at + chosen.operations
+        plan = None
+        if end <= len(todo):
+            after = todo[end] if end < len(todo) else None
+            before = kernels[-1] if kernels else None
+            plan = _kernel(chosen, todo[at:end], arithmetic, gpu, before, todo[at - 1], after)
+        if plan is None:
+            raise TilewrightError(
+                f"options.kernels[{number}]: {chosen!s:.120} is no kernel of these layers that "
+                f"fits {gpu.name}"
+            )
+        if isinstance(plan, Dense) and kernels and isinstance(kernels[-1], Stack):
+            kernels[-1] = replace(kernels[-1], result_words=plan.words)
+        kernels.append(plan)
+        at = end
+    if at < len(todo):
+        raise TilewrightError(f"options.kernels: they leave {todo[at].names[0]} out")
+    return tuple(kernels)
+
+
+def _kernel(
+    chosen: Stacked | Multiplied,
+    part: Sequence[Operation],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    before: Kernel | None,
+    last: Operation,
+    after: Operation | None,
+) -> Kernel | None:
+    """A part of the operations in one kernel, `last` coming before and `after` after it."""
+    if isinstance(chosen, Multiplied):
+        # The first of all kernels reads pixels, which these do not; a softmax comes last of all.
+        layers = part[:-1] if part[-1].kind == "softmax" and after is None else part
+        if before is None or not _large(part[0], gpu) or not all(x.connected for x in layers):
+            return None
+        return next((x for x in denses(arithmetic, part, gpu) if _multiplied(x) == chosen), None)
+    if len(part) > MOST_TOGETHER or any(_large(each, gpu) for each in part):
+        return None
+    arrangement = Arrangement(chosen.division, chosen.warps, chosen.groups, chosen.weight)
+    first = before is None or isinstance(before, Dense)
+    given, gives = _forms(first, last, part, after)
+    rounded = after is not None and after.kind == "sum"
+    return stack_as(arrangement, arithmetic, part, given, gives, gpu, rounded)
+
+
+def _multiplied(plan: Dense) -> Multiplied:
+    return Multiplied(
+        len(plan.operations), plan.warps, plan.columns, plan.more, plan.chunk, plan.stages
+    )
+
+
+def _todo(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
+    todo = operations(stages)
+    if not todo or _large(todo[0], gpu):
+        todo.insert(0, only_input(stages))
+    return todo
+
+
+def _forms(
+    first: bool, last: Operation, part: Sequence[Operation], after: Operation | None
+) -> tuple[Form, Form]:
+    """In which images come to a part of the operations, and results go; `last` was before it."""
+    # Values come one by one to the first kernel of all, to a softmax, and from one.
+    alone = first or _between(last, part[0]) == "output"
+    return "pixels" if alone else "words", _between(part[-1], after)
 
 
 def _large(operation: Operation, gpu: Generation) -> bool:
@@ -70,7 +180,7 @@ def _stacks(
     arithmetic: Arithmetic,
     following: Operation | None,
     gpu: Generation,
-) -> list[Stack]:
+) -> list[Stacked]:
     """Consecutive operations in as few kernels as come near the best way to cut them.
 
     `following` comes after them. Found from the end to the beginning: `best[i]` has, for every
@@ -83,15 +193,12 @@ def _stacks(
         problem: DoesNotFit | None = None
         for end in range(first + 1, min(first + MOST_TOGETHER, len(todo)) + 1):
             after = todo[end] if end < len(todo) else following
-            # Values come one by one to the first kernel of all, to a softmax, and from one.
-            alone = first == 0 or _between(todo[first - 1], todo[first]) == "output"
-            given: Form = "pixels" if alone else "words"
+            part = todo[first:end]
             try:
-                plan = stack(
+                plan, chosen = arranged(
                     arithmetic,
-                    todo[first:end],
-                    given,
-                    _between(todo[end - 1], after),
+                    part,
+                    *_forms(first == 0, todo[first - 1], part, after),
                     gpu,
                     rounded=after is not None and after.kind == "sum",
                     known=known,
@@ -103,7 +210,7 @@ def _stacks(
             for count, (cost, rest) in best[end].items():
                 total = own + cost
                 if count + 1 not in found or total < found[count + 1][0]:
-                    found[count + 1] = total, _Chain(plan, rest)
+                    found[count + 1] = total, _Chain(Stacked(len(part), *chosen), rest)
         if not found:
             assert problem
             raise problem
@@ -111,17 +218,17 @@ def _stacks(
     least = min(cost for cost, _ in best[0].values())
     near = [count for count, (cost, _) in best[0].items() if cost <= gpu.worth_it * least]
     chain = best[0][min(near)][1]
-    plans = []
+    kernels = []
     while chain is not None:
-        plans.append(chain.plan)
+        kernels.append(chain.kernel)
         chain = chain.rest
-    return plans
+    return kernels
 
 
 class _Chain(NamedTuple):
     """A kernel and those after it."""
 
-    plan: Stack
+    kernel: Stacked
     rest: _Chain | None
 
 

@@ -8,7 +8,7 @@ and the softmax that follow, on rows that stay in shared memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -190,6 +190,19 @@ class Dense:
 
 def dense(arithmetic: Arithmetic, operations: Sequence[Operation], generation: Generation) -> Dense:
     """The plan for fully connected layers, and softmax if it is last; DoesNotFit if none fits."""
+    for plan in denses(arithmetic, operations, generation):
+        return plan
+    layer = operations[0]
+    raise DoesNotFit(
+        f"{layer.names[0]}: {layer.summed[0]:,} outputs of a fully connected layer do not fit into "
+        f"{generation.shared_bytes:,} bytes of shared memory and a lane's registers"
+    )
+
+
+def denses(
+    arithmetic: Arithmetic, operations: Sequence[Operation], generation: Generation
+) -> Iterator[Dense]:
+    """All plans that fit, the best first."""
     softmax = operations[-1] if operations[-1].kind == "softmax" else None
     layers = tuple(operations[:-1] if softmax else operations)
     tiles = -(-layers[0].summed[0] // 8)
@@ -203,8 +216,4 @@ def dense(arithmetic: Arithmetic, operations: Sequence[Operation], generation: G
         for stages, chunk in itertools.product(STAGES, CHUNKS):
             plan = Dense(arithmetic, layers, softmax, warps, columns, more, chunk, stages, parts)
             if plan.shared_bytes <= limit and 4 * columns * more <= 2 * sums:
-                return plan
-    raise DoesNotFit(
-        f"{layers[0].names[0]}: {layers[0].summed[0]:,} outputs of a fully connected layer do not "
-        f"fit into {limit:,} bytes of shared memory and a lane's registers"
-    )
+                yield plan

@@ -7,6 +7,10 @@ from importlib.resources import files
 from typing import ClassVar, Protocol
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.model.layers import Elementwise
+
+# What activations are written with, as in the dialect.
+MATHEMATICS = {"TW_EXP": "expf", "TW_TANH": "tanhf", "TW_MAX": "maximum", "TW_FMA": "fmaf"}
 
 
 def head(arithmetic: Arithmetic, *texts: str) -> str:
@@ -18,6 +22,8 @@ def head(arithmetic: Arithmetic, *texts: str) -> str:
         "TW_TO_FLOATS": 2,
         "TW_POOL_MAX": 1,
         "TW_POOL_AVERAGE": 2,
+        "TW_POOL_MAX_OF_EACH": 3,
+        **MATHEMATICS,
     }
     lines = [f"#define {name} {value}" for name, value in defines.items()]
     return "\n".join([*lines, *(text(each) for each in texts)])
@@ -46,9 +52,7 @@ def struct(name: str, values: dict[str, int | str], *functions: str) -> str:
     return "\n".join([f"struct {name} {{", *lines, *(f"    {each}" for each in functions), "};"])
 
 
-def activation(name: str, kinds: tuple[str, ...]) -> str:
+def activation(name: str, layers: tuple[Elementwise, ...]) -> str:
     """A function that applies activations one after the other."""
-    value = "x"
-    for kind in kinds:
-        value = f"{'tanhf' if kind == 'tanh' else kind}({value})"
-    return f"static __device__ __forceinline__ float {name}(float x) {{ return {value}; }}"
+    steps = "".join(f"x = {layer.expression()}; " for layer in layers)
+    return f"static __device__ __forceinline__ float {name}(float x) {{ {steps}return x; }}"

@@ -26,7 +26,12 @@ from tilewright.fuse.cuda.steps import (
 )
 from tilewright.model.layers import Pixels
 
-POOLS: dict[str, int | str] = {"": 0, "max": "TW_POOL_MAX", "average": "TW_POOL_AVERAGE"}
+POOLS: dict[str, int | str] = {
+    "": 0,
+    "max": "TW_POOL_MAX",
+    "max of each": "TW_POOL_MAX_OF_EACH",
+    "average": "TW_POOL_AVERAGE",
+}
 TYPES = {"uint8": "unsigned char", "float32": "float", "words": "word"}
 
 

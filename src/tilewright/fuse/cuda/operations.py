@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from tilewright.errors import TilewrightError
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
+    Elementwise,
     FullyConnected,
     MaxPool,
+    Pixels,
     Pooling,
     Shape,
+    Softmax,
+    Table,
 )
 from tilewright.model.network import Stage
 
@@ -62,8 +65,8 @@ class Operation:
     result: Shape
     window: Window = Window()
     pool: Pool = ""
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    before: tuple[Elementwise, ...] = ()
+    after: tuple[Elementwise, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,7 +75,7 @@ class Operation:
     @property
     def connected(self) -> bool:
         """Whether it is a fully connected layer."""
-        return bool(self.stages) and self.stages[0].kind == "fc"
+        return bool(self.stages) and isinstance(self.stages[0].layer, FullyConnected)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -91,7 +94,9 @@ class Operation:
 def operations(stages: Sequence[Stage]) -> list[Operation]:
     """All layers but the input, in order. Flattening is a matter of how weights are ordered."""
     shape = picture_shape(stages[0].input_shape)
-    rest = [stage for stage in stages if stage.kind not in ("input", "flatten")]
+    rest = [
+        stage for stage in stages if stage.layer.computes and not isinstance(stage.layer, Pixels)
+    ]
     found: list[Operation] = []
     at = 0
     while at < len(rest):
@@ -111,80 +116,81 @@ def only_input(stages: Sequence[Stage]) -> Operation:
     return Operation("each", (), shape, shape, shape)
 
 
-def _next(rest: Sequence[Stage], at: int, source: Shape) -> Operation:
-    """From layer `at` on. `source` is the picture at hand: a flattened one is still a picture."""
-    first = rest[at]
-    match first.kind:
-        case "softmax":
-            row = (1, 1, math.prod(source))
-            return Operation("softmax", (first,), row, row, row)
-        case "conv" | "fc":
-            return _sum(rest, at, source)
-        case "pool":
-            after = _activations(rest, at + 1)
-            window, result = _pooling_window(first), picture_shape(first.output_shape)
-            stages = tuple(rest[at : at + 1 + len(after)])
-            return Operation(
-                "each", stages, source, result, result, window, _pool(first), after=after
-            )
-        case "relu" | "tanh":
-            after = _activations(rest, at)
-            stages = tuple(rest[at : at + len(after)])
-            return Operation("each", stages, source, source, source, after=after)
-    raise _unknown(first)
+Source = Shape  # the picture at hand: a flattened one is still a picture
+# The operation that begins with layer `at` of `rest`.
+CUDA: Table[Callable[[Sequence[Stage], int, Source], Operation]] = Table("cuda")
 
 
-def _sum(rest: Sequence[Stage], at: int, source: Shape) -> Operation:
-    first = rest[at]
-    summed = result = picture_shape(first.output_shape)
-    if isinstance(first.layer, Convolution):
-        window = Window(first.layer.kernel, first.layer.stride, first.layer.padding)
-    elif isinstance(first.layer, FullyConnected):
-        window = Window((source[1], source[2]))
-    else:
-        raise _unknown(first)
+def _next(rest: Sequence[Stage], at: int, source: Source) -> Operation:
+    return CUDA.find(rest[at])(rest, at, source)
+
+
+@CUDA.of(Softmax)
+def _softmax(rest: Sequence[Stage], at: int, source: Source) -> Operation:
+    row = (1, 1, math.prod(source))
+    return Operation("softmax", (rest[at],), row, row, row)
+
+
+@CUDA.of(MaxPool, AveragePool)
+def _pooling(rest: Sequence[Stage], at: int, source: Source) -> Operation:
+    pool, window = _pool(rest[at])
+    result = picture_shape(rest[at].output_shape)
+    after = _activations(rest, at + 1)
+    stages = tuple(rest[at : at + 1 + len(after)])
+    return Operation("each", stages, source, result, result, window, pool, after=after)
+
+
+@CUDA.family(Elementwise)
+def _elementwise(rest: Sequence[Stage], at: int, source: Source) -> Operation:
+    after = _activations(rest, at)
+    stages = tuple(rest[at : at + len(after)])
+    return Operation("each", stages, source, source, source, after=after)
+
+
+@CUDA.of(Convolution)
+def _convolution(rest: Sequence[Stage], at: int, source: Source) -> Operation:
+    layer = rest[at].layer
+    assert isinstance(layer, Convolution)  # it was entered for these
+    return _sum(rest, at, source, Window(layer.kernel, layer.stride, layer.padding))
+
+
+@CUDA.of(FullyConnected)
+def _connected(rest: Sequence[Stage], at: int, source: Source) -> Operation:
+    return _sum(rest, at, source, Window((source[1], source[2])))
+
+
+def _sum(rest: Sequence[Stage], at: int, source: Source, window: Window) -> Operation:
+    summed = result = picture_shape(rest[at].output_shape)
     before = _activations(rest, at + 1)
     end = at + 1 + len(before)
     pool: Pool = ""
-    after: tuple[str, ...] = ()
-    if end < len(rest) and rest[end].kind == "pool" and _pooling_window(rest[end]) == TWO_BY_TWO:
-        pool = _pool(rest[end])
-        result = picture_shape(rest[end].output_shape)
-        after = _activations(rest, end + 1)
-        end += 1 + len(after)
+    after: tuple[Elementwise, ...] = ()
+    if end < len(rest) and isinstance(rest[end].layer, Pooling):
+        found, pooled = _pool(rest[end])
+        if pooled == TWO_BY_TWO:
+            pool, result = found, picture_shape(rest[end].output_shape)
+            after = _activations(rest, end + 1)
+            end += 1 + len(after)
     return Operation(
         "sum", tuple(rest[at:end]), source, summed, result, window, pool, before, after
     )
 
 
-def _activations(rest: Sequence[Stage], at: int) -> tuple[str, ...]:
+def _activations(rest: Sequence[Stage], at: int) -> tuple[Elementwise, ...]:
     """The activations that follow each other from layer `at` on."""
-    kinds: list[str] = []
-    while at < len(rest) and rest[at].kind in ("relu", "tanh"):
-        kinds.append(rest[at].kind)
+    found: list[Elementwise] = []
+    while at < len(rest) and isinstance(layer := rest[at].layer, Elementwise):
+        CUDA.find(rest[at])  # refuses one that has no expression
+        found.append(layer)
         at += 1
-    return tuple(kinds)
+    return tuple(found)
 
 
-def _pool(stage: Stage) -> Pool:
-    if isinstance(stage.layer, AveragePool):
-        return "average"
-    if isinstance(stage.layer, MaxPool):
-        return "max"
-    raise _unknown(stage)
-
-
-def _pooling_window(stage: Stage) -> Window:
-    if not isinstance(stage.layer, Pooling):
-        raise _unknown(stage)
-    return Window(stage.layer.size, stage.layer.stride)
-
-
-def _unknown(stage: Stage) -> TilewrightError:
-    layer = type(stage.layer).__name__
-    return TilewrightError(
-        f"{stage.name}: whole-network kernels know no layer of kind {stage.kind!r} ({layer})"
-    )
+def _pool(stage: Stage) -> tuple[Pool, Window]:
+    CUDA.find(stage)  # refuses other poolings than these two
+    assert isinstance(stage.layer, Pooling)
+    pool: Pool = "average" if isinstance(stage.layer, AveragePool) else "max"
+    return pool, Window(stage.layer.size, stage.layer.stride)
 
 
 def picture_shape(shape: Shape) -> Shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.model.layers import Shape
@@ -170,18 +171,21 @@ def conflicts(arithmetic: Arithmetic, source: Picture, reads: Sequence[Reads]) -
 
     On tensor cores 4 lanes read a word each of a row; otherwise all read the same two, or one.
     """
-    words = range(4 if arithmetic.tensor else 2 if aligned(source, reads) else 1)
-    turns = [
-        bank_turns([source.place(*pixel) + word for pixel in rows for word in words])
-        for read in reads
-        for rows in (read[:8], read[8:])
-    ]
+    words = 4 if arithmetic.tensor else 2 if aligned(source, reads) else 1
+    turns = []
+    for read in reads:
+        for rows in (read[:8], read[8:]):
+            # Where all of them lie does not matter: banks follow each other in a circle.
+            first = source.place(*rows[0])
+            turns.append(bank_turns(tuple([source.place(*each) - first for each in rows]), words))
     return sum(turns) / len(turns) - 1
 
 
-def bank_turns(words: Sequence[int]) -> int:
-    """How often the busiest bank is asked for another word."""
+@lru_cache(maxsize=10_000)
+def bank_turns(places: tuple[int, ...], words: int) -> int:
+    """How often the busiest bank is asked for another word, of so many at each place."""
     banks: dict[int, set[int]] = {}
-    for word in words:
-        banks.setdefault(word % BANKS, set()).add(word)
+    for place in places:
+        for word in range(place, place + words):
+            banks.setdefault(word % BANKS, set()).add(word)
     return max(map(len, banks.values()))

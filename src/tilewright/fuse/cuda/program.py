@@ -25,6 +25,23 @@ from tilewright.fuse.cuda.steps import (
 )
 from tilewright.model.layers import Pixels
 
+# Products of a convolution that are written out one after the other, each an instruction with its
+# loads. The compiler's time grows faster than their number: a kernel of All-CNN (96 and 192
+# channels, fp16) with 7,776 took it 40 CPU seconds, with 1,728 it takes 4, and spills no more.
+# Nothing that was measured to gain by being written out has more than 1,152 (NVRTC 13.4,
+# 2026-11-15).
+MOST_PRODUCTS = 1200
+
+
+def written_out(steps: int, products: int) -> int:
+    """How many steps of a sum, of so many products each, are written out before it is a loop."""
+    most = max(1, MOST_PRODUCTS // products)
+    if steps <= most:
+        return max(1, steps)
+    # All rounds of the loop are alike, if that makes them no shorter than half.
+    alike = [each for each in range(most, most // 2, -1) if steps % each == 0]
+    return alike[0] if alike else most
+
 
 def program(plan: Stack, pixels: Pixels | None, source: Source) -> Program:
     """`pixels` say what bytes mean; `source` is the type of what the kernel reads."""
@@ -193,12 +210,14 @@ def _target(plan: Stack, index: int, phase: Phase) -> Target:
 def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
     shares, operation = phase.shares, phase.operation
     assert shares
-    count, full, half = runs(plan.arithmetic, phase.source, operation.window.taps[1], shares.reads)
+    taps_y, taps_x = operation.window.taps
+    count, full, half = runs(plan.arithmetic, phase.source, taps_x, shares.reads)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
-    # Activations never decrease: after a maximum they give what they would have given before it.
-    before, after = operation.before, operation.after
-    if not operation.pool:
+    before, after, pool = operation.before, operation.after, operation.pool
+    if not pool:
         before, after = (), before + after
+    # Activations that keep order give after a maximum what they would have given before it.
+    each = pool == "max" and not all(layer.keeps_order for layer in before)
     return Convolve(
         index=index,
         at=plan.place(index),
@@ -215,7 +234,7 @@ def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
         rows=shares.rows,
         columns=shares.columns,
         all_columns=shares.all_columns,
-        taps_y=operation.window.taps[0],
+        taps_y=taps_y,
         stride_y=operation.window.stride[0],
         input_rows=shares.input_rows,
         row=phase.source.row,
@@ -227,8 +246,10 @@ def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
         # Steps written out one after the other are 5 to 12 % faster on tensor cores; as
         # multiply-adds they are so long that groups in different layers run out of instruction
         # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).
-        unroll=max(1, count * full) if plan.arithmetic.tensor else 1,
-        pool=operation.pool,
+        unroll=written_out(count * full, taps_y * shares.rows * shares.columns)
+        if plan.arithmetic.tensor
+        else 1,
+        pool="max of each" if each else pool,
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import Kernel, cut, sources
+from tilewright.fuse.cuda.choice import Choice
+from tilewright.fuse.cuda.cut import Kernel, build, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_stack import stack_text
@@ -43,10 +44,10 @@ def kernel_text(plan: Kernel, name: str, first: Layer, source: Source) -> str:
 
 @dataclass
 class FusedNetwork:
-    """Consecutive layers in few kernels, whose names begin with the rung's.
+    """Consecutive layers in few kernels, as they were chosen; their names begin with the rung's.
 
-    Blocks share the long sums of large fully connected layers where images are few, unless they
-    are told not to (`share_sums`).
+    They are compiled when it is called, for the type of images that comes, or before that when it
+    is told what will come (`compile_for`).
     """
 
     runtime: CudaRuntime
@@ -54,7 +55,7 @@ class FusedNetwork:
     precision: str
     stages: Stages
     parameters: Parameters
-    share_sums: bool = True
+    choice: Choice
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Any]] = field(init=False)
     compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
@@ -63,7 +64,8 @@ class FusedNetwork:
 
     def __post_init__(self) -> None:
         runtime = self.runtime
-        self.plans = cut(self.stages, ARITHMETICS[self.precision], runtime.capability)
+        arithmetic = ARITHMETICS[self.precision]
+        self.plans = build(self.stages, arithmetic, runtime.capability, self.choice)
         packed = [plan.parameters(self.parameters) for plan in self.plans]
         self.sent = [(runtime.upload(words), words) for words in packed if words.size]
         held = iter(self.sent)
@@ -77,7 +79,9 @@ class FusedNetwork:
         processors = runtime.limits.processors
         self.parts = runtime.allocate((max(most) * processors,)) if most else None
         self.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
-        pixels = self.stages[0].kind == "input"
+
+    def compile_for(self, pixels: bool) -> None:
+        """Compile what pixels need, or float32 values."""
         for index, source in enumerate(sources(self.plans, "uint8" if pixels else "float32")):
             self._kernel(index, source)
 
@@ -106,8 +110,7 @@ class FusedNetwork:
                 words.fill(0)
                 self.scratch.append(words)
             self.capacity = images
-        first: Source = "uint8" if are_pixels(x) else "float32"
-        read = sources(self.plans, first)
+        read = sources(self.plans, "uint8" if are_pixels(x) else "float32")
         for index, plan in enumerate(self.plans):
             kernel = self._kernel(index, read[index])
             target = self.scratch[index] if index + 1 < len(self.plans) else out
@@ -128,7 +131,7 @@ class FusedNetwork:
             )  # fmt: skip
         else:
             blocks, parts = plan.parts(images, processors)
-            grid = (blocks, parts if self.share_sums else 1, 1)
+            grid = (blocks, parts if self.choice.share_sums else 1, 1)
             arguments = (x, out, self._weights(index), self.parts, self.arrived, images)
         self.runtime.enqueue(kernel, grid, arguments, names, self._cost(index, x, out, images))
 

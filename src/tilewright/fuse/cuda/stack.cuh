@@ -254,6 +254,9 @@ __device__ __forceinline__ float pooled(float a, float b, float c, float d)
 {
     if (L::POOL == TW_POOL_MAX)
         return L::after(L::before(maximum(maximum(maximum(a, b), c), d)));
+    if (L::POOL == TW_POOL_MAX_OF_EACH)  // of activations that do not keep order
+        return L::after(maximum(maximum(maximum(L::before(a), L::before(b)), L::before(c)),
+                                L::before(d)));
     return L::after(0.25f * ((L::before(a) + L::before(b)) + (L::before(c) + L::before(d))));
 }
 
@@ -347,8 +350,6 @@ __device__ __forceinline__ void convolve(
 }
 
 // ---- everything else ---------------------------------------------------------------------------
-
-__device__ __forceinline__ float relu(float x) { return maximum(x, 0.0f); }
 
 // Pixels, or values of a picture in device memory, into a picture in shared memory: HEIGHT rows
 // that begin at row `first` of the source; rows outside it are zero.

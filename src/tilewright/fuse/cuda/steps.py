@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.stack import Rows, Source, Strip
 from tilewright.fuse.cuda.sums import To
-from tilewright.model.layers import Pixels
+from tilewright.model.layers import Elementwise, Pixels
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class Convolve:
     bias: int
     tables: int
     target: Target
-    before: tuple[str, ...]
-    activations: tuple[str, ...]  # after pooling
+    before: tuple[Elementwise, ...]
+    activations: tuple[Elementwise, ...]  # after pooling
     warps: int
     tiles: int
     units: int
@@ -196,7 +196,7 @@ class Convolve:
     half: int
     rows_first: bool
     unroll: int
-    pool: Literal["", "max", "average"]
+    pool: Literal["", "max", "max of each", "average"]
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
@@ -210,7 +210,7 @@ class Each:
     index: int
     at: int
     target: Target
-    activations: tuple[str, ...]
+    activations: tuple[Elementwise, ...]
     threads: int
     row: int
     pitch: int

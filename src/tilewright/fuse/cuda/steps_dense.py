@@ -14,6 +14,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.dense import ROW_GAP, Dense
 from tilewright.fuse.cuda.steps import Barrier, Clear
 from tilewright.fuse.cuda.sums import To
+from tilewright.model.layers import Elementwise
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Outputs:
 
     at: int | None
     bias: int
-    activations: tuple[str, ...]
+    activations: tuple[Elementwise, ...]
     warps: int
     all_columns: int
     filters: int

@@ -10,27 +10,56 @@ Runtime on a Xeon (benchmarks/README.md).
 
 from __future__ import annotations
 
-import math
-from functools import partial
-
-from tilewright.ladder.rung import Launch, Rung, Stages, launch_of, whole_network
+from tilewright.ladder.rung import (
+    Launch,
+    Options,
+    Rung,
+    Stages,
+    as_options,
+    launch_of,
+    whole_network,
+)
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Parameters
+from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
+from tilewright.runtime.device import Device
+
+
+def plan(device: Device, stages: Stages, precision: Precision) -> Options:
+    """Both schedules, for the vectors of this CPU."""
+    from tilewright.fuse.cpu.build import host
+    from tilewright.fuse.cpu.choice import choose
+
+    return as_options(choose(_network(stages), host()))
 
 
 def prepare(
-    runtime: FunctionRuntime, stages: Stages, parameters: Parameters, single: float | None = None
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
 ) -> Launch:
-    """`single` is what an image costs by channels; 0 or infinite, it leaves no choice."""
+    from tilewright.fuse.cpu.build import host
+    from tilewright.fuse.cpu.choice import SINGLE, Choice, build
     from tilewright.fuse.cpu.run import FusedNetwork
 
+    network, machine, choice = _network(stages), host(), Choice.of(options)
+    fused = FusedNetwork(
+        network.with_parameters(parameters),
+        machine,
+        single=SINGLE[choice.images],
+        plans=build(network, machine, choice),
+    )
+    return launch_of(runtime, "fused", stages, fused.run, fused.parts)
+
+
+def _network(stages: Stages) -> Network:
     pixels = stages[0].layer
     assert isinstance(pixels, Pixels)  # the rung takes networks whole
-    network = Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
-    fused = FusedNetwork(network.with_parameters(parameters), single=single)
-    return launch_of(runtime, "fused", stages, fused.run, fused.parts)
+    return Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
 
 
 RUNG = Rung(
@@ -38,9 +67,11 @@ RUNG = Rung(
     idea="the whole network as one function for this CPU: activations stay in registers and cache",
     against="im2col",
     devices=("cpu",),
+    plan=plan,
     prepare=prepare,
     open_runtime=open_runtime,
+    form="llvm",
     skips_taps=True,
     cut=whole_network,
-    ways=(partial(prepare, single=0.0), partial(prepare, single=math.inf)),
+    ways=({"images": "few"}, {"images": "many"}),
 )

@@ -11,42 +11,60 @@ beside the arithmetic. The other layers are NumPy's own loops.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
-from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Elementwise,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    Pooling,
+    Softmax,
+    Table,
+)
+from tilewright.model.layers.elementwise import quiet
 from tilewright.model.network import Parameters, Stage
 from tilewright.model.pixels import normalise
+from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 
 Array = NDArray[np.float32]
+# Reads a batch and fills another.
+Run = Callable[[Any, Array], None]
+NUMPY: Table[Callable[[Stage, Any, Parameters], Run]] = Table("numpy")
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     (stage,) = stages
-    return launch_of(runtime, f"im2col_{stage.kind}", stages, _function(stage, parameters))
+    return launch_of(runtime, f"im2col_{stage.kind}", stages, function(stage, parameters))
 
 
-def _function(stage: Stage, parameters: Parameters) -> Callable[..., None]:
-    layer = stage.layer
-    if isinstance(layer, Pixels):
-        return normalise(layer)
-    if isinstance(layer, Convolution):
-        return _convolution(stage, layer, parameters)
-    if isinstance(layer, Pooling):
-        return _pooling(layer)
-    if stage.kind == "fc":
-        return _fully_connected(stage, parameters)
-    return {"relu": _relu, "tanh": _tanh, "softmax": _softmax}[stage.kind]
+def function(stage: Stage, parameters: Parameters) -> Run:
+    """A layer in NumPy."""
+    return NUMPY.find(stage)(stage, stage.layer, parameters)
 
 
-def _convolution(
-    stage: Stage, layer: Convolution, parameters: Parameters
-) -> Callable[[Array, Array], None]:
+@NUMPY.of(Pixels)
+def _pixels(stage: Stage, layer: Pixels, parameters: Parameters) -> Run:
+    return normalise(layer)
+
+
+@NUMPY.of(Convolution)
+def _convolution(stage: Stage, layer: Convolution, parameters: Parameters) -> Run:
     channels, height, width = stage.input_shape
     (kernel_y, kernel_x), (stride_y, stride_x) = layer.kernel, layer.stride
     (pad_y, pad_x), (filters, out_y, out_x) = layer.padding, stage.output_shape
@@ -73,7 +91,8 @@ def _convolution(
     return run
 
 
-def _pooling(layer: Pooling) -> Callable[[Array, Array], None]:
+@NUMPY.of(MaxPool, AveragePool)
+def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Run:
     """Each tap of the window is a strided picture; combine them one after the other."""
     (size_y, size_x), (stride_y, stride_x) = layer.size, layer.stride
     combine = np.add if isinstance(layer, AveragePool) else np.maximum
@@ -94,7 +113,8 @@ def _pooling(layer: Pooling) -> Callable[[Array, Array], None]:
     return run
 
 
-def _fully_connected(stage: Stage, parameters: Parameters) -> Callable[[Array, Array], None]:
+@NUMPY.of(FullyConnected)
+def _fully_connected(stage: Stage, layer: FullyConnected, parameters: Parameters) -> Run:
     weight = parameters[f"{stage.name}.weight"]
     bias = parameters.get(f"{stage.name}.bias")
 
@@ -106,18 +126,28 @@ def _fully_connected(stage: Stage, parameters: Parameters) -> Callable[[Array, A
     return run
 
 
-def _relu(x: Array, out: Array) -> None:
-    np.maximum(x, np.float32(0), out=out)
+@NUMPY.family(Elementwise)
+def _elementwise(stage: Stage, layer: Elementwise, parameters: Parameters) -> Run:
+    """Image by image, so that what is made on the way stays in cache."""
+    function, settings = layer.function, layer.settings
+    assert function is not None  # it has the form
+
+    def run(x: Array, out: Array) -> None:
+        with quiet():
+            for image, result in zip(x, out, strict=True):
+                result[...] = function(image, *settings)
+
+    return run
 
 
-def _tanh(x: Array, out: Array) -> None:
-    np.tanh(x, out=out)
+@NUMPY.of(Softmax)
+def _softmax(stage: Stage, layer: Softmax, parameters: Parameters) -> Run:
+    def run(x: Array, out: Array) -> None:
+        np.subtract(x, x.max(axis=1, keepdims=True), out=out)
+        np.exp(out, out=out)
+        out /= out.sum(axis=1, keepdims=True)
 
-
-def _softmax(x: Array, out: Array) -> None:
-    np.subtract(x, x.max(axis=1, keepdims=True), out=out)
-    np.exp(out, out=out)
-    out /= out.sum(axis=1, keepdims=True)
+    return run
 
 
 RUNG = Rung(
@@ -127,4 +157,5 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="numpy",
 )

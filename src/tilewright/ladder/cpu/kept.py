@@ -28,8 +28,9 @@ _rebuild: Callable[..., Any] = compiler.CompileResult._rebuild
 class Kept:
     """What a function of Numba's asks before it compiles, and tells when it has: its cache."""
 
-    def __init__(self, function: Callable[..., None]) -> None:
-        self.function = function
+    def __init__(self, *functions: Callable[..., Any]) -> None:
+        """The function, and others that become a part of it."""
+        self.functions = functions
 
     @property
     def cache_path(self) -> str:
@@ -46,10 +47,11 @@ class Kept:
         open_store(KIND).keep(self._key(signature, result.codegen), _dumps(result._reduce()))
 
     def _key(self, signature: Any, codegen: Any) -> str:
-        code = self.function.__code__
+        codes = [function.__code__ for function in self.functions]
+        sources = [part for x in codes for part in (x.co_qualname, _source(x.co_filename))]
         versions = f"{sys.version} {numba.__version__}"
         cpu = repr(codegen.magic_tuple())
-        return key_of(code.co_qualname, _source(code.co_filename), str(signature), cpu, versions)
+        return key_of(*sources, str(signature), cpu, versions)
 
 
 @cache

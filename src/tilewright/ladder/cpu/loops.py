@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numba
@@ -20,7 +21,17 @@ from numpy.typing import NDArray
 
 from tilewright.ladder.cpu.kept import Kept
 from tilewright.ladder.rung import Stages
-from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Elementwise,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    Pooling,
+    Softmax,
+    Table,
+)
 from tilewright.model.network import Parameters, Stage
 from tilewright.threads import share
 
@@ -31,10 +42,13 @@ LONGEST_CALL = 100_000_000
 VALUE_OPERATIONS = 32
 
 
-def compiled(function: Callable[..., None]) -> Any:
-    """Machine code on first use, kept on disk for the next start where there is a place for it."""
+def compiled(function: Callable[..., None], *inside: Callable[..., Any]) -> Any:
+    """Machine code on first use, kept on disk for the next start where there is a place for it.
+
+    `inside` are other functions that become a part of it.
+    """
     made: Any = numba.njit(nogil=True, fastmath={"contract"})(function)
-    made._cache = Kept(function)
+    made._cache = Kept(function, *inside)
     return made
 
 
@@ -72,24 +86,6 @@ def convolution(
                                 continue
                             total += x[n, c, iy, ix] * weight[f, c, ky, kx]
                 out[n, f, y, column] = total
-
-
-@compiled
-def relu(x: Array, out: Array, first: int, last: int) -> None:
-    """A job is one image."""
-    before, after = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
-    for image in range(first, last):
-        for i in range(before.shape[1]):
-            after[image, i] = np.maximum(before[image, i], np.float32(0))
-
-
-@compiled
-def tanh(x: Array, out: Array, first: int, last: int) -> None:
-    """A job is one image."""
-    before, after = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
-    for image in range(first, last):
-        for i in range(before.shape[1]):
-            after[image, i] = np.tanh(before[image, i])
 
 
 @compiled
@@ -186,26 +182,61 @@ class Loops:
 def loops_for(stages: Stages, parameters: Parameters) -> Loops:
     """The loops of a single stage."""
     (stage,) = stages
-    kernel, settings, jobs = _kernel(stage, parameters)
+    kernel, settings, jobs = LOOPS.find(stage)(stage, stage.layer, parameters)
     return Loops(kernel, settings, jobs, max(1, LONGEST_CALL * jobs // _operations(stage)))
 
 
-def _kernel(
-    stage: Stage, parameters: Parameters
-) -> tuple[Callable[..., None], tuple[Any, ...], int]:
-    layer = stage.layer
-    outputs = stage.output_shape[0]
-    if isinstance(layer, Pixels):
-        return pixels, (layer.scale, layer.shift), 1
-    if isinstance(layer, Convolution):
-        weight, bias = weight_and_bias(stage.name, parameters)
-        return convolution, (weight, bias, layer.stride, layer.padding), outputs
-    if isinstance(layer, Pooling):
-        pool = average_pool if isinstance(layer, AveragePool) else max_pool
-        return pool, (layer.size, layer.stride), outputs
-    if stage.kind == "fc":
-        return fully_connected, weight_and_bias(stage.name, parameters), outputs
-    return {"relu": relu, "tanh": tanh, "softmax": softmax}[stage.kind], (), 1
+# A kernel, its settings, and how many jobs one image makes.
+Chosen = tuple[Callable[..., None], tuple[Any, ...], int]
+LOOPS: Table[Callable[[Stage, Any, Parameters], Chosen]] = Table("loops")
+
+
+@LOOPS.of(Pixels)
+def _pixels(stage: Stage, layer: Pixels, parameters: Parameters) -> Chosen:
+    return pixels, (layer.scale, layer.shift), 1
+
+
+@LOOPS.of(Convolution)
+def _convolution(stage: Stage, layer: Convolution, parameters: Parameters) -> Chosen:
+    weight, bias = weight_and_bias(stage.name, parameters)
+    return convolution, (weight, bias, layer.stride, layer.padding), layer.filters
+
+
+@LOOPS.of(MaxPool, AveragePool)
+def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Chosen:
+    pool = average_pool if isinstance(layer, AveragePool) else max_pool
+    return pool, (layer.size, layer.stride), stage.output_shape[0]
+
+
+@LOOPS.of(FullyConnected)
+def _fully_connected(stage: Stage, layer: FullyConnected, parameters: Parameters) -> Chosen:
+    return fully_connected, weight_and_bias(stage.name, parameters), layer.outputs
+
+
+@LOOPS.of(Softmax)
+def _softmax(stage: Stage, layer: Softmax, parameters: Parameters) -> Chosen:
+    return softmax, (), 1
+
+
+@LOOPS.family(Elementwise)
+def _elementwise(stage: Stage, layer: Elementwise, parameters: Parameters) -> Chosen:
+    assert layer.function is not None  # it has the form
+    return elementwise(layer.function), layer.settings, 1
+
+
+@cache
+def elementwise(function: Callable[..., Any]) -> Callable[..., None]:
+    """Loops around the function of a kind; a job is one image."""
+    scalar = numba.njit(nogil=True, fastmath={"contract"})(function)
+
+    def each(x: Array, out: Array, first: int, last: int, *settings: Any) -> None:
+        before, after = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
+        for image in range(first, last):
+            for i in range(before.shape[1]):
+                after[image, i] = scalar(before[image, i], *settings)
+
+    made: Callable[..., None] = compiled(each, function)
+    return made
 
 
 def _operations(stage: Stage) -> int:

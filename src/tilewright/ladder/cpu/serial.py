@@ -8,13 +8,20 @@ the one before it: four sums at a time were 3.5 times as fast, without vectors (
 
 from __future__ import annotations
 
-from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
 from tilewright.model.network import Parameters
+from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     from tilewright.ladder.cpu import loops
 
     run = loops.loops_for(stages, parameters).on(cores=1)
@@ -27,5 +34,6 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="loops",
     skips_taps=True,
 )

@@ -9,13 +9,20 @@ has fewer jobs than cores or so little work that waking a thread costs more.
 from __future__ import annotations
 
 from tilewright.environment import cpu_cores
-from tilewright.ladder.rung import Launch, Rung, Stages, launch_of
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
 from tilewright.model.network import Parameters
+from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 
 
-def prepare(runtime: FunctionRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     from tilewright.ladder.cpu import loops
 
     run = loops.loops_for(stages, parameters).on(cpu_cores())
@@ -29,5 +36,6 @@ RUNG = Rung(
     devices=("cpu",),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="loops",
     skips_taps=True,
 )

@@ -17,18 +17,21 @@ from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
     Loop,
+    Options,
     Traffic,
     Work,
+    oblong_tiles,
     plane_block,
     plane_tiles,
+    preferring,
     source,
+    square_tiles,
     tiles,
 )
 from tilewright.ladder.gpu.prepare import gpu_rung
-from tilewright.runtime.dialect import Limits
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
+def build(geometry: Geometry, options: Options) -> Design:
     fill = Work(
         source("channel_atomics_bias", "fill.cl", (BLOCK_THREADS, 1, 1), geometry.constants),
         ("bias", "out"),
@@ -36,7 +39,7 @@ def design(geometry: Geometry, limits: Limits) -> Design:
         loops=(Loop("output", geometry.outputs, "block and thread"),),
         traffic=Traffic(global_loads=geometry.outputs, stores=geometry.outputs),
     )
-    block = plane_block(geometry)
+    block = plane_block(options)
     tiles_y, tiles_x = plane_tiles(geometry, block)
     constants = {**geometry.constants, "TILES_Y": tiles_y, "TILES_X": tiles_x}
     products = geometry.outputs * geometry.taps
@@ -60,6 +63,6 @@ def design(geometry: Geometry, limits: Limits) -> Design:
 RUNG = gpu_rung(
     "channel-atomics",
     "input channels split over blocks, atomic sums: more blocks, but outputs are contended",
-    design,
+    preferring(square_tiles, oblong_tiles, build),
     against="direct",
 )

@@ -11,26 +11,30 @@ won with up to 32 kB of them and lost with 40 and 56 (docs/ladder.md).
 
 from __future__ import annotations
 
-from tilewright.ladder.gpu.design import Array, Design, Geometry
+from collections.abc import Iterator
+
+from tilewright.ladder.gpu.design import (
+    Array,
+    Design,
+    Geometry,
+    Options,
+    oblong_tiles,
+    preferring,
+    square_tiles,
+)
 from tilewright.ladder.gpu.direct import plane_work
 from tilewright.ladder.gpu.prepare import constant_argument, gpu_rung
 from tilewright.runtime.dialect import DoesNotFit, Limits
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
-    fitting = limits.constant_bytes // (4 * geometry.taps)
-    if not fitting:
-        raise DoesNotFit(
-            f"constant_conv needs {4 * geometry.taps:,} bytes of constant memory for one filter; "
-            f"the device has {limits.constant_bytes:,}"
-        )
+def build(geometry: Geometry, options: Options) -> Design:
+    most = options["filters"]
     groups = [
-        (first, min(fitting, geometry.filters - first))
-        for first in range(0, geometry.filters, fitting)
+        (first, min(most, geometry.filters - first)) for first in range(0, geometry.filters, most)
     ]
     works = tuple(
         plane_work(
-            "constant_conv", geometry, first_filter=first, filters=filters,
+            "constant_conv", geometry, options, first_filter=first, filters=filters,
             constant_floats=filters * geometry.taps,
         )
         for first, filters in groups
@@ -45,9 +49,37 @@ def design(geometry: Geometry, limits: Limits) -> Design:
     return Design(works, pack=pack)
 
 
+def filters_together(geometry: Geometry, limits: Limits) -> int:
+    """Filters whose weights fit into constant memory."""
+    fitting = limits.constant_bytes // (4 * geometry.taps)
+    if not fitting:
+        raise DoesNotFit(
+            f"constant_conv needs {4 * geometry.taps:,} bytes of constant memory for one filter; "
+            f"the device has {limits.constant_bytes:,}"
+        )
+    return min(fitting, geometry.filters)
+
+
+def few_launches(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+    filters = filters_together(geometry, limits)
+    return ({**tile, "filters": filters} for tile in square_tiles(geometry, limits))
+
+
+def others(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+    """Also half as many filters and fewer, which the constant cache may hold."""
+    filters = filters_together(geometry, limits)
+    while True:
+        for tiles in (square_tiles, oblong_tiles):
+            for tile in tiles(geometry, limits):
+                yield {**tile, "filters": filters}
+        if filters == 1:
+            return
+        filters = (filters + 1) // 2
+
+
 RUNG = gpu_rung(
     "constant",
     "weights in constant memory: a warp's threads get each one in one broadcast",
-    design,
+    preferring(few_launches, others, build),
     against="direct",
 )

@@ -11,10 +11,10 @@ from tilewright.trace import Cost
 
 def cost(stage: Stage, design: Design, work: Work, images: int) -> Cost:
     """Of one of a layer's kernels, launched for so many images."""
-    alone = len(design.works) == 1
+    # Where nobody says how often its loops turn, the kernel that alone has the weights does it all.
+    alone = len(design.works) == 1 or [w for w in design.works if w.has_weights] == [work]
     flops = 2 * images * multiply_adds(work) or (images * stage.flops if alone else 0)
-    # A block that is not full loads as if it were.
-    covered = work.grid(images)[2] * work.images_per_block
+    covered = work.covered(images)
     return Cost(
         flops,
         _once_bytes(stage, design, work, images),
@@ -25,17 +25,17 @@ def cost(stage: Stage, design: Design, work: Work, images: int) -> Cost:
 
 def multiply_adds(work: Work) -> int:
     """For one image: kernels that take weights do one for each turn of their loops."""
-    return math.prod(loop.extent for loop in work.loops) if work.has_weights else 0
+    extents = [loop.extent for loop in work.loops]
+    return math.prod(extents) if extents and work.has_weights else 0
 
 
 def _once_bytes(stage: Stage, design: Design, work: Work, images: int) -> int:
     """Every buffer of a kernel once. One of several that share the filters has its part of them."""
     total = sum(map(multiply_adds, design.works))
-    part = multiply_adds(work) / total if work.has_weights else 1.0
+    part = multiply_adds(work) / total if total and work.has_weights else 1.0
     shapes = {name.rpartition(".")[2]: shape for name, shape in stage.parameter_shapes.items()}
-    pixel = 1 if stage.kind == "input" else 4
     sizes = {
-        "x": images * pixel * math.prod(stage.input_shape),
+        "x": images * stage.layer.input_bytes * math.prod(stage.input_shape),
         "out": part * images * 4 * math.prod(stage.output_shape),
         **{name: part * 4 * math.prod(shape) for name, shape in shapes.items()},
         **{name: images * 4 * size for name, size in design.scratch.items()},

@@ -6,8 +6,10 @@ tested. `ladder.gpu.prepare` makes it run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import operator
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
@@ -16,12 +18,22 @@ from numpy.typing import NDArray
 
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Stage
-from tilewright.runtime.dialect import Block, Grid, Limits, Source
+from tilewright.runtime.dialect import (
+    LARGEST_GRID,
+    LARGEST_GRID_Z,
+    Block,
+    DoesNotFit,
+    Grid,
+    Limits,
+    Source,
+)
 
 Array = NDArray[np.float32]
 # Weight and bias of a layer into the arrays its kernels take, by argument.
 Pack = Callable[[Array, Array], dict[str, Array]]
 BLOCK_THREADS = 256  # where nothing else decides: full multiprocessors at up to 32 registers
+# What is free to choose about a layer's kernels, by name: tile sizes and the like.
+Options = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -53,16 +65,21 @@ class Work:
 
     `arguments` names what it is given: `x` and `out`, parameters, scratch buffers, `images`.
     `index_operations` are those on whole numbers for one image, where a kernel works out the place
-    of every tap; a warp takes its turn also for threads that are idle.
+    of every tap; a warp takes its turn also for threads that are idle. `numbers` are whole numbers
+    among the arguments; `shape` is the grid for so many images, where it is another. `adds_bias`: a
+    layer without bias does not need it.
     """
 
     source: Source
     arguments: tuple[str, ...]
-    blocks: int
+    blocks: int = 1
     images_per_block: int = 1
     loops: tuple[Loop, ...] = ()
     traffic: Traffic = Traffic()
     index_operations: float = 0.0
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    shape: Callable[[int], Grid] | None = None
+    adds_bias: bool = False
 
     @property
     def has_weights(self) -> bool:
@@ -70,7 +87,35 @@ class Work:
         return "weight" in self.arguments or self.source.constant_floats > 0
 
     def grid(self, images: int) -> Grid:
+        if self.shape is not None:
+            return self.shape(images)
         return self.blocks, 1, -(-images // self.images_per_block)
+
+    def covered(self, images: int) -> int:
+        """Images that its blocks have room for: one that is not full loads as if it were."""
+        return -(-images // self.images_per_block) * self.images_per_block
+
+    def check(self, limits: Limits) -> None:
+        """DoesNotFit if the device cannot launch it even for a single image."""
+        self.source.check(limits)
+        if not self._fits(1):
+            blocks = " x ".join(f"{size:,}" for size in self.grid(1))
+            most = " x ".join(f"{size:,}" for size in LARGEST_GRID)
+            raise DoesNotFit(f"{self.source.name} needs a grid of {blocks} blocks; {most} is most")
+
+    @property
+    def most_images(self) -> int:
+        """How many images one launch may have, for the size of its grid."""
+        if self.shape is None:
+            return LARGEST_GRID_Z
+        return bisect(range(1, LARGEST_GRID_Z + 1), False, key=lambda n: not self._fits(n))
+
+    def _fits(self, images: int) -> bool:
+        return all(map(operator.le, self.grid(images), LARGEST_GRID))
+
+
+class NotForLayer(DoesNotFit):
+    """A rung does not compute such a layer at all."""
 
 
 def as_they_are(weight: Array, bias: Array) -> dict[str, Array]:
@@ -84,6 +129,21 @@ class Design:
     works: tuple[Work, ...]
     scratch: Mapping[str, int] = field(default_factory=dict)
     pack: Pack = as_they_are
+
+    def needed_by(self, stage: Stage) -> Design:
+        """Without what a layer has no need of."""
+        if f"{stage.name}.bias" in stage.parameter_shapes:
+            return self
+        return replace(self, works=tuple(work for work in self.works if not work.adds_bias))
+
+    def misfit(self, limits: Limits) -> DoesNotFit | None:
+        """What a device has too little of for one of the kernels, if it has."""
+        try:
+            for work in self.works:
+                work.check(limits)
+        except DoesNotFit as problem:
+            return problem
+        return None
 
 
 @dataclass(frozen=True)
@@ -130,8 +190,61 @@ class Geometry:
         return {name.upper(): value for name, value in vars(self).items()}
 
 
-# How a rung computes a convolution on a device of such limits.
-ConvolutionDesign = Callable[[Geometry, Limits], Design]
+# Options for a layer on a device.
+Candidates = Callable[[Geometry, Limits], Iterable[Options]]
+Choose = Callable[[Geometry, Limits], Options]
+Build = Callable[[Geometry, Options], Design]
+
+
+class Convolutions:
+    """How a rung computes convolutions.
+
+    `candidates` are all the options that fit a device, `choose` gives those that the rung itself
+    likes best, the first candidate if it has no opinion, or DoesNotFit; `build` makes a design of
+    options.
+    """
+
+    def __init__(self, candidates: Candidates, build: Build, choose: Choose | None = None) -> None:
+        self.candidates, self.build = candidates, build
+        self.choose = choose or self._first
+
+    def design(self, geometry: Geometry, limits: Limits) -> Design:
+        """The kernels that the rung itself chooses."""
+        return self.build(geometry, self.choose(geometry, limits))
+
+    def _first(self, geometry: Geometry, limits: Limits) -> Options:
+        for options in self.candidates(geometry, limits):
+            return options
+        raise DoesNotFit("no choice of its tiles fits the device")
+
+
+def preferring(preferred: Candidates, others: Candidates, build: Build) -> Convolutions:
+    """Chosen is the first of the preferred that fits; the last of them takes the least.
+
+    All that fit are candidates, the others too. Both may raise DoesNotFit where nothing can.
+    """
+
+    def candidates(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+        try:
+            every = (*preferred(geometry, limits), *others(geometry, limits))
+        except DoesNotFit:
+            return
+        seen = []
+        for options in every:
+            if options not in seen and build(geometry, options).misfit(limits) is None:
+                seen.append(options)
+                yield options
+
+    def choose(geometry: Geometry, limits: Limits) -> Options:
+        problem = None
+        for options in preferred(geometry, limits):
+            problem = build(geometry, options).misfit(limits)
+            if problem is None:
+                return options
+        assert problem is not None  # something is preferred
+        raise problem
+
+    return Convolutions(candidates, build, choose)
 
 
 def source(
@@ -144,12 +257,13 @@ def source(
 ) -> Source:
     """The kernel in a file of this folder, made for these constants."""
     return Source(
-        name, _text(file), block, tuple(constants.items()), shared_floats, constant_floats
+        name, text_of(file), block, tuple(constants.items()), shared_floats, constant_floats
     )
 
 
 @cache
-def _text(file: str) -> str:
+def text_of(file: str) -> str:
+    """A kernel in this folder."""
     return (files("tilewright.ladder.gpu") / file).read_text()
 
 
@@ -174,10 +288,29 @@ def fitting_tile(out: int, largest: int) -> int:
     return min(largest, power_of_two(2 * out - 1))
 
 
-def plane_block(geometry: Geometry, largest: int = 16) -> Block:
-    """A tile of one output plane; small planes get small tiles."""
-    x, y = fitting_tile(geometry.out_x, largest), fitting_tile(geometry.out_y, largest)
-    return x, y, 1
+def plane_block(options: Options) -> Block:
+    """A tile of one output plane, a thread an output."""
+    return options["columns"], options["rows"], 1
+
+
+def square_tiles(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+    """Tiles of an output plane, the largest first; small planes get small tiles."""
+    return (_plane_tile(geometry, largest, largest) for largest in (16, 8, 4, 2, 1))
+
+
+def oblong_tiles(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+    """Tiles of an output plane of one to sixteen warps."""
+    for columns in (8, 16, 32, 64, 128):
+        for rows in (1, 2, 4, 8, 16, 32):
+            if 32 <= columns * rows <= 512:
+                yield _plane_tile(geometry, columns, rows)
+
+
+def _plane_tile(geometry: Geometry, columns: int, rows: int) -> Options:
+    return {
+        "columns": fitting_tile(geometry.out_x, columns),
+        "rows": fitting_tile(geometry.out_y, rows),
+    }
 
 
 def plane_tiles(geometry: Geometry, block: Block) -> tuple[int, int]:

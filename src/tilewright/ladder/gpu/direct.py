@@ -15,30 +15,34 @@ from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
     Loop,
+    Options,
     Traffic,
     Work,
+    oblong_tiles,
     plane_block,
     plane_tiles,
+    preferring,
     source,
+    square_tiles,
 )
 from tilewright.ladder.gpu.prepare import gpu_rung
-from tilewright.runtime.dialect import Limits
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
-    return Design((plane_work("direct_conv", geometry),))
+def build(geometry: Geometry, options: Options) -> Design:
+    return Design((plane_work("direct_conv", geometry, options),))
 
 
 def plane_work(
     name: str,
     geometry: Geometry,
+    options: Options,
     argument: str = "x",
     first_filter: int = 0,
     filters: int | None = None,
     constant_floats: int = 0,
 ) -> Work:
     """The kernel of `direct.cl` on an argument, for some filters or all."""
-    block = plane_block(geometry)
+    block = plane_block(options)
     tiles_y, tiles_x = plane_tiles(geometry, block)
     count = geometry.filters if filters is None else filters
     constants = {
@@ -66,5 +70,7 @@ def plane_work(
 
 
 RUNG = gpu_rung(
-    "direct", "a thread an output, bounds test inside: thousands of sums at the same time", design
+    "direct",
+    "a thread an output, bounds test inside: thousands of sums at the same time",
+    preferring(square_tiles, oblong_tiles, build),
 )

@@ -12,14 +12,18 @@ and neighbouring threads read neighbouring taps, not neighbouring pixels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
     Design,
     Geometry,
     Loop,
+    Options,
     Traffic,
     Work,
     power_of_two,
+    preferring,
     source,
     tiles,
 )
@@ -29,14 +33,28 @@ from tilewright.runtime.dialect import Limits
 REDUCERS = 32  # threads that share a sum, at most
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
-    return Design((reduce_work("direct_reduce_conv", geometry),))
+def build(geometry: Geometry, options: Options) -> Design:
+    return Design((reduce_work("direct_reduce_conv", geometry, options),))
 
 
-def reduce_work(name: str, geometry: Geometry, argument: str = "x") -> Work:
-    """The kernel of `reduce.cl` on an argument."""
+def most_reducers(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+    """As many threads for a sum as can have a part of it."""
     reducers = min(REDUCERS, power_of_two(geometry.taps))
-    block = (reducers, BLOCK_THREADS // REDUCERS, 1)
+    yield {"reducers": reducers, "outputs": BLOCK_THREADS // REDUCERS}
+
+
+def fewer_reducers(geometry: Geometry, limits: Limits) -> Iterator[Options]:
+    """Blocks of two to sixteen warps."""
+    for reducers in (32, 16, 8, 4, 2):
+        for outputs in (1, 2, 4, 8, 16, 32, 64):
+            if reducers <= geometry.taps and 64 <= reducers * outputs <= 512:
+                yield {"reducers": reducers, "outputs": outputs}
+
+
+def reduce_work(name: str, geometry: Geometry, options: Options, argument: str = "x") -> Work:
+    """The kernel of `reduce.cl` on an argument."""
+    reducers = options["reducers"]
+    block = (reducers, options["outputs"], 1)
     steps = reducers.bit_length() - 1
     return Work(
         source(name, "reduce.cl", block, geometry.constants, shared_floats=block[0] * block[1]),
@@ -92,6 +110,6 @@ def index_operations(geometry: Geometry, reducers: int) -> int:
 RUNG = gpu_rung(
     "direct-reduce",
     "a block an output group: threads share each sum and reduce, for more parallel work",
-    design,
+    preferring(most_reducers, fewer_reducers, build),
     against="direct",
 )

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from tilewright.errors import unknown
 from tilewright.ladder import choose
 from tilewright.ladder.gpu.cost import cost, multiply_adds
-from tilewright.ladder.gpu.design import Design, Work
-from tilewright.ladder.gpu.prepare import layer_design, most_images
+from tilewright.ladder.gpu.design import Design, NotForLayer, Work
+from tilewright.ladder.gpu.prepare import layer_design, layer_options, most_images
 from tilewright.ladder.rung import Rung
 from tilewright.limits import limit, rates_of
 from tilewright.model.network import Network, Stage
@@ -89,7 +89,9 @@ def target(device: Device | None, rung: Rung) -> Target:
         if cuda.missing(CUDA) is None:
             return target(CUDA, rung)
         return Target(USUAL, REFERENCE, f"no CUDA GPU here: an {REFERENCE.name} is assumed")
-    choose(device, rung.name, rung.precision.name)  # refuses a device that is not here
+    choose(
+        device, rung.origin or rung.name, rung.precision.name
+    )  # refuses a device that is not here
     if device.kind == "cuda":
         return Target(cuda.limits(device.index), cuda.gpu(device.index))
     from tilewright.runtime import opencl
@@ -115,13 +117,16 @@ def chosen(network: Network, layer: str | None) -> list[Stage]:
 
 def designed(rung: Rung, stage: Stage, limits: Limits) -> Design | str:
     """A layer's kernels, or why there are none."""
-    if stage.kind == "flatten":
+    if not stage.layer.computes:
         return "no kernel: the same memory, read with another shape"
-    assert rung.convolution is not None
+    assert rung.convolutions is not None
     try:
-        design = layer_design(stage, rung.convolution, limits)
+        options = layer_options(stage, rung.convolutions, limits)
+        design = layer_design(stage, rung.convolutions, options).needed_by(stage)
         for work in design.works:
             work.source.check(limits)
+    except NotForLayer as error:
+        return str(error)
     except DoesNotFit as error:
         return f"does not fit: {error}"
     return design
@@ -143,14 +148,13 @@ def _layer(rung: Rung, stage: Stage, at: Target, images: int) -> LayerFacts:
 
 def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> KernelFacts:
     compiled = occupied = None
-    if nvrtc.missing() is None:
-        source = work.source
-        compiled = nvrtc.compile_cubin(source.name, source.complete, gpu.architecture)
-        occupied = occupancy(math.prod(source.block), compiled, gpu.multiprocessor)
+    if nvrtc.missing() is None and work.source.language != "opencl":
+        compiled = nvrtc.compile_source(work.source, gpu.architecture)
+        occupied = occupancy(math.prod(work.source.block), compiled, gpu.multiprocessor)
     products = images * multiply_adds(work)
     least = cost(stage, design, work, images)
     traffic, grid = work.traffic, work.grid(images)
-    covered = grid[2] * work.images_per_block  # a block that is not full loads as if it were
+    covered = work.covered(images)
     bound = limit(least, rates_of(gpu), math.prod(grid))
     assert bound is not None  # a GPU's rates are known
     return KernelFacts(

@@ -7,6 +7,9 @@ and softmax, a thread an image.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
@@ -17,7 +20,16 @@ from tilewright.ladder.gpu.design import (
     source,
     tiles,
 )
-from tilewright.model.layers import AveragePool, Pixels, Pooling
+from tilewright.model.layers import (
+    AveragePool,
+    Elementwise,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    Pooling,
+    Softmax,
+    Table,
+)
 from tilewright.model.network import Stage
 
 FC_IMAGES, FC_DEPTH, FC_EACH = 64, 16, 4
@@ -25,30 +37,37 @@ FC_PART = 2048  # inputs of a sum that one block takes
 SOFTMAX_IMAGES = 64
 
 
+DIALECT: Table[Callable[[Stage, Any], Design]] = Table("dialect")
+
+
 def other_layer(stage: Stage) -> Design:
-    layer = stage.layer
-    if isinstance(layer, Pixels):
-        return _flat(stage, "normalise", {"SCALE": layer.scale, "SHIFT": layer.shift})
-    if isinstance(layer, Pooling):
-        return _pooling(stage, layer)
-    if stage.kind == "fc":
-        return _fully_connected(stage)
-    if stage.kind == "softmax":
-        return _softmax(stage)
-    return _flat(stage, stage.kind, {})
+    return DIALECT.find(stage)(stage, stage.layer)
 
 
-def _flat(stage: Stage, kind: str, constants: dict[str, int | float]) -> Design:
+@DIALECT.of(Pixels)
+def _pixels(stage: Stage, layer: Pixels) -> Design:
+    constants = {"SCALE": layer.scale, "SHIFT": layer.shift}
+    return _flat(stage, "layer_normalise", "normalise.cl", constants)
+
+
+@DIALECT.family(Elementwise)
+def _elementwise(stage: Stage, layer: Elementwise) -> Design:
+    design = _flat(stage, f"layer_{layer.kind}", "elementwise.cl", {})
+    (work,) = design.works
+    text = f"#define TW_FUNCTION(x) ({layer.expression()})\n{work.source.text}"
+    return Design((replace(work, source=replace(work.source, text=text)),))
+
+
+def _flat(stage: Stage, name: str, file: str, constants: dict[str, int | float]) -> Design:
     """Every output depends on the input at its own place."""
     size = math.prod(stage.output_shape)
-    kernel = source(
-        f"layer_{kind}", f"{kind}.cl", (BLOCK_THREADS, 1, 1), {"SIZE": size, **constants}
-    )
+    kernel = source(name, file, (BLOCK_THREADS, 1, 1), {"SIZE": size, **constants})
     loops = (Loop("value", size, "block and thread"),)
-    traffic = Traffic(global_loads=size / 4 if kind == "normalise" else size, stores=size)
+    traffic = Traffic(global_loads=size * stage.layer.input_bytes / 4, stores=size)
     return Design((Work(kernel, ("x", "out"), tiles(size, BLOCK_THREADS), 1, loops, traffic),))
 
 
+@DIALECT.of(MaxPool, AveragePool)
 def _pooling(stage: Stage, layer: Pooling) -> Design:
     channels, height, width = stage.input_shape
     _, out_y, out_x = stage.output_shape
@@ -73,9 +92,10 @@ def _pooling(stage: Stage, layer: Pooling) -> Design:
     return Design((work,))
 
 
-def _fully_connected(stage: Stage) -> Design:
+@DIALECT.of(FullyConnected)
+def _fully_connected(stage: Stage, layer: FullyConnected) -> Design:
     """Long sums are split over blocks: a layer with few outputs would leave most of a GPU idle."""
-    inputs, outputs = math.prod(stage.input_shape), stage.output_shape[0]
+    inputs, outputs = math.prod(stage.input_shape), layer.outputs
     across = 16 if outputs <= 16 else 64
     parts, blocks = tiles(inputs, FC_PART), tiles(outputs, across)
     constants: dict[str, int | float] = {
@@ -113,7 +133,8 @@ def _fully_connected(stage: Stage) -> Design:
     return Design((multiply, add), {"parts": outputs * parts})
 
 
-def _softmax(stage: Stage) -> Design:
+@DIALECT.of(Softmax)
+def _softmax(stage: Stage, layer: Softmax) -> Design:
     (size,) = stage.output_shape
     work = Work(
         source("layer_softmax", "softmax.cl", (SOFTMAX_IMAGES, 1, 1), {"SIZE": size}),

@@ -13,37 +13,25 @@ from __future__ import annotations
 
 from functools import partial
 
+from tilewright.ladder.gpu.generated import generated, generated_plan
 from tilewright.ladder.gpu.prepare import missing, open_runtime
-from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
+from tilewright.ladder.rung import Rung, whole_network
 from tilewright.memory import DEVICE_PLANS
-from tilewright.model.network import Parameters
-from tilewright.precision import FLOAT32, FP16, TF32, Precision
-from tilewright.runtime.cuda import CudaRuntime
-
-
-def prepare(
-    runtime: CudaRuntime,
-    stages: Stages,
-    parameters: Parameters,
-    precision: Precision = FLOAT32,
-    share_sums: bool = True,
-) -> Launch:
-    """`share_sums`: as for few images, several blocks may add up one sum."""
-    from tilewright.fuse.cuda.run import FusedNetwork
-
-    return FusedNetwork(runtime, "network", precision.name, stages, parameters, share_sums)
-
+from tilewright.precision import FLOAT32, FP16, TF32
 
 RUNG = Rung(
     name="network",
     idea="the whole network in one kernel: activations never leave the multiprocessor",
     against="tensor",
     devices=("cuda",),
-    prepare=prepare,
+    plan=generated_plan,
+    prepare=partial(generated, "network"),
     open_runtime=open_runtime,
+    form="cuda",
     cut=whole_network,
     missing=missing,
     precisions=(FP16, TF32, FLOAT32),
-    ways=(prepare, partial(prepare, share_sums=False)),
+    # As for few images, several blocks may add up one sum; or they may not.
+    ways=({}, {"share_sums": False}),
     memories=DEVICE_PLANS,
 )

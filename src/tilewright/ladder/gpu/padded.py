@@ -18,26 +18,32 @@ from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
     Loop,
+    Options,
     Traffic,
     Work,
+    oblong_tiles,
+    preferring,
     source,
+    square_tiles,
     tiles,
 )
 from tilewright.ladder.gpu.direct import plane_work
 from tilewright.ladder.gpu.prepare import gpu_rung
-from tilewright.runtime.dialect import Limits
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
-    return padded_design("padded", geometry, plane_work)
+def build(geometry: Geometry, options: Options) -> Design:
+    return padded_design("padded", geometry, options, plane_work)
 
 
 def padded_design(
-    rung: str, geometry: Geometry, convolve: Callable[[str, Geometry, str], Work]
+    rung: str,
+    geometry: Geometry,
+    options: Options,
+    convolve: Callable[[str, Geometry, Options, str], Work],
 ) -> Design:
     """A padding kernel, then a convolution of what is padded already."""
     if not geometry.pad_y and not geometry.pad_x:
-        return Design((convolve(f"{rung}_conv", geometry, "x"),))
+        return Design((convolve(f"{rung}_conv", geometry, options, "x"),))
     height = geometry.height + 2 * geometry.pad_y
     width = geometry.width + 2 * geometry.pad_x
     inside = replace(geometry, height=height, width=width, pad_y=0, pad_x=0)
@@ -51,12 +57,13 @@ def padded_design(
             global_loads=geometry.channels * geometry.height * geometry.width, stores=size
         ),
     )
-    return Design((pad, convolve(f"{rung}_conv", inside, "padded")), {"padded": size})
+    convolution = convolve(f"{rung}_conv", inside, options, "padded")
+    return Design((pad, convolution), {"padded": size})
 
 
 RUNG = gpu_rung(
     "padded",
     "input zero-padded by a first kernel: no bounds test in the innermost loop",
-    design,
+    preferring(square_tiles, oblong_tiles, build),
     against="direct",
 )

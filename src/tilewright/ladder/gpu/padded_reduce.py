@@ -8,20 +8,19 @@ where they are few, as `direct-reduce` does to `direct`; padding makes little di
 
 from __future__ import annotations
 
-from tilewright.ladder.gpu.design import Design, Geometry
-from tilewright.ladder.gpu.direct_reduce import reduce_work
+from tilewright.ladder.gpu.design import Design, Geometry, Options, preferring
+from tilewright.ladder.gpu.direct_reduce import fewer_reducers, most_reducers, reduce_work
 from tilewright.ladder.gpu.padded import padded_design
 from tilewright.ladder.gpu.prepare import gpu_rung
-from tilewright.runtime.dialect import Limits
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
-    return padded_design("padded_reduce", geometry, reduce_work)
+def build(geometry: Geometry, options: Options) -> Design:
+    return padded_design("padded_reduce", geometry, options, reduce_work)
 
 
 RUNG = gpu_rung(
     "padded-reduce",
     "both: no bounds test, and threads share each sum and reduce",
-    design,
+    preferring(most_reducers, fewer_reducers, build),
     against="padded",
 )

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from tilewright.ladder import rung as contract
 from tilewright.ladder.gpu.cost import cost
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
     Array,
-    ConvolutionDesign,
+    Convolutions,
     Design,
     Geometry,
+    NotForLayer,
+    Options,
     Work,
 )
 from tilewright.ladder.gpu.layers import other_layer
+from tilewright.ladder.gpu.offered import checked
 from tilewright.ladder.rung import Launch, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
+from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stage
+from tilewright.precision import Precision
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.device import GPU_KINDS, Device
-from tilewright.runtime.dialect import LARGEST_GRID_Z, DoesNotFit, Limits
+from tilewright.runtime.dialect import DoesNotFit, Limits
 from tilewright.runtime.registry import gpu_backend
 from tilewright.trace import Cost
 
@@ -31,31 +39,65 @@ from tilewright.trace import Cost
 SCRATCH_SHARE, SCRATCH_BYTES = 1 / 8, 2 * 10**9
 
 
-def gpu_rung(name: str, idea: str, design: ConvolutionDesign, against: str | None = None) -> Rung:
-    """A rung that computes convolutions as designed, and the other layers like all GPU rungs."""
+def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | None = None) -> Rung:
+    """A rung that computes convolutions so, and the other layers like all GPU rungs."""
 
-    def prepare(runtime: GpuRuntime, stages: Stages, parameters: Parameters) -> Launch:
+    def plan(device: Device, stages: Stages, precision: Precision) -> Options:
         (stage,) = stages
-        try:
-            kernels = layer_design(stage, design, runtime.limits)
-            return GpuLaunch(runtime, stage, kernels, parameters)
-        except DoesNotFit as error:
-            # Only a convolution has other kernels on another rung, and direct's take the least.
-            other = stage.kind == "conv" and runtime.limits.threads >= BLOCK_THREADS
-            hint = "; rung direct needs none of it" if other else ""
-            raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
+        return layer_options(stage, convolutions, limits_of(device))
+
+    def prepare(
+        runtime: GpuRuntime,
+        stages: Stages,
+        parameters: Parameters,
+        options: contract.Options,
+        precision: Precision,
+    ) -> Launch:
+        (stage,) = stages
+        offered = checked(stage, convolutions, runtime.limits, options)
+        with naming(stage, runtime.limits):
+            design = layer_design(stage, convolutions, offered)
+            return GpuLaunch(runtime, stage, design, parameters)
 
     return Rung(
-        name=name, idea=idea, against=against, devices=GPU_KINDS, prepare=prepare,
-        open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS, convolution=design,
+        name=name, idea=idea, against=against, devices=GPU_KINDS, plan=plan, prepare=prepare,
+        open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
+        convolutions=convolutions, form="dialect",
     )  # fmt: skip
 
 
-def layer_design(stage: Stage, convolution: ConvolutionDesign, limits: Limits) -> Design:
+def layer_options(stage: Stage, convolutions: Convolutions, limits: Limits) -> Options:
+    """What a rung with such convolutions chooses for a layer; only convolutions have a choice."""
+    if stage.kind != "conv":
+        return {}
+    with naming(stage, limits):
+        return convolutions.choose(Geometry.of(stage), limits)
+
+
+def layer_design(stage: Stage, convolutions: Convolutions, options: Options) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
-    if stage.kind == "conv":
-        return convolution(Geometry.of(stage), limits)
+    if type(stage.layer) is Convolution:
+        return convolutions.build(Geometry.of(stage), options)
     return other_layer(stage)
+
+
+@contextmanager
+def naming(stage: Stage, limits: Limits) -> Iterator[None]:
+    """What does not fit names the layer, and a rung that would."""
+    try:
+        yield
+    except NotForLayer as error:
+        raise NotForLayer(f"{stage.name}: {error}") from error
+    except DoesNotFit as error:
+        # Only a convolution has other kernels on another rung, and direct's take the least.
+        other = stage.kind == "conv" and limits.threads >= BLOCK_THREADS
+        hint = "; rung direct needs none of it" if other else ""
+        raise DoesNotFit(f"{stage.name}: {error}{hint}") from error
+
+
+def limits_of(device: Device) -> Limits:
+    """What a device that is here gives a kernel."""
+    return gpu_backend(device.kind).device_limits(device)
 
 
 def open_runtime(device: Device, memory: str) -> GpuRuntime:
@@ -75,7 +117,8 @@ def most_images(design: Design, limits: Limits) -> int:
     """Images that go through a layer's kernels in one launch."""
     size = 4 * sum(design.scratch.values())
     limit = min(SCRATCH_BYTES, SCRATCH_SHARE * limits.memory_bytes)
-    return max(1, min(LARGEST_GRID_Z, int(limit // size))) if size else LARGEST_GRID_Z
+    most = min(work.most_images for work in design.works)
+    return max(1, min(most, int(limit // size))) if size else most
 
 
 @dataclass
@@ -94,6 +137,7 @@ class GpuLaunch:
 
     def __post_init__(self) -> None:
         runtime = self.runtime
+        self.design = self.design.needed_by(self.stage)
         self.kernels = [(work, runtime.compile(work.source)) for work in self.design.works]
         packed = self._packed()
         self.sent = []
@@ -131,7 +175,7 @@ class GpuLaunch:
             self.capacity = images
         given: dict[str, Buffer | int] = {**self.buffers, "x": x, "out": out, "images": images}
         for (work, kernel), least in zip(self.kernels, self._costs(images), strict=True):
-            arguments = [given[name] for name in work.arguments]
+            arguments = [{**given, **work.numbers}[name] for name in work.arguments]
             self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,), least)
 
     def _costs(self, images: int) -> list[Cost]:

@@ -16,25 +16,26 @@ from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
     Loop,
+    Options,
     Traffic,
     Work,
+    oblong_tiles,
     plane_block,
     plane_tiles,
+    preferring,
     shared_size,
     source,
+    square_tiles,
 )
 from tilewright.ladder.gpu.prepare import gpu_rung
-from tilewright.runtime.dialect import Limits
+from tilewright.runtime.dialect import Block
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
-    largest = 16
-    while largest > 1 and 4 * shared_size(*_staged(geometry, largest)) > limits.shared_bytes:
-        largest //= 2
-    block = plane_block(geometry, largest)
+def build(geometry: Geometry, options: Options) -> Design:
+    block = plane_block(options)
     tiles_y, tiles_x = plane_tiles(geometry, block)
     constants = {**geometry.constants, "TILES_Y": tiles_y, "TILES_X": tiles_x}
-    staged = _staged(geometry, largest)
+    staged = _staged(geometry, block)
     blocks = tiles_y * tiles_x * geometry.filters
     threads = block[0] * block[1]
     work = Work(
@@ -58,9 +59,9 @@ def design(geometry: Geometry, limits: Limits) -> Design:
     return Design((work,))
 
 
-def _staged(geometry: Geometry, largest: int) -> tuple[int, int]:
+def _staged(geometry: Geometry, block: Block) -> tuple[int, int]:
     """A channel's pixels under a tile, and a filter's weights for it: floats of two arrays."""
-    x, y, _ = plane_block(geometry, largest)
+    x, y, _ = block
     height = (y - 1) * geometry.stride_y + geometry.taps_y
     width = (x - 1) * geometry.stride_x + geometry.taps_x
     return height * width, geometry.taps_y * geometry.taps_x
@@ -69,6 +70,6 @@ def _staged(geometry: Geometry, largest: int) -> tuple[int, int]:
 RUNG = gpu_rung(
     "shared",
     "input tile and weights staged in shared memory: each is loaded once a block",
-    design,
+    preferring(square_tiles, oblong_tiles, build),
     against="direct",
 )

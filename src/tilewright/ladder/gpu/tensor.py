@@ -9,24 +9,37 @@ layer still reads its input from device memory and writes its output there.
 
 from __future__ import annotations
 
+from tilewright.errors import TilewrightError
+from tilewright.ladder.gpu.generated import generated, generated_plan
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.prepare import GpuLaunch, missing, open_runtime
-from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.ladder.rung import Launch, Options, Rung, Stages
 from tilewright.memory import DEVICE_PLANS
+from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters
 from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime.device import Device
+
+
+def plan(device: Device, stages: Stages, precision: Precision) -> Options:
+    (stage,) = stages
+    return generated_plan(device, stages, precision) if stage.kind == "conv" else {}
 
 
 def prepare(
-    runtime: CudaRuntime, stages: Stages, parameters: Parameters, precision: Precision = FP16
+    runtime: CudaRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
 ) -> Launch:
     (stage,) = stages
-    if stage.kind != "conv":
+    if type(stage.layer) is not Convolution:
+        if options:
+            raise TilewrightError(f"{stage.name}: there are no options for this layer")
         return GpuLaunch(runtime, stage, other_layer(stage), parameters)
-    from tilewright.fuse.cuda.run import FusedNetwork
-
-    return FusedNetwork(runtime, "tensor", precision.name, stages, parameters)
+    return generated("tensor", runtime, stages, parameters, options, precision)
 
 
 RUNG = Rung(
@@ -34,8 +47,10 @@ RUNG = Rung(
     idea="the fused product on tensor cores, which multiply small matrices in one instruction",
     against="fused-gemm",
     devices=("cuda",),
+    plan=plan,
     prepare=prepare,
     open_runtime=open_runtime,
+    form="dialect",
     missing=missing,
     precision=FP16,
     precisions=(FP16, TF32),

@@ -18,16 +18,18 @@ too few blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from tilewright.ladder.gpu.design import (
     Array,
+    Convolutions,
     Design,
     Geometry,
     Loop,
+    Options,
     Traffic,
     Work,
     source,
@@ -70,12 +72,9 @@ class Tile:
         return self.groups * self.filters_each
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
-    return design_with(geometry, choose(geometry, limits))
-
-
-def design_with(geometry: Geometry, tile: Tile) -> Design:
+def build(geometry: Geometry, options: Options) -> Design:
     """The kernel of `tuned.cl` with a given tile."""
+    tile = Tile(**options)
     tiles_y, tiles_x = tiles(geometry.out_y, tile.rows), tiles(geometry.out_x, tile.columns * WIDE)
     filter_blocks = tiles(geometry.filters, tile.filters)
     padded = tiles(geometry.channels, tile.staged) * tile.staged
@@ -128,21 +127,25 @@ def design_with(geometry: Geometry, tile: Tile) -> Design:
 @lru_cache(maxsize=1000)
 def choose(geometry: Geometry, limits: Limits) -> Tile:
     """The tile that the model of a multiprocessor likes best."""
-    fitting = [
-        tile
-        for tile in candidates(geometry)
-        if 4 * shared_floats(geometry, tile) <= limits.shared_bytes
-        and tile.threads <= limits.threads
-    ]
-    if not fitting:
+    tiles_that_fit = fitting(geometry, limits)
+    if not tiles_that_fit:
         raise DoesNotFit(
             f"tuned_conv needs more than the device's {limits.shared_bytes:,} bytes of shared "
             f"memory for a window of {geometry.taps_y}x{geometry.taps_x}"
         )
-    return min(fitting, key=lambda tile: (cost(geometry, tile), tile.staged))
+    return min(tiles_that_fit, key=lambda tile: (cost(geometry, tile), tile.staged))
 
 
-def candidates(geometry: Geometry) -> Iterator[Tile]:
+def fitting(geometry: Geometry, limits: Limits) -> list[Tile]:
+    return [
+        tile
+        for tile in possible(geometry)
+        if 4 * shared_floats(geometry, tile) <= limits.shared_bytes
+        and tile.threads <= limits.threads
+    ]
+
+
+def possible(geometry: Geometry) -> Iterator[Tile]:
     widest = min(8, tiles(geometry.out_x, WIDE))
     highest = min(32, geometry.out_y)
     for columns in {widest, tiles(tiles(geometry.out_x, WIDE), 2), 1} & set(range(1, 9)):
@@ -222,6 +225,10 @@ def shared_floats(geometry: Geometry, tile: Tile) -> int:
 RUNG = gpu_rung(
     "tuned",
     "register tiles, vector loads, restrict, unrolling: a dozen loads for 160 multiply-adds",
-    design,
+    Convolutions(
+        candidates=lambda geometry, limits: map(asdict, fitting(geometry, limits)),
+        build=build,
+        choose=lambda geometry, limits: asdict(choose(geometry, limits)),
+    ),
     against="shared",
 )

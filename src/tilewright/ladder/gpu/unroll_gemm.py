@@ -17,17 +17,18 @@ from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
     Loop,
+    Options,
     Traffic,
     Work,
+    preferring,
     source,
     tiles,
 )
-from tilewright.ladder.gpu.fused_gemm import gemm_work
+from tilewright.ladder.gpu.fused_gemm import gemm_tiles, gemm_work, square_tile
 from tilewright.ladder.gpu.prepare import gpu_rung
-from tilewright.runtime.dialect import Limits
 
 
-def design(geometry: Geometry, limits: Limits) -> Design:
+def build(geometry: Geometry, options: Options) -> Design:
     windows = geometry.channels * geometry.positions
     size = geometry.taps * geometry.positions
     unroll = Work(
@@ -42,13 +43,13 @@ def design(geometry: Geometry, limits: Limits) -> Design:
         ),
         traffic=Traffic(global_loads=size, stores=size),
     )
-    gemm = gemm_work("unroll_gemm_product", geometry, fused=False)
+    gemm = gemm_work("unroll_gemm_product", geometry, options, fused=False)
     return Design((unroll, gemm), {"unrolled": size})
 
 
 RUNG = gpu_rung(
     "unroll-gemm",
     "unroll the input into a matrix: the convolution is one tiled product",
-    design,
+    preferring(square_tile, gemm_tiles, build),
     against="direct",
 )

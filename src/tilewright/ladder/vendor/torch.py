@@ -10,9 +10,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from tilewright.ladder.rung import Launch, Rung, Stages, whole_network
-from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
+from tilewright.ladder.rung import Launch, Options, Rung, Stages, whole_network
 from tilewright.model.network import Parameters, Stage
+from tilewright.precision import Precision
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.device import Device
 
@@ -41,7 +41,13 @@ def open_runtime(device: Device, memory: str) -> Runtime:
     return TorchRuntime(device)
 
 
-def prepare(runtime: TorchRuntime, stages: Stages, parameters: Parameters) -> Launch:
+def prepare(
+    runtime: TorchRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
     import torch
 
     kernels = []
@@ -61,26 +67,7 @@ def prepare(runtime: TorchRuntime, stages: Stages, parameters: Parameters) -> La
 
 def layer_function(stage: Stage, *parameters: Tensor) -> Callable[[Tensor], Tensor]:
     """A layer as PyTorch computes it, on tensors of any device."""
-    import torch
-    from torch.nn import functional
-
-    layer = stage.layer
-    if isinstance(layer, Pixels):
-        return lambda x: x if x.is_floating_point() else x.float() * layer.scale + layer.shift
-    if isinstance(layer, Convolution):
-        weight, bias = parameters[0], parameters[1] if len(parameters) > 1 else None
-        return lambda x: functional.conv2d(x, weight, bias, layer.stride, layer.padding)
-    if isinstance(layer, AveragePool):
-        return lambda x: functional.avg_pool2d(x, layer.size, layer.stride)
-    if isinstance(layer, Pooling):
-        return lambda x: functional.max_pool2d(x, layer.size, layer.stride)
-    return {
-        "relu": torch.relu,
-        "tanh": torch.tanh,
-        "flatten": lambda x: x.flatten(1),
-        "fc": lambda x: functional.linear(x.flatten(1), *parameters),
-        "softmax": lambda x: torch.softmax(x, 1),
-    }[stage.kind]
+    return stage.layer.torch(*parameters)
 
 
 RUNG = Rung(
@@ -89,6 +76,7 @@ RUNG = Rung(
     devices=("cpu", "cuda"),
     prepare=prepare,
     open_runtime=open_runtime,
+    form="torch",
     cut=whole_network,  # PyTorch makes the tensors between the layers itself
     missing=missing,
     vendor=True,

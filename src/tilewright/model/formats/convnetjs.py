@@ -49,14 +49,18 @@ def read(folder: Path, network: Network) -> dict[str, Array]:
             parameters |= _convolution(path, stage, layer)
         elif isinstance(layer, FullyConnected):
             before = network.stages[stage.index - 1]
-            picture = before.input_shape if before.kind == "flatten" else stage.input_shape
+            picture = stage.input_shape if before.layer.computes else before.input_shape
             parameters |= _fully_connected(path, stage, layer, picture)
+        else:
+            raise TilewrightError(
+                f"{folder}: ConvNetJS has no weights of a layer of kind {stage.kind!r}"
+            )
     return parameters
 
 
 def _file_names(network: Network) -> dict[str, Stage]:
     """The file each layer with weights is stored in."""
-    counted = [stage for stage in network.stages if stage.kind != "flatten"]
+    counted = [stage for stage in network.stages if stage.layer.computes]
     return {
         f"layer{index}_{stage.kind}.txt": stage
         for index, stage in enumerate(counted)

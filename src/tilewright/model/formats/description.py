@@ -17,37 +17,21 @@ from typing import Any
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import check_file, reason
-from tilewright.model.layers import (
-    AveragePool,
-    Convolution,
-    Flatten,
-    FullyConnected,
-    Layer,
-    MaxPool,
-    Pixels,
-    ReLU,
-    Softmax,
-    Tanh,
-)
+from tilewright.model.layers import TYPES, Layer, Pixels
 from tilewright.model.network import Network, check_depth
 
 LARGEST_BYTES = 10_000_000
-TYPES: dict[str, type[Layer]] = {
-    "convolution": Convolution,
-    "relu": ReLU,
-    "tanh": Tanh,
-    "max_pool": MaxPool,
-    "average_pool": AveragePool,
-    "flatten": Flatten,
-    "fully_connected": FullyConnected,
-    "softmax": Softmax,
-}
-NAMES = {type_: name for name, type_ in TYPES.items()}
 
 
 def to_json(network: Network) -> str:
     """The network's description, without its parameters."""
-    layers = [{"type": NAMES[type(x)], **dataclasses.asdict(x)} for x in network.layers]
+    for stage in network.stages[1:]:
+        if TYPES.get(stage.layer.type) is not type(stage.layer):
+            raise TilewrightError(
+                f"{stage.name}: layers of kind {stage.kind!r} ({type(stage.layer).__name__}) have "
+                "no name in descriptions of networks"
+            )
+    layers = [{"type": x.type, **dataclasses.asdict(x)} for x in network.layers]
     pixels = dataclasses.asdict(network.input)
     return json.dumps({"name": network.name, "input": pixels, "layers": layers})
 

@@ -1,0 +1,121 @@
+"""A kernel file held to the proof: compiled, tried and, if it is wrong, told why.
+
+The file's code runs in a worker (`tilewright.judge`), never here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.checks import quick
+from tilewright.diagnose import Diagnosis, diagnose
+from tilewright.errors import TilewrightError
+from tilewright.files import cache_home
+from tilewright.judge import WorkerStopped, isolated
+from tilewright.ladder.own.expression import HeaderError
+from tilewright.ladder.own.header import KernelFile
+from tilewright.ladder.own.rung import read, rung_of
+from tilewright.model.network import Network
+from tilewright.precision import Precision
+from tilewright.runtime.complaints import KernelDoesNotCompile
+from tilewright.runtime.device import Device
+from tilewright.store import key_of
+from tilewright.trials import Generator, Trial, trials
+from tilewright.verify import BATCH, Verdict, prove
+
+# Files of the compiler that are kept, each for one text.
+FOLDERS, MOST_FOLDERS = "judged", 50
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of a file. `problem` is why it was not tried to its end, in words."""
+
+    path: str
+    name: str
+    idea: str
+    precision: str
+    outcome: str  # right, wrong, refused (it cannot be launched), does not compile, stopped
+    problem: str = ""
+    verdict: Verdict | None = None
+    diagnosis: Diagnosis | None = None
+    skipped: int = 0  # trials of layers that the file is not for
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == "right"
+
+
+def check(
+    path: Path,
+    device: Device,
+    networks: Sequence[Network],
+    seed: int,
+    thorough: bool = False,
+    trust: bool = False,
+    progress: Callable[[int], None] = lambda trials: None,
+) -> Checked:
+    """One file. What is wrong with it is an outcome; what is wrong with the machine is raised."""
+    start = time.monotonic()
+    try:
+        file = read(path)
+        rung = isolated(rung_of(file), kept=_kept(file), trust=trust)
+    except HeaderError as error:
+        return Checked(str(path), path.stem, "", "", "refused", str(error))
+    done = Checked(str(path), file.name, file.idea, file.precision.name, "refused")
+    if device.kind not in rung.devices:
+        where = " or ".join(f"--device {kind}" for kind in rung.devices)
+        raise TilewrightError(f"{path} runs with {where}, not on {device}")
+    generator = np.random.default_rng(seed)
+    tried = 0
+
+    def count() -> None:
+        nonlocal tried
+        tried += 1
+        progress(tried)
+
+    everything = (_whole if thorough else quick)(file.precision, networks, generator)
+    try:
+        verdict = prove(rung, device, everything, seed, not file.atomics, count)
+    except KernelDoesNotCompile as error:
+        return replace(done, outcome="does not compile", problem=error.report)
+    except WorkerStopped as error:
+        return replace(done, outcome="stopped", problem=str(error))
+    except TilewrightError as error:  # arguments that do not fit, sizes that make no grid
+        return replace(done, problem=str(error))
+    seconds = time.monotonic() - start
+    done = replace(done, verdict=verdict, skipped=tried - verdict.trials, seconds=seconds)
+    if verdict.fault is not None:
+        assert verdict.fault.evidence is not None
+        return replace(done, outcome="wrong", diagnosis=diagnose(verdict.fault.evidence))
+    if not verdict.trials:
+        return replace(done, problem="the file is for none of the layers that are tried")
+    return replace(done, outcome="right")
+
+
+def _kept(file: KernelFile) -> Path:
+    """Where compilers keep what they make of this text and no other; the oldest of many go."""
+    home = cache_home() / FOLDERS
+    mine = home / key_of(file.text, __version__)
+    mine.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mine.touch()
+    folders = sorted(home.iterdir(), key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in folders[MOST_FOLDERS:]:
+        shutil.rmtree(folder, ignore_errors=True)
+    return mine
+
+
+def _whole(
+    precision: Precision, networks: Sequence[Network], generator: Generator
+) -> Iterator[Trial]:
+    """All that the ladder is held to, for each network."""
+    for network in networks:
+        yield from trials(network, precision, lambda net: False, BATCH, generator)

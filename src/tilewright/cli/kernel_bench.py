@@ -1,0 +1,153 @@
+"""Prove kernels, time each of their convolutions among rungs, and rank them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilewright.cli import options
+from tilewright.errors import TilewrightError
+from tilewright.files import atomic_write
+
+if TYPE_CHECKING:
+    from tilewright.judge.bench import Entry
+    from tilewright.ladder.rung import Rung
+    from tilewright.runtime.device import Device
+
+MOST_IMAGES = 10_000
+TUNED = "tuned"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="kernels to judge")
+    parser.add_argument(
+        "--rungs", metavar="NAMES",
+        help="rungs to compare with, with commas (default: those that the kernels change, and "
+        f"{TUNED})",
+    )  # fmt: skip
+    options.add_network(parser)
+    options.add_data(parser)
+    parser.add_argument(
+        "--images", type=options.positive, default=MOST_IMAGES, metavar="N",
+        help="images whose answers are looked at, at most (default: %(default)s, or all there are)",
+    )  # fmt: skip
+    options.add_batch(parser)
+    options.add_device(parser)
+    parser.set_defaults(device="opencl")
+    parser.add_argument(
+        "--repeats", type=options.positive, metavar="N",
+        help="timed rounds after one of warm-up (default: 9 to 25, until times are certain)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=options.positive, default=60, metavar="SECONDS",
+        help="a launch that takes longer is stopped (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trust", action="store_true",
+        help="run kernels also where the system cannot isolate them: they could do what you can",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without tables)"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    from msgspec import to_builtins
+
+    from tilewright import environment
+    from tilewright.climb import prepare
+    from tilewright.judge.bench import ROUNDS, bench
+    from tilewright.results.climbed import conditions_record
+    from tilewright.views import bench as view
+    from tilewright.views import console, units
+
+    options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
+    judged, unreadable = _load(arguments)
+    entries = _entries(arguments, judged)
+    subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
+    network, dataset = subject.network, subject.dataset
+    if dataset.labels is None:  # nothing to be right about
+        dataset = dataset.first(arguments.batch)
+    with console.progress_line() as tell:
+        found = bench(
+            entries, network, dataset, arguments.device, arguments.batch,
+            arguments.repeats or ROUNDS, arguments.trust, arguments.limit, progress=tell,
+        )  # fmt: skip
+    document = {
+        "schema": "tilewright.bench/1",
+        "network": network.name,
+        "weights": subject.weights_note,
+        "data": dataset.source,
+        "images": len(dataset),
+        "batch": found.batch,
+        "device": str(arguments.device),
+        "device_name": found.device,
+        "order_seed": found.seed,
+        "overhead_seconds": found.overhead,
+        "peak_flops": found.ceilings.flops,
+        "peak_bytes": found.ceilings.bytes,
+        "notices": list(found.notices),
+        "conditions": to_builtins(conditions_record(found.conditions)),
+        "kernels": view.to_json(found, network),
+        "unreadable": unreadable,
+        "environment": to_builtins(environment.fingerprint()),
+    }
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    if arguments.json == "-":
+        console.write(text)
+    else:
+        if arguments.json is not None:
+            with atomic_write(Path(arguments.json)) as file:
+                file.write(text.encode())
+        screen = console.output()
+        screen.print(
+            f"{network.name} on {arguments.device} ({found.device}): "
+            f"{units.plural(found.batch, 'image')} a call"
+        )
+        screen.print(f"{dataset.source}; {subject.weights_note}\n")
+        for part in view.report(found, network):
+            screen.print(part)
+        for name, reason in unreadable.items():
+            screen.print(f"REFUSED {name}: {reason}")
+    return 1 if unreadable or any(row.refused for row in found.rows if row.entry.judged) else 0
+
+
+def _load(arguments: argparse.Namespace) -> tuple[list[Rung], dict[str, str]]:
+    """The kernels, and why others are none; an error where none is left."""
+    from tilewright.ladder import choose
+
+    judged: dict[str, Rung] = {}
+    unreadable: dict[str, str] = {}
+    for file in arguments.files:
+        try:
+            rung = choose(arguments.device, file)
+            if rung.label in judged:
+                raise TilewrightError(f"another file has a kernel of the name {rung.label!r}")
+        except TilewrightError as error:
+            unreadable[file] = str(error)
+        else:
+            judged[rung.label] = rung
+    if not judged:
+        raise TilewrightError(next(iter(unreadable.values())))
+    return list(judged.values()), unreadable
+
+
+def _entries(arguments: argparse.Namespace, judged: list[Rung]) -> list[Entry]:
+    """The kernels, whom they are compared with, and the library, each once."""
+    from tilewright.judge.bench import Entry, library
+    from tilewright.ladder import choose
+
+    device: Device = arguments.device
+    if arguments.rungs is not None:
+        names = [name.strip() for name in arguments.rungs.split(",")]
+    else:
+        names = [*(rung.against for rung in judged if rung.against), TUNED]
+    taken = {rung.label: Entry(rung, device, judged=True) for rung in judged}
+    for name in names:
+        rung = choose(device, name)
+        taken.setdefault(rung.label, Entry(rung, device))
+    if (yardstick := library(device)) is not None:
+        taken.setdefault(yardstick.rung.label, yardstick)
+    return list(taken.values())

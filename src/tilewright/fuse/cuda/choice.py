@@ -1,0 +1,60 @@
+"""What is chosen about a network's kernels, as plain data: a plan holds it, and a file can."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from tilewright.errors import TilewrightError
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Stacked(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stack", tag_field="kind"
+):
+    """A kernel that takes so many operations from an image to a result, all of them in a group.
+
+    `division` is which of the ways to divide an image into strips, `weight` what a unit of work
+    was held to weigh when it was shared out over the warps (`arrange`).
+    """
+
+    operations: Positive
+    division: int
+    warps: int
+    groups: int
+    weight: float
+
+
+class Multiplied(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="dense", tag_field="kind"
+):
+    """A kernel of large fully connected layers, over the batch (`dense`)."""
+
+    operations: Positive
+    warps: int
+    columns: int
+    more: int
+    chunk: int
+    stages: int
+
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All kernels, for a generation of GPUs.
+
+    Blocks share the long sums of large fully connected layers where images are few, unless they
+    are told not to (`share_sums`).
+    """
+
+    generation: str
+    kernels: tuple[Stacked | Multiplied, ...]
+    share_sums: bool = True
+
+    @classmethod
+    def of(cls, options: object) -> Choice:
+        """Of plain data, as a plan has it."""
+        try:
+            return msgspec.convert(options, cls)
+        except msgspec.ValidationError as error:
+            raise TilewrightError(f"options: {error}") from error

@@ -1,0 +1,318 @@
+"""A runtime whose device is driven by a worker: the same contract, so that all else is unchanged.
+
+Launches, copies in and inside are sent without waiting; what went wrong with them is raised where
+the device is waited for. Times are the judge's own, around a launch and its end.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.judge.allowance import Allowance
+from tilewright.judge.connection import WINDOW, Connection
+from tilewright.judge.protocol import (
+    Allocate,
+    Compile,
+    Copy,
+    Free,
+    Launch,
+    Piece,
+    Read,
+    Wait,
+    Write,
+    ticket,
+)
+from tilewright.ladder.rung import Rung
+from tilewright.model.layers import Shape
+from tilewright.runtime import Buffer, GpuKernel, HostArray, Mark
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.complaints import KernelDoesNotCompile
+from tilewright.runtime.device import Device
+from tilewright.runtime.dialect import Grid, Source
+from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Cost, Event, Kind, Trace
+
+# Launches before the worker is waited for: its time is limited for so many. Where a kernel can end
+# the process, each is waited for, so that it is known which one did.
+QUEUED, QUEUED_NATIVE = 20, 1
+ALIGNMENT = 4096  # of what lies in the window
+LATE = "it ran longer than"
+
+
+def isolate(rung: Rung, allowance: Allowance | None, kept: Path | None, trust: bool) -> Rung:
+    """The rung with every runtime it opens in one worker; a new one where that was stopped."""
+    offices: dict[Device, Office] = {}
+
+    def open_runtime(device: Device, memory: str) -> RemoteRuntime:
+        if memory == "managed":
+            raise TilewrightError("a worker shares no memory with the host: no --memory managed")
+        if device not in offices or offices[device].connection.reason is not None:
+            offices[device] = Office(device, allowance or Allowance(), kept, trust)
+        return RemoteRuntime(device, offices[device])
+
+    memories = tuple(each for each in rung.memories if each != "managed")
+    return replace(rung, open_runtime=open_runtime, memories=memories)
+
+
+def is_native(device: Device) -> bool:
+    """Whether kernels are machine code of the process that launches them."""
+    if device.kind == "cuda":
+        return False
+    from tilewright.runtime import opencl
+    from tilewright.runtime.pocl import is_pocl
+
+    if reason := opencl.missing(device):
+        raise TilewrightError(f"device '{device}': {reason}")
+    found = opencl.devices()[device.index]
+    return is_pocl(found) or opencl.is_simulator(found)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A buffer in the worker."""
+
+    number: int
+    size: int
+
+
+class Office:
+    """A worker and what is on its way to it."""
+
+    def __init__(
+        self,
+        device: Device,
+        allowance: Allowance,
+        kept: Path | None = None,
+        trust: bool = False,
+        shared: int = 0,
+    ) -> None:
+        """`shared` is the room for buffers that lie where the judge sees them."""
+        self.allowance = allowance
+        self.native = is_native(device)
+        self.queued = QUEUED_NATIVE if self.native else QUEUED
+        self.connection = Connection(device, self.native, allowance, kept, trust, shared)
+        self.shared = WINDOW  # where the next such buffer begins
+        self.doing = self.connection.doing
+        self.doing.otherwise = "before any launch"
+        self.numbers = 0
+        self.filled = 0  # of the window
+        self.freed: list[int] = []
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    def memory(self, size: int) -> Memory:
+        if self.freed:
+            freed, self.freed = self.freed, []
+            self.connection.tell(Free(freed))
+        made = Memory(self.number(), size)
+        self.connection.tell(Allocate(made.number, max(1, size)))
+        weakref.finalize(made, self.freed.append, made.number)
+        return made
+
+    def share(self, size: int) -> tuple[Memory, NDArray[np.uint8]]:
+        """A buffer that the judge can look at and change while the worker stands still."""
+        place, self.shared = self.shared, self.shared + -(-size // ALIGNMENT) * ALIGNMENT
+        assert self.shared <= len(self.connection.window)
+        made = Memory(self.number(), size)
+        self.connection.tell(Allocate(made.number, size, place))
+        return made, self.connection.window[place : place + size]
+
+    def write(self, piece: Piece, data: NDArray[np.uint8]) -> None:
+        for first, part in _parts(piece):
+            if self.filled + part.size > WINDOW:
+                self.wait()
+            self.connection.window[self.filled : self.filled + part.size] = data[
+                first : first + part.size
+            ]
+            self.connection.tell(Write(part, self.filled))
+            self.filled += -(-part.size // ALIGNMENT) * ALIGNMENT
+
+    def read(self, piece: Piece) -> NDArray[np.uint8]:
+        found = np.empty(piece.size, np.uint8)
+        for first, part in _parts(piece):
+            self._ask(Read(ticket(), part, 0))
+            found[first : first + part.size] = self.connection.window[: part.size]
+        return found
+
+    def compile(self, kernel: int, constant: int, source: Source) -> None:
+        self.wait()  # what it is doing until then is something else
+        self.doing.otherwise = f"while compiling {source.name}"
+        limit = self.allowance.compile_seconds
+        self.connection.ask(
+            Compile(ticket(), kernel, constant, source), limit, "compiling took longer than"
+        )
+        self.doing.otherwise = "after compiling"
+
+    def launch(self, request: Launch, words: str) -> None:
+        self.doing.running.append(words)
+        self.connection.tell(request)
+        if len(self.doing.running) >= self.queued:
+            self.wait()
+
+    def wait(self) -> float:
+        """Until all is done; what a GPU's kernels took by its own clock, if that is recorded."""
+        return self._ask(Wait(ticket())) if self.doing.running or self.filled else 0.0
+
+    def nothing(self) -> float:
+        """Seconds that it takes to ask for nothing and to be answered."""
+        start = time.perf_counter()
+        self._ask(Wait(ticket()))
+        return time.perf_counter() - start
+
+    def _ask(self, request: Read | Wait) -> float:
+        if isinstance(request, Read) and self.filled:
+            self._ask(Wait(ticket()))  # the window is the answer's
+        seconds = self.allowance.seconds * max(1, len(self.doing.running))
+        try:
+            return self.connection.ask(request, seconds, LATE)
+        finally:
+            self.filled = 0
+            if self.doing.running:
+                self.doing.otherwise = f"after {self.doing.running[-1]}"
+            self.doing.running.clear()
+
+
+class RemoteRuntime:
+    recording_disturbs = True
+    clock = "the judge's clock around each launch and its end"
+    managed = False
+
+    def __init__(self, device: Device, office: Office) -> None:
+        self.name, self.office = str(device), office
+        ready = office.connection.ready
+        self.limits, self.description = ready.limits, ready.description
+        self.trace: Trace | None = None
+
+    def describe(self) -> str:
+        return self.description
+
+    def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Buffer:
+        kind = np.dtype(dtype)
+        memory = self.office.memory(math.prod(shape) * kind.itemsize)
+        return Array(self, memory, shape, kind)
+
+    def upload(self, array: HostArray) -> Buffer:
+        buffer = self.allocate(array.shape, array.dtype)
+        self.write(buffer, array)
+        return buffer
+
+    def write(self, buffer: Buffer, array: HostArray) -> None:
+        held = _own(buffer)
+        assert array.shape == held.shape and array.dtype == held.dtype
+        if array.size:
+            start = self._start()
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            self.office.write(_piece(held), data)
+            self._record(start, HOST_TO_DEVICE, array.nbytes)
+
+    def download(self, buffer: Buffer) -> HostArray:
+        held = _own(buffer)
+        start = self._start()
+        data = self.office.read(_piece(held))
+        self._record(start, DEVICE_TO_HOST, data.nbytes)
+        return data.view(held.dtype).reshape(held.shape)
+
+    def copy(self, target: Array, source: Array) -> None:
+        if source.nbytes:
+            self.office.connection.tell(Copy(_piece(target), _piece(source)))
+
+    def compile(self, source: Source) -> GpuKernel:
+        source.check(self.limits)
+        kernel, constant = self.office.number(), self.office.number()
+        try:
+            self.office.compile(kernel, constant, source)
+        except KernelDoesNotCompile as error:  # at lines of a file that the judge has itself
+            assert source.file is not None
+            raise KernelDoesNotCompile(source.file, source.text, error.messages) from error
+        floats = source.constant_floats
+        memory = Memory(constant, 4 * floats)
+        array = Array(self, memory, (floats,), np.dtype(np.float32)) if floats else None
+        return GpuKernel(source.name, source.block, kernel, array)
+
+    def enqueue(
+        self,
+        kernel: GpuKernel,
+        grid: Grid,
+        arguments: Sequence[Buffer | int],
+        layers: tuple[str, ...],
+        cost: Cost | None = None,
+    ) -> None:
+        assert isinstance(kernel.handle, int)
+        given = [int(a) if isinstance(a, int) else _piece(_own(a)) for a in arguments]
+        start = self._start()
+        on = f" on {' and '.join(layers)}" if layers else ""
+        self.office.launch(Launch(kernel.handle, grid, given), f"{kernel.name}{on}")
+        self._record(start, kernel.name, 0, layers, grid, kernel.block, cost)
+
+    def synchronise(self) -> None:
+        self.office.wait()
+
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
+        return np.empty(shape, dtype)
+
+    def is_pinned(self, array: HostArray) -> bool:
+        return True  # everything goes through the window
+
+    def send(self, buffer: Buffer, array: HostArray, after: Mark | None) -> Mark:
+        self.write(buffer, array)
+        return self.mark()
+
+    def fetch(self, array: HostArray, buffer: Buffer, after: Mark | None) -> Mark:
+        array[:] = self.download(buffer)
+        return self.mark()
+
+    def mark(self) -> Mark:
+        """Requests are done in their order: nobody has to wait for another lane."""
+        return self
+
+    def hold(self, mark: Mark) -> None: ...
+
+    def wait(self, mark: Mark) -> None:
+        self.office.wait()
+
+    def _start(self) -> float:
+        """Of what is recorded, which is then alone."""
+        if self.trace is None:
+            return 0.0
+        self.office.wait()
+        return self.trace.now()
+
+    def _record(
+        self, start: float, name: str, size: int, layers: tuple[str, ...] = (),
+        grid: Grid | None = None, block: Grid | None = None, cost: Cost | None = None,
+    ) -> None:  # fmt: skip
+        if self.trace is None:
+            return
+        self.office.wait()
+        kind: Kind = "kernel" if grid else "copy"
+        inside = layers or self.trace.inside
+        self.trace.add(Event(kind, name, start, self.trace.now(), inside, size, grid, block, cost))
+
+
+def _own(buffer: Buffer) -> Array:
+    assert isinstance(buffer, Array), type(buffer)
+    return buffer
+
+
+def _piece(array: Array) -> Piece:
+    memory: Memory = array.memory
+    assert array.offset + array.nbytes <= memory.size
+    return Piece(memory.number, array.offset, array.nbytes)
+
+
+def _parts(piece: Piece) -> list[tuple[int, Piece]]:
+    """A piece as pieces that fit the window, with where each begins."""
+    return [
+        (first, Piece(piece.buffer, piece.offset + first, min(WINDOW, piece.size - first)))
+        for first in range(0, piece.size, WINDOW)
+    ]

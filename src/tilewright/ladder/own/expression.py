@@ -1,0 +1,178 @@
+"""Sizes as people write them: whole-number expressions in terms of a layer's sizes.
+
+`ceil_div(OUT_X, TILE) * FILTERS` stands in the header of a kernel file. It is parsed by Python's
+own parser and computed here, by the few rules below: nothing of it is ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.errors import TilewrightError, unknown
+
+LONGEST = 500  # characters of an expression
+MOST_PARTS = 200
+LARGEST = 2**63 - 1
+
+BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+COMPARE: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+FUNCTIONS: dict[str, Callable[..., int]] = {
+    "min": min,
+    "max": max,
+    "ceil_div": lambda a, b: -(-a // b),
+}
+
+
+class HeaderError(TilewrightError):
+    """What the header of a kernel file says cannot be; the message begins with file and line."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands in a file, and what it is."""
+
+    file: str
+    line: int
+    what: str
+
+    def error(self, problem: str) -> HeaderError:
+        what = f"{self.what}: " if self.what else ""
+        return HeaderError(f"{self.file}:{self.line}: {what}{problem}")
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A whole number that depends on names. True is 1, false is 0."""
+
+    text: str
+    place: Place
+
+    def __post_init__(self) -> None:
+        """Refuse all that is not an expression of this kind."""
+        if len(self.text) > LONGEST:
+            raise self.place.error(f"an expression has at most {LONGEST} characters")
+        parts = list(ast.walk(self.tree))
+        if len(parts) > MOST_PARTS:
+            raise self.place.error(f"an expression has at most {MOST_PARTS} parts")
+        for part in parts:
+            if problem := _problem(part):
+                raise self._error(problem)
+
+    @cached_property
+    def tree(self) -> ast.expr:
+        try:
+            return ast.parse(self.text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            why = getattr(error, "msg", None) or "too deep"
+            raise self._error(f"not an expression ({why})") from error
+
+    @cached_property
+    def names(self) -> set[str]:
+        called = {id(part.func) for part in ast.walk(self.tree) if isinstance(part, ast.Call)}
+        return {
+            part.id
+            for part in ast.walk(self.tree)
+            if isinstance(part, ast.Name) and id(part) not in called
+        }
+
+    def check_names(self, known: Mapping[str, object] | set[str]) -> None:
+        for name in sorted(self.names - set(known)):
+            raise self._error(str(unknown("size", name, sorted(known))))
+
+    def value(self, names: Mapping[str, int]) -> int:
+        try:
+            return self._value(self.tree, names)
+        except ZeroDivisionError:
+            raise self._error("division by zero") from None
+        except OverflowError:
+            raise self._error("larger than any size can be (64 bits)") from None
+
+    def at_least(self, least: int, names: Mapping[str, int]) -> int:
+        value = self.value(names)
+        if value < least:
+            raise self._error(f"is {value:,}, and must be at least {least}")
+        return value
+
+    def _value(self, part: ast.expr, names: Mapping[str, int]) -> int:
+        def value(of: ast.expr) -> int:
+            return self._value(of, names)
+
+        match part:
+            case ast.Constant(value=int(found)):
+                result = found
+            case ast.Name(id=name):
+                result = names[name]
+            case ast.BinOp(left=left, op=op, right=right):
+                result = BINARY[type(op)](value(left), value(right))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                result = -value(operand)
+            case ast.UnaryOp(operand=operand):
+                result = int(not value(operand))
+            case ast.BoolOp(op=ast.And(), values=values):
+                result = int(all(value(each) for each in values))
+            case ast.BoolOp(values=values):
+                result = int(any(value(each) for each in values))
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                sides = [value(left), *map(value, comparators)]
+                pairs = zip(ops, sides, sides[1:], strict=False)
+                result = int(all(COMPARE[type(op)](a, b) for op, a, b in pairs))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                result = value(body) if value(test) else value(orelse)
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                result = FUNCTIONS[name](*map(value, arguments))
+            case _:
+                raise AssertionError(part)  # refused when it was read
+        if abs(result) > LARGEST:
+            raise OverflowError
+        return result
+
+    def _error(self, problem: str) -> HeaderError:
+        shown = self.text if len(self.text) <= 60 else f"{self.text[:60]}..."
+        return self.place.error(f"{problem} in {shown!r}")
+
+
+def _problem(part: ast.AST) -> str | None:
+    """Why a part of an expression is none of ours, or None."""
+    match part:
+        case ast.Constant(value=found):
+            if type(found) is not int:
+                return f"{found!r:.20} is not a whole number"
+            return None if found <= LARGEST else "a number larger than any size can be (64 bits)"
+        case ast.BinOp(op=ast.Div()):
+            return "sizes are whole numbers: // divides them and rounds down, ceil_div(a, b) up;"
+        case ast.BinOp(op=op):
+            return None if type(op) in BINARY else "no operator of ours (+ - * // %)"
+        case ast.UnaryOp(op=op):
+            return None if isinstance(op, ast.USub | ast.Not) else "no operator of ours (- not)"
+        case ast.Compare(ops=ops):
+            return None if all(type(op) in COMPARE for op in ops) else "no comparison of sizes"
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            if name not in FUNCTIONS:
+                return f"{unknown('function', name, FUNCTIONS)},"
+            few = len(arguments) != 2 if name == "ceil_div" else len(arguments) < 2
+            return f"{name} takes {'two' if name == 'ceil_div' else 'two or more'} sizes" if (
+                few or any(isinstance(each, ast.Starred) for each in arguments)
+            ) else None  # fmt: skip
+        case ast.Name() | ast.IfExp() | ast.BoolOp():
+            return None
+        case ast.expr():
+            return f"{ast.unparse(part)[:20]!r} is not of numbers, sizes, + - * // %, comparisons, min, max and ceil_div"  # noqa: E501
+        case _:
+            return None  # operators and contexts, judged with what holds them

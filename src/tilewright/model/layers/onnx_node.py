@@ -1,0 +1,22 @@
+"""What a layer is called in ONNX, as plain data: `onnx` itself is needed only to write a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# Names of values: what the layer reads, and what the node before this one made (the layer's input,
+# for the first).
+INPUT, BEFORE = "input", "before"
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One node: it reads `inputs`, then the layer's parameters if it `takes_parameters`, then
+    constants. A layer's output is that of its last node."""
+
+    operator: str
+    attributes: Mapping[str, int | float | tuple[int, ...]] = field(default_factory=dict)
+    inputs: tuple[str, ...] = (BEFORE,)
+    takes_parameters: bool = False
+    constants: tuple[float, ...] = ()

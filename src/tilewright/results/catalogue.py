@@ -1,0 +1,11 @@
+"""All kinds of records, by the verb that makes them."""
+
+from __future__ import annotations
+
+from tilewright.results.ladder import LadderRecord
+from tilewright.results.profile import ProfileRecord
+from tilewright.results.record import Record
+from tilewright.results.run import RunRecord
+
+KINDS: tuple[type[Record], ...] = (RunRecord, LadderRecord, ProfileRecord)
+RECORDS = {kind.verb(): kind for kind in KINDS}

@@ -1,0 +1,187 @@
+"""The record of a run: `tilewright run --json` writes it, the tables show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct, convert
+
+from tilewright.measure import Sample
+from tilewright.results.record import (
+    Count,
+    Rate,
+    Record,
+    Seconds,
+    Share,
+    Verification,
+    about,
+    an_image,
+    verification,
+)
+from tilewright.trace import busy_seconds
+
+if TYPE_CHECKING:
+    from tilewright.job import Result
+
+WHOLE = "forward"
+
+
+class Phase(Struct, frozen=True, kw_only=True):
+    """A part of the job."""
+
+    name: str
+    seconds: Seconds
+
+
+class LayerTime(Struct, frozen=True, kw_only=True):
+    """The kernel time of one layer over all images, with that of the layers fused into it.
+
+    Those have rows of their own that say `within` which layer their time is. Several layers with
+    weights that were computed as one piece are one row, named FIRST..LAST, of kind `network`.
+    """
+
+    name: str
+    kind: str
+    seconds: Seconds
+    flop: Annotated[Count, about("over all images")]
+    within: Annotated[str | None, about("the layer whose time includes it")] = None
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """Consecutive layers computed in one go, and how."""
+
+    layers: Annotated[tuple[str, ...], Meta(min_length=1)]
+    rung: str
+    precision: str | None = None
+    # Each rung has its own; a record only keeps them.
+    options: Annotated[dict[str, Any], about("what the rung was told, such as tiles")] = {}
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How the network was computed: every step with its layers and its rung."""
+
+    network: str
+    device: str
+    memory: Annotated[str, about("host, managed, per-layer, resident or streamed")]
+    batch: Annotated[int, Meta(ge=1)]
+    precision: str | None = None
+    steps: tuple[Step, ...]
+
+
+class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
+    """One run of a network over a data set. All times are in seconds, all sizes in bytes."""
+
+    data: Annotated[str, about("what was read, in words")]
+    images: Annotated[int, Meta(ge=1)]
+    batch: Annotated[int, Meta(ge=1, description="images at a time")]
+    rung: str
+    label: Annotated[
+        str, about("the rung among others: with its precision, if it has a choice of them")
+    ]
+    plan: Plan
+    accuracy: Annotated[
+        Share | None, about("share of right predictions; null where the data has no labels")
+    ]
+    correct: Count | None
+    phases: Annotated[tuple[Phase, ...], about("the parts of the job in the order they happened")]
+    layers: tuple[LayerTime, ...]
+    copy_seconds: Annotated[Seconds, about("between host and device")]
+    copied_bytes: Annotated[Count, about("between host and device")]
+    overlap_seconds: Annotated[
+        float, about("time in which several layers or copies went on together")
+    ]
+    remainder_seconds: Annotated[
+        float, about("forward_seconds less the layers and the copies, plus their overlap")
+    ]
+    forward_seconds: Annotated[Seconds, about("wall time")]
+    total_seconds: Annotated[Seconds, about("the whole job")]
+    images_per_second: Annotated[Rate, about("images over forward_seconds")]
+    peak_memory_bytes: Annotated[Count, about("of the process on the host")]
+    proof: Annotated[
+        Verification | None, about("what was tried before the run; null if nothing was")
+    ] = None
+
+    @property
+    def headline(self) -> str:
+        return f"{self.images_per_second:,.0f} images/s on {self.label}"
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        return (self.label,)
+
+    @property
+    def timings(self) -> Mapping[str, Sample]:
+        layers = {each.name: each.seconds for each in self.layers if each.seconds}
+        seconds = {WHOLE: self.forward_seconds, **layers}
+        return {name: an_image((value,), self.images) for name, value in seconds.items()}
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        return {"images": self.images, "batch": self.batch, "memory": self.plan.memory,
+                "rung": self.label, "data": self.data}  # fmt: skip
+
+
+def record(result: Result) -> RunRecord:
+    """What a run came to."""
+    trace, images = result.trace, len(result.dataset)
+    forward = trace.phase_seconds(WHOLE)
+    events, copies = trace.of("kernel", "host", "copy"), trace.of("copy")
+    busy = busy_seconds(events)
+    return RunRecord(
+        network=result.network.name,
+        device=str(result.plan.device),
+        device_name=result.device,
+        environment=result.environment,
+        data=result.dataset.source,
+        images=images,
+        batch=result.plan.batch,
+        rung=result.rung.name,
+        label=result.rung.label,
+        plan=convert({**asdict(result.plan), "device": str(result.plan.device)}, Plan),
+        accuracy=result.accuracy,
+        correct=result.correct,
+        phases=tuple(Phase(name=each.name, seconds=each.seconds) for each in trace.of("phase")),
+        layers=tuple(layer_times(result)),
+        copy_seconds=sum(event.seconds for event in copies),
+        copied_bytes=sum(event.bytes for event in copies),
+        overlap_seconds=sum(event.seconds for event in events) - busy,
+        remainder_seconds=forward - busy,
+        forward_seconds=forward,
+        total_seconds=max(event.end for event in trace.of("phase")),
+        images_per_second=images / forward,
+        peak_memory_bytes=result.peak_memory_bytes,
+        proof=None if result.proof is None else verification(result.proof),
+    )
+
+
+def layer_times(result: Result) -> list[LayerTime]:
+    """Kernel time by layer, in the network's order, over the whole forward phase."""
+    stages = {stage.name: stage for stage in result.network.stages}
+    images = len(result.dataset)
+    seconds: dict[tuple[str, ...], float] = {}
+    for event in result.trace.of("kernel", "host"):
+        seconds[event.layers] = seconds.get(event.layers, 0.0) + event.seconds
+    covered = {name for layers in seconds for name in layers}
+    for name in stages:
+        if name not in covered:  # nothing to compute: flattening, or pixels that are floats
+            seconds[(name,)] = 0.0
+    order = list(stages)
+    rows = []
+
+    def add(name: str, kind: str, time: float, flop: int, within: str | None = None) -> None:
+        rows.append(LayerTime(name=name, kind=kind, seconds=time, flop=flop, within=within))
+
+    for layers in sorted(seconds, key=lambda names: order.index(names[0])):
+        flop = sum(stages[layer].flops for layer in layers) * images
+        weighted = [layer for layer in layers if stages[layer].parameter_shapes]
+        if len(weighted) > 1:
+            add(f"{layers[0]}..{layers[-1]}", "network", seconds[layers], flop)
+            continue
+        main = (weighted or list(layers))[0]
+        add(main, stages[main].kind, seconds[layers], flop)
+        for other in layers:
+            if other != main:
+                add(other, stages[other].kind, 0.0, 0, within=main)
+    return rows

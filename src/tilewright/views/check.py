@@ -1,0 +1,103 @@
+"""What was found of a kernel file: a block of lines, and the same as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tilewright.views import units
+
+if TYPE_CHECKING:
+    from tilewright.check import Checked
+    from tilewright.sanitize import Sanitized
+
+WIDTH = 100
+
+
+def lines(checked: Checked, sanitized: Sanitized | None, seed: int) -> Iterator[str]:
+    """One block a file."""
+    claims = f", {checked.precision}" if checked.precision else ""
+    yield f"{checked.path} ({checked.name}{claims})"
+    if checked.idea:
+        yield from _wrapped(checked.idea)
+    if checked.outcome == "does not compile":
+        yield from (f"  {line}" for line in checked.problem.split("\n"))
+    elif checked.verdict is not None:
+        yield "  compiles"
+        yield from _verdict(checked, seed)
+    else:
+        yield from _wrapped(f"{checked.outcome}: {checked.problem}")
+    if sanitized is not None:
+        yield from _sanitized(sanitized)
+    yield ""
+
+
+def _verdict(checked: Checked, seed: int) -> Iterator[str]:
+    verdict, diagnosis = checked.verdict, checked.diagnosis
+    assert verdict is not None
+    if diagnosis is None:
+        if not checked.passed:
+            yield f"  {checked.outcome}: {checked.problem}"
+            return
+        skipped = f"; {checked.skipped} trials are of layers it is not for"
+        yield (
+            f"  right: {units.plural(verdict.trials, 'trial')}, {units.count(verdict.outputs)} "
+            f"outputs, worst {verdict.worst:.2f} of its bound{skipped if checked.skipped else ''}"
+        )
+        return
+    yield from _wrapped(f"WRONG: {diagnosis.headline}")
+    if diagnosis.first:
+        yield from _wrapped(diagnosis.first, "    ")
+    for reason in diagnosis.reasons:
+        yield from _wrapped(f"{reason.word}: {reason.text}", "  - ")
+    yield from (f"    {line}" for line in diagnosis.picture)
+    yield f"  --seed {seed} gives the same numbers again"
+
+
+def _sanitized(sanitized: Sanitized) -> Iterator[str]:
+    if sanitized.problem:
+        yield from _wrapped(f"not simulated: {sanitized.problem}")
+    elif not sanitized.findings:
+        yield "  simulated: no race, no divergent barrier, nothing outside"
+    for finding in sanitized.findings:
+        yield from _wrapped(f"SIMULATED: {finding.text}")
+        for line, source in finding.lines:
+            yield f"    line {line}: {source}"[:WIDTH]
+
+
+def _wrapped(text: str, lead: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def to_json(checked: Checked, sanitized: Sanitized | None) -> dict[str, object]:
+    verdict, diagnosis = checked.verdict, checked.diagnosis
+    return {
+        "file": checked.path,
+        "name": checked.name,
+        "idea": checked.idea,
+        "precision": checked.precision,
+        "outcome": checked.outcome,
+        "problem": checked.problem,
+        "seconds": checked.seconds,
+        "trials": verdict.trials if verdict else 0,
+        "outputs": verdict.outputs if verdict else 0,
+        "skipped_trials": checked.skipped,
+        "worst_share_of_bound": verdict.worst if verdict and checked.passed else None,
+        "diagnosis": None if diagnosis is None else {
+            "headline": diagnosis.headline,
+            "first": diagnosis.first,
+            "reasons": [{"word": each.word, "text": each.text} for each in diagnosis.reasons],
+            "picture": list(diagnosis.picture),
+        },
+        "simulated": None if sanitized is None else {
+            "problem": sanitized.problem,
+            "findings": [
+                {"text": each.text, "lines": [line for line, _ in each.lines]}
+                for each in sanitized.findings
+            ],
+        },
+    }  # fmt: skip

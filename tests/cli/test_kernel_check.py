@@ -1,0 +1,88 @@
+"""`tilewright kernel check`: what it says of right, wrong, broken and dangerous kernel files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.own_kernels import BROKEN, DIRECT, SUM, WINOGRAD, kernel_file
+from tilewright.cli import main
+from tilewright.runtime import opencl
+from tilewright.runtime.device import OPENCL
+
+pytestmark = pytest.mark.skipif(
+    bool(opencl.missing(OPENCL)), reason="no OpenCL device: tilewright[opencl]"
+)
+TINY = {
+    "name": "tiny",
+    "input": {"shape": [2, 6, 5]},
+    "layers": [{"type": "convolution", "filters": 3, "kernel": 3}, {"type": "relu"}],
+}
+
+
+@pytest.fixture
+def check(tmp_path, capsys):
+    """Exit code, what was printed and the record, for some files by their names."""
+
+    def run(files, *options):
+        paths = []
+        for name, text in files.items():
+            paths.append(tmp_path / f"{name}.cl")
+            paths[-1].write_text(text)
+        record = tmp_path / "record.json"
+        net = tmp_path / "net.json"
+        net.write_text(json.dumps(TINY))
+        given = ("--net", str(net), "--seed", "7", "--json", str(record), *options)
+        code = main(["kernel", "check", *map(str, paths), *given])
+        said = capsys.readouterr()
+        found = json.loads(record.read_text())["files"] if record.exists() else None
+        return code, said.out, said.err, found
+
+    return run
+
+
+def test_right_wrong_and_broken_files_each_have_their_block(check):
+    files = {
+        "right": kernel_file(DIRECT),
+        "wrong": BROKEN["no test at the left and right"][0],
+        "syntax": kernel_file(DIRECT, ("float sum = bias[filter];", "float sum = bias[filter]")),
+        "header": "/* tilewright\nname = 3\n*/\n",
+        "dangerous": kernel_file(
+            DIRECT, (SUM, "] = sum; if (filter == 1) out[(1L << 40) * (row + 1)] = 1;")
+        ),
+        "never": WINOGRAD.format(precision="fp32").replace("TAPS_Y == 3", "TAPS_Y == 77"),
+    }
+    code, out, _, found = check(files)
+    assert code == 1
+    blocks = dict(zip(files, out.strip().split("\n\n"), strict=True))
+    assert "  compiles\n  right: " in blocks["right"] and "of its bound" in blocks["right"]
+    assert "  - border not tested: your output equals what comes out" in blocks["wrong"]
+    assert " 0 #...........#" in blocks["wrong"] and "--seed 7" in blocks["wrong"]
+    line = 1 + files["syntax"][: files["syntax"].index("bias[filter]\n")].count("\n")
+    assert f"syntax.cl:{line}:29: expected ';'" in blocks["syntax"]
+    assert "    float sum = bias[filter]\n" in blocks["syntax"]
+    assert "header.cl:1:" in blocks["header"]
+    assert "stopped: the worker was stopped" in blocks["dangerous"]
+    assert "for none of the layers" in blocks["never"]
+    outcomes = [each["outcome"] for each in found]
+    assert outcomes == ["right", "wrong", "does not compile", "refused", "stopped", "refused"]
+    assert found[1]["diagnosis"]["reasons"][0]["word"] == "border not tested"
+    assert found[0]["trials"] > 30 and found[0]["worst_share_of_bound"] < 1
+
+
+def test_a_file_that_is_right_is_code_0_also_for_some_layers_alone(check):
+    code, out, _, found = check({"fast": WINOGRAD.format(precision="fp32-winograd")})
+    assert code == 0
+    assert "(winograd, fp32-winograd)" in out
+    assert found[0]["skipped_trials"] > 0
+    assert "trials are of layers it is not for" in out
+
+
+def test_what_cannot_be_run_is_code_2(check, tmp_path, capsys):
+    assert main(["kernel", "check", str(tmp_path / "none.cl")]) == 2
+    assert "cannot read the kernel file" in capsys.readouterr().err
+    code, _, err, _ = check({"mine": kernel_file(DIRECT)}, "--device", "cpu")
+    assert code == 2 and "not on cpu" in err
+    code, _, err, _ = check({"mine": kernel_file(DIRECT)}, "--seed", "-3")
+    assert code == 2 and "not a whole number" in err

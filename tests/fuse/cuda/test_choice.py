@@ -1,0 +1,108 @@
+"""What was chosen, as plain data, gives the same kernels as choosing."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.arrange import stack
+from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
+from tilewright.fuse.cuda.cut import build, choose, cut, sources
+from tilewright.fuse.cuda.generations import generation
+from tilewright.fuse.cuda.operations import operations
+from tilewright.fuse.cuda.run import kernel_text
+from tilewright.model import zoo
+from tilewright.model.layers import Convolution, FullyConnected, MaxPool, Pixels, ReLU, Softmax
+from tilewright.model.network import Network
+
+FP16 = ARITHMETICS["fp16"]
+# Strips of pictures, a large fully connected layer, and what follows it.
+MANY = Network(
+    "many",
+    Pixels((3, 96, 96)),
+    (Convolution(24, 5), ReLU(), MaxPool(2), Convolution(40, 3), ReLU(), MaxPool(2),
+     FullyConnected(300), ReLU(), FullyConnected(10), Softmax()),
+)  # fmt: skip
+
+
+STACK = {"kind": "stack", "operations": -5, "division": 0, "warps": 4, "groups": 4, "weight": 0.1}
+
+
+def texts(network: Network, kernels: list) -> list[str]:
+    read = sources(kernels, "uint8")
+    return [
+        kernel_text(plan, "kernel", network.input, source)
+        for plan, source in zip(kernels, read, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("precision", ARITHMETICS)
+@pytest.mark.parametrize("network", [zoo.network("ece408"), MANY], ids=lambda each: each.name)
+def test_the_same_kernels_come_back(network: Network, precision: str, capability: int) -> None:
+    arithmetic = ARITHMETICS[precision]
+    choice = choose(network.stages, arithmetic, capability)
+    text = json.dumps(msgspec.to_builtins(choice))
+    again = Choice.of(json.loads(text))
+    assert again == choice
+    kernels = build(network.stages, arithmetic, capability, again)
+    expected = cut(network.stages, arithmetic, capability)
+    assert texts(network, kernels) == texts(network, expected)
+
+
+@pytest.mark.parametrize("precision", ARITHMETICS)
+def test_they_are_those_that_the_search_found(precision: str) -> None:
+    network, arithmetic = zoo.network("cifar10"), ARITHMETICS[precision]
+    kernels = build(network.stages, arithmetic, 90, choose(network.stages, arithmetic, 90))
+    found = stack(arithmetic, operations(network.stages), "pixels", "output", generation(90))
+    assert texts(network, kernels) == texts(network, [found])
+
+
+def test_another_arrangement_gives_another_kernel() -> None:
+    network = zoo.network("cifar10")
+    choice = choose(network.stages, FP16, 90)
+    (kernel,) = choice.kernels
+    assert isinstance(kernel, Stacked) and (kernel.warps, kernel.groups) != (2, 4)
+    other = msgspec.structs.replace(kernel, warps=2, groups=4)
+    (built,) = build(network.stages, FP16, 90, msgspec.structs.replace(choice, kernels=(other,)))
+    assert (built.warps, built.groups) == (2, 4)
+
+
+def test_what_cannot_be_built_is_refused() -> None:
+    network = zoo.network("ece408")
+    choice = choose(network.stages, FP16, 90)
+    first, second = choice.kernels
+    assert isinstance(first, Stacked) and isinstance(second, Multiplied)
+    change = msgspec.structs.replace
+
+    def refused(words: str, **fields: object) -> None:
+        with pytest.raises(TilewrightError, match=words):
+            build(network.stages, FP16, 90, change(choice, **fields))
+
+    refused("options.generation: kernels for nothing, and the GPU is", generation="nothing")
+    refused("options.kernels: they leave fc1 out", kernels=(first,))
+    for wrong in (
+        change(first, division=-1), change(first, division=10**6), change(first, warps=3),
+        change(first, weight=7.0), change(first, operations=10**9),
+        second,
+    ):  # fmt: skip
+        refused(r"options.kernels\[0\]: .* is no kernel of these layers", kernels=(wrong, second))
+    for wrong in (
+        change(second, warps=1), change(second, chunk=7), change(second, operations=1),
+        change(first, operations=second.operations),
+    ):  # fmt: skip
+        refused(r"options.kernels(\[1\])?: ", kernels=(first, wrong))
+    refused(r"options.kernels\[2\]", kernels=(first, second, second))
+
+
+@pytest.mark.parametrize(
+    "value", ["x", [{"kind": "other"}], [{"kind": "stack", "warps": 2}], 3, [STACK]]
+)
+def test_what_is_no_choice_names_the_field(value: object) -> None:
+    options = {"generation": "Hopper", "kernels": value}
+    with pytest.raises(TilewrightError, match=r"^options: .*\$.kernels"):
+        Choice.of(options)

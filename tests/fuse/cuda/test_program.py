@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.program import MOST_PRODUCTS, program, written_out
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.steps import Convolve
+from tilewright.model.layers import Convolution, Pixels, ReLU
+from tilewright.model.network import Network
+
+
+@pytest.mark.parametrize(
+    "steps, products, expected",
+    [
+        (0, 80, 1),  # a sum of half steps alone
+        (5, 60, 5),
+        (24, 48, 24),  # cifar64 in TF32: all of it
+        (36, 144, 6),  # not 8: six rounds of six
+        (18, 117, 9),
+        (37, 144, 8),  # a prime: the last round is shorter
+        (72, 1201, 1),
+    ],
+)
+def test_steps_that_are_written_out(steps, products, expected):
+    assert written_out(steps, products) == expected
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+def test_a_wide_network_is_no_longer_than_the_compiler_can_take(precision):
+    """The widest convolutions of All-CNN: 80 s in NVRTC when every step was written out."""
+    layers = (Convolution(192, 3, padding=1), ReLU(), Convolution(192, 3, padding=1), ReLU())
+    network = Network("wide", Pixels((96, 16, 16)), layers)
+    found = [
+        step
+        for plan in cut(network.stages, ARITHMETICS[precision], 90)
+        if isinstance(plan, Stack)
+        for step in program(plan, network.input, "float32").item
+        if isinstance(step, Convolve)
+    ]
+    assert len(found) == 2
+    for step in found:
+        assert step.unroll * step.taps_y * step.rows * step.columns <= MOST_PRODUCTS
+        assert step.runs * step.full > step.unroll > 1

@@ -1,0 +1,24 @@
+"""`direct` with a word of its kernel changed: as a user's kernel that is wrong, or worse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.ladder.gpu.design import Convolutions, Design, Geometry, Options
+from tilewright.ladder.gpu.direct import RUNG
+from tilewright.ladder.gpu.prepare import gpu_rung
+from tilewright.ladder.rung import Rung
+
+
+def changed(name: str, old: str, new: str) -> Rung:
+    direct = RUNG.convolutions
+    assert direct is not None
+
+    def build(geometry: Geometry, options: Options) -> Design:
+        (work,) = direct.build(geometry, options).works
+        assert old in work.source.text
+        text = work.source.text.replace(old, new)
+        return Design((replace(work, source=replace(work.source, text=text)),))
+
+    made = Convolutions(direct.candidates, build, direct.choose)
+    return gpu_rung(name, "direct, changed", made, against="direct")
