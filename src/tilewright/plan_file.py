@@ -67,6 +67,13 @@ class _Header(msgspec.Struct, frozen=True):
     schema: str
 
 
+def identity(network: Network, device: Device) -> dict[str, str]:
+    """All that a plan of a network on a device depends on, besides kernel files."""
+    found, here = _network(network), _device(device)
+    return {"tilewright": __version__, "network": found.name, "layers": found.layers,
+            "device": here.name, "model": here.model, "driver": here.driver}  # fmt: skip
+
+
 def write(path: Path, plan: Plan, network: Network) -> None:
     """Keep a plan of a network, with all that it depends on."""
     document = Document(
@@ -145,4 +152,4 @@ def _sha256(path: Path) -> str:
 
 
 def _stale(path: Path, why: str) -> TilewrightError:
-    return TilewrightError(f"{path}: stale plan: {why}; make it anew with --save-plan")
+    return TilewrightError(f"{path}: stale plan: {why}; make it anew with --save-plan or tune")

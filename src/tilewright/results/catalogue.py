@@ -6,6 +6,7 @@ from tilewright.results.ladder import LadderRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
+from tilewright.results.tune import TuneRecord
 
-KINDS: tuple[type[Record], ...] = (RunRecord, LadderRecord, ProfileRecord)
+KINDS: tuple[type[Record], ...] = (RunRecord, LadderRecord, ProfileRecord, TuneRecord)
 RECORDS = {kind.verb(): kind for kind in KINDS}
