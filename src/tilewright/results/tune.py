@@ -40,7 +40,7 @@ class PlanRecord(Struct, frozen=True, kw_only=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """A candidate that could have been chosen and is wrong."""
+    """A candidate that was fast and wrong, or a rung's own choice that could not be timed."""
 
     part: str
     candidate: str

@@ -67,7 +67,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A candidate that was fast and wrong, or could not be built."""
+    """A candidate that was fast and wrong, or what a rung chose itself and could not be timed."""
 
     span: str
     candidate: Candidate
@@ -142,8 +142,16 @@ class Session:
             self.progress(f"timing {name} over all images", turns, max(turns, 10 * len(plans)))
 
         samples = self.workshop.race(plans, turn)
-        dropped = [Dropped(span, each, why) for (span, each), why in self.wrong.items()]
-        return Tuned(tuple(self.spans), self.endings, tuple(dropped), tuple(entries), samples)
+        dropped = tuple(self._dropped())
+        return Tuned(tuple(self.spans), self.endings, dropped, tuple(entries), samples)
+
+    def _dropped(self) -> Iterator[Dropped]:
+        for span in self.spans:
+            for tried in self.endings[span.name].tried if span.computes else ():
+                if tried.problem is not None and tried.candidate in span.own:
+                    yield Dropped(span.name, tried.candidate, tried.problem)
+        for (name, candidate), problem in self.wrong.items():
+            yield Dropped(name, candidate, problem)
 
     def _search(self) -> None:
         """Each rung's own choice for every part, then the parts that could matter."""

@@ -68,7 +68,7 @@ def _words(tuned: TuneRecord) -> Iterator[str]:
     for reason, layers in reasons.items():
         yield f"{', '.join(layers)}: {reason}"
     for each in tuned.wrong:
-        yield f"WRONG, and dropped: {each.part}: {each.candidate}: {each.problem}"
+        yield f"Dropped: {each.part} by {each.candidate}: {each.problem}"
     gain = tuned.gain
     if gain is None:
         yield f"Nothing is faster than {tuned.written}."
