@@ -34,7 +34,9 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             "--budget", "1", "--no-save"]  # fmt: skip
 
 
-def test_a_plan_is_found_and_run_uses_it(given: list[str], capsys: pytest.CaptureFixture) -> None:
+def test_a_plan_is_found_and_run_uses_it(
+    given: list[str], capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = [*given, "direct", "padded", "--json", "made.json"]
     assert main(command) == 0
     shown = capsys.readouterr().out
@@ -47,7 +49,9 @@ def test_a_plan_is_found_and_run_uses_it(given: list[str], capsys: pytest.Captur
     assert set(resolve(plan)) <= {"direct", "padded"} and plan.batch == 3
     (best,) = (each for each in made["plans"] if each["name"] == made["written"])
     assert [part["options"] for part in best["parts"]] == [step.options for step in plan.steps]
-    # A second time it goes on, and a plan on another device is refused.
+    # A second time it goes on (what was proven is so), and on another device a plan is refused.
+    monkeypatch.setattr(OnDevice, "prove_plan", lambda *_: None)
+    monkeypatch.setattr(OnDevice, "prove", lambda *_: None)
     assert main([*given, "direct", "padded"]) == 0
     assert f"going on from {made['tried']} trials in plan.json.trials" in capsys.readouterr().err
     document = json.loads(Path("plan.json").read_text())
@@ -80,7 +84,7 @@ def test_ctrl_c_keeps_what_was_tried_and_writes_no_plan(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(OnDevice, "race", stop)
+    monkeypatch.setattr(OnDevice, "prove", stop)
     assert main([*given, "direct"]) == 130
     error = capsys.readouterr().err
     assert "kept in plan.json.trials: the same command goes on from there" in error

@@ -129,6 +129,7 @@ class Session:
     endings: dict[str, Ending] = field(default_factory=dict)
     wrong: dict[tuple[str, Candidate], str] = field(default_factory=dict)
     proven: set[tuple[str, Candidate]] = field(default_factory=set)
+    sound: list[tuple[Step, ...]] = field(default_factory=list)  # of plans that are right
 
     def run(self) -> Tuned:
         self._search()
@@ -277,11 +278,20 @@ class Session:
                 return None
             if self._is_right(chosen):
                 made = self._entry(chosen, rung)
-                fault = self.workshop.prove_plan(made.plan)
+                fault = self._fault(made)
                 if fault is None:
                     return made
                 at = next(x for x in chosen if fault[0] in x.span.layers or x.span.fused)
                 self.wrong[at.span.name, at.tried.candidate] = fault[1]
+
+    def _fault(self, entry: Entry) -> tuple[str, str] | None:
+        if entry.plan.steps in self.sound:
+            return None
+        self.progress(f"proving {entry.name}", 0, 1)
+        fault = self.workshop.prove_plan(entry.plan)
+        if fault is None:
+            self.sound.append(entry.plan.steps)
+        return fault
 
     def _is_right(self, chosen: Sequence[Chosen]) -> bool:
         for index, each in enumerate(chosen):

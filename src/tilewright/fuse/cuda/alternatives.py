@@ -1,8 +1,9 @@
 """Other kernels for layers than the planner chooses: for a tuner, who times them.
 
-The planner's estimate is some per cent off (`generations`), and the fastest arrangement is among
-the next ones that it likes. Layers may be cut into another number of kernels and each kernel be
-arranged otherwise; the combinations with the least estimates come first.
+The planner's estimate is some per cent off (`generations`), and it is made for many images: with
+few, fewer groups to a block may keep more multiprocessors busy. So layers may be cut into another
+number of kernels, and each kernel be arranged otherwise: the best of every shape by estimate first,
+then the rest; combinations of what comes early come early.
 """
 
 from __future__ import annotations
@@ -24,33 +25,37 @@ from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.model.network import Stage
 
-MOST = 60  # choices in all
+MOST = 200  # choices in all
 EACH = 24  # arrangements of a kernel
 EXTRA = (0, 1, -1, 2)  # kernels more than the planner would have
 MORE_DIVISIONS = 2  # ways to divide an image besides the one that was chosen
 MOST_TILES = 5  # of 16 images, in a block of a dense kernel
 
 Kernel = Stacked | Multiplied
-Ranked = list[tuple[float, Kernel]]
 
 
 def alternatives(
     stages: Sequence[Stage], arithmetic: Arithmetic, capability: int
 ) -> Iterator[Choice]:
-    """The planner's own choice, then others, those with the least estimates first."""
+    """The planner's own choice, then others, the most promising first."""
     own = choose(stages, arithmetic, capability)
     cuts = [recut(stages, arithmetic, capability, extra) for extra in EXTRA]
-    ranked = [_ranked(cut, stages, arithmetic, capability) for cut in cuts if cut is not None]
-    merged = heapq.merge(*map(_combinations, ranked), key=lambda each: each[0])
-    found = (replace(own, kernels=kernels) for _, kernels in itertools.islice(merged, MOST))
+    several = [
+        _combinations(_ranked(cut, stages, arithmetic, capability))
+        for cut in cuts
+        if cut is not None
+    ]
+    found = itertools.chain.from_iterable(itertools.zip_longest(*several))
     yield own
-    yield from (choice for choice in found if choice != own)
+    for kernels in itertools.islice((each for each in found if each is not None), MOST):
+        if kernels != own.kernels:
+            yield replace(own, kernels=kernels)
 
 
 def _ranked(
     cut: Choice, stages: Sequence[Stage], arithmetic: Arithmetic, capability: int
-) -> list[Ranked]:
-    """For each kernel of a cut its arrangements with their estimates, the least first."""
+) -> list[list[Kernel]]:
+    """For each kernel of a cut its arrangements."""
     gpu = generation(capability)
     ranked = []
     for index, kernel in enumerate(cut.kernels):
@@ -63,8 +68,19 @@ def _ranked(
                 continue  # it does not fit, or there is no such one
             # Different weights may give the same plan.
             found.setdefault(plan, (_estimate(plan, gpu), other))
-        ranked.append(sorted(found.values(), key=lambda each: each[0])[:EACH])
+        by_estimate = [each for _, each in sorted(found.values(), key=lambda each: each[0])]
+        best: dict[object, Kernel] = {}
+        for each in by_estimate:
+            best.setdefault(_shape(each), each)
+        rest = [each for each in by_estimate if each not in best.values()]
+        ranked.append([*best.values(), *rest][:EACH])
     return ranked
+
+
+def _shape(kernel: Kernel) -> object:
+    if isinstance(kernel, Stacked):
+        return kernel.division, kernel.warps, kernel.groups
+    return kernel.more, kernel.chunk
 
 
 def _others(kernel: Kernel) -> Iterator[Kernel]:
@@ -85,23 +101,15 @@ def _estimate(plan: object, gpu: Generation) -> float:
     return cost_of(plan, gpu) if isinstance(plan, Stack) else 0.0
 
 
-def _combinations(ranked: Sequence[Ranked]) -> Iterator[tuple[float, tuple[Kernel, ...]]]:
-    """One of each with its sum, the least first and, where sums are equal, the earliest."""
-
-    def entry(places: tuple[int, ...]) -> tuple[float, int, tuple[int, ...]]:
-        return (
-            sum(of[place][0] for of, place in zip(ranked, places, strict=True)),
-            sum(places),
-            places,
-        )
-
-    heap = [entry((0,) * len(ranked))]
-    seen = {heap[0][2]}
+def _combinations(ranked: Sequence[Sequence[Kernel]]) -> Iterator[tuple[Kernel, ...]]:
+    """One of each, in the order of how far back they stand together."""
+    heap = [(0, (0,) * len(ranked))]
+    seen = {heap[0][1]}
     while heap:
-        total, _, places = heapq.heappop(heap)
-        yield total, tuple(of[place][1] for of, place in zip(ranked, places, strict=True))
+        _, places = heapq.heappop(heap)
+        yield tuple(of[place] for of, place in zip(ranked, places, strict=True))
         for index, place in enumerate(places):
             after = (*places[:index], place + 1, *places[index + 1 :])
             if place + 1 < len(ranked[index]) and after not in seen:
                 seen.add(after)
-                heapq.heappush(heap, entry(after))
+                heapq.heappush(heap, (sum(after), after))
