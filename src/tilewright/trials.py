@@ -139,10 +139,15 @@ def at_hand(
     kinds = {(s.input_shape, s.layer): None for s in network.stages if s.kind == "conv"}
     for shape, layer in kinds:
         yield from layer_trials(shape, layer, precision, generator)
+    yield pixels_trial(network, batch, generator)
+
+
+def pixels_trial(network: Network, batch: int, generator: Generator) -> Trial:
+    """A few images through the whole of a network, in batches of a size, too."""
     given = network.parameters or random_parameters(network, generator)
     whole = Network("the network", network.input, network.layers).with_parameters(given)
     full = tuple(image % IMAGES for image in range(batch))
-    yield Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
+    return Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (

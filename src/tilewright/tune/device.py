@@ -24,7 +24,7 @@ from tilewright.runtime import Buffer, HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.gather import CompilesAhead, Gathering, compile_together
 from tilewright.trace import Trace
-from tilewright.trials import Trial, layer_trials, whole_trials
+from tilewright.trials import Trial, layer_trials, pixels_trial, whole_trials
 from tilewright.tune.search import Candidate, Timer
 from tilewright.tune.spans import Span
 from tilewright.verify import fresh_seed, prove
@@ -121,8 +121,9 @@ class OnDevice:
     def prove_plan(self, plan: Plan) -> tuple[str, str] | None:
         """The first wrong layer of a plan as a whole, and what is wrong with it."""
         rung = as_one(plan, self.rungs)
-        generator = np.random.default_rng(seed := fresh_seed())
-        tried = whole_trials(self.network, rung.precision, False, self.images_at_once, generator)
+        seed = fresh_seed()
+        generator = np.random.default_rng(seed)
+        tried = [pixels_trial(self.network, self.images_at_once, generator)]
         fault = prove(rung, self.device, tried, seed).fault
         return None if fault is None else (fault.layer, str(fault))
 
