@@ -185,6 +185,28 @@ def test_a_plan_that_is_wrong_as_a_whole_loses_the_layer_that_is(tmp_path: Path)
     assert used(tuned.best.plan)["conv2"] == ("direct", {"rows": 16})
 
 
+def test_whole_networks_of_several_forms_take_part(tmp_path: Path) -> None:
+    """One of two kernels may be the fastest by its kernels, and slower for its launches."""
+    cuts: list[Options] = [{"kernels": [1]}, {"kernels": [1, 1]}, {"kernels": [2]}]
+    times = {"whole": 95, "whole 0=1 1=1": 50, "whole 0=2": 60}
+    found = [*spans(whole=False), span(range(6), {"whole": cuts})]
+
+    def launches(plan: Plan) -> float:
+        kernels = plan.steps[0].options.get("kernels", [1] * 9)
+        return {(1,): 1.0, (1, 1): 1.1, (2,): 0.9}.get(tuple(kernels), 2.0)  # type: ignore[arg-type]
+
+    tuned = tune(Workshop({**USUAL, "input..fc": times}, network=launches), tmp_path, found)
+    assert used(tuned.best.plan) == {"input": ("whole", {"kernels": [2]})}
+    assert tuned.best.name == "whole, searched 2"
+
+
+def test_layers_that_nothing_computes_one_by_one_leave_the_whole_network(tmp_path: Path) -> None:
+    found = [each for each in spans() if each.name != "conv2"]
+    workshop = Workshop(network=lambda plan: plan.steps[0].options["cut"] == 1 or 0.5)
+    tuned = tune(workshop, tmp_path, found)
+    assert used(tuned.best.plan) == {"input": ("whole", {"cut": 2})}
+
+
 def test_where_every_rung_is_wrong_nothing_is_written(tmp_path: Path) -> None:
     workshop = Workshop(plan_fault=lambda plan: ("fc", "fc, random pixels: 1 is not 2"))
     with pytest.raises(TilewrightError, match=r"no rung computes all of 'small'.*1 is not 2"):

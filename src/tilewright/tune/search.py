@@ -27,6 +27,10 @@ PATIENCE = 40  # candidates in a row of which none was better
 NEAR, LIKED, DRAWN = 3, 3, 2
 
 
+# Where in the options something is chosen.
+Form = tuple[tuple[str, ...], ...]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One way to compute a part of a network: a rung in a precision, with options of its own.
@@ -52,6 +56,11 @@ class Candidate:
     def numbers(self) -> dict[tuple[str, ...], Value]:
         """Everything that was chosen, by where it stands in the options."""
         return dict(_leaves((), self.plain))
+
+    @property
+    def form(self) -> Form:
+        """What there is to choose: alike where only numbers differ."""
+        return tuple(self.numbers)
 
     def __str__(self) -> str:
         return f"{self.rung} {words(self.plain)}".rstrip()

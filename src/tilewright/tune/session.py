@@ -5,6 +5,7 @@ Nothing here touches a device: a `Workshop` does, and tests have one that is mad
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,13 @@ from tilewright.plan import Plan, Step
 from tilewright.precision import FLOAT32
 from tilewright.runtime.device import Device
 from tilewright.tune.cover import Part, cover
-from tilewright.tune.search import Candidate, Ending, Timer, Tried, search
+from tilewright.tune.search import Candidate, Ending, Form, Timer, Tried, search
 from tilewright.tune.spans import Span, shared
 from tilewright.tune.trials import Trials
 
 # A part is searched if a network with it takes no more than this many times the best one known.
 HOPEFUL = 1.6
+FORMS = 3  # of whole networks, such as numbers of kernels, whose fastest takes part in the end
 SINGLES = 2  # rungs that take part in the end, as they are: the fastest by their parts
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]
@@ -175,15 +177,12 @@ class Session:
     def _look(
         self, span: Span, candidates: Sequence[Candidate], until: float, end: float
     ) -> Ending:
-        count = 0
         known = self.trials.known.get(span.name, {})
 
         def keep(tried: Tried) -> None:
             self.trials.keep(span.name, tried)
 
         def trying(candidate: Candidate, best: Tried | None) -> None:
-            nonlocal count
-            count += 1
             so_far = f"; best {best.candidate.rung} {1e6 * best.median:.3g} µs" if best else ""
             left = max(0.0, end - self.clock())
             self.progress(
@@ -205,16 +204,21 @@ class Session:
         for part in parts:
             span, tried = part.choice
             beside = [x for x in parts if x is part or x.end <= part.first or x.first >= part.end]
-            if len(span.candidates) > len(span.own):
-                with_it = _seconds(self._cover(beside))
-                if with_it <= HOPEFUL * best:
-                    found.append((tried.median, span))
+            try:
+                hopeful = _seconds(self._cover(beside)) <= HOPEFUL * best
+            except TilewrightError:
+                continue  # nothing computes the other layers one by one
+            if hopeful and len(span.candidates) > len(span.own):
+                found.append((tried.median, span))
         return [span for _, span in sorted(found, key=lambda each: each[0])]
 
-    def _parts(self, own: str | None = None, fused: bool | None = None) -> Parts:
+    def _parts(
+        self, own: str | None = None, fused: bool | None = None, form: Form | None = None
+    ) -> Parts:
         """Every span's fastest candidate that is not known to be wrong, or a rung's own choices.
 
-        If `fused` is said, only spans of several layers, or only those of one.
+        If `fused` is said, only spans of several layers, or only those of one; if a form of
+        options is given, only candidates of that form.
         """
         parts: Parts = []
         for span in self.spans:
@@ -228,7 +232,7 @@ class Session:
                     tried.candidate in span.own and tried.candidate.rung == own
                 )  # fmt: skip
                 right = tried.seconds and (span.name, tried.candidate) not in self.wrong
-                if wanted and right:
+                if wanted and right and form in (None, tried.candidate.form):
                     parts.append(Part(span.first, span.end, tried.median, (span, tried)))
                     break
         return parts
@@ -257,17 +261,22 @@ class Session:
         for some in self._kinds():
             entry = self._proven(some, None)
             if entry and all(entry.plan.steps != other.plan.steps for other in entries):
-                entries.append(entry)
+                same = sum(other.name.startswith(entry.name) for other in entries)
+                name = f"{entry.name} {same + 1}" if same else entry.name
+                entries.append(replace(entry, name=name))
         return entries
 
     def _kinds(self) -> Iterator[Callable[[], Parts]]:
-        """Parts to choose from: all of them, those of one layer, those of several.
+        """Parts to choose from: all, those of one layer, those of several in each of their forms.
 
-        Parts of their own say nothing of what launches cost between them.
+        Times of kernels say nothing of what it costs to launch more of them.
         """
         yield self._parts
-        for fused in (True, False):
-            yield partial(self._parts, fused=fused)
+        yield partial(self._parts, fused=False)
+        several = [x for span in self.spans if span.fused for x in self.endings[span.name].tried]
+        forms = dict.fromkeys(each.candidate.form for each in several if each.seconds)
+        for form in itertools.islice(forms, FORMS):
+            yield partial(self._parts, fused=True, form=form)
 
     def _proven(self, parts: Callable[[], Parts], rung: str | None) -> Entry | None:
         """The fastest way through some parts that is right; None if there is none."""
