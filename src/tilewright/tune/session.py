@@ -316,15 +316,17 @@ class Session:
         return True
 
     def _entry(self, chosen: Sequence[Chosen], rung: str | None) -> Entry:
-        """A plan. Layers that all rungs compute alike are by the rung of the layer before them."""
+        """A plan. Layers that all rungs compute alike are by the rung of the layer before them, or
+        else of the first that has a choice."""
         steps: list[Step] = []
+        choices = [x for x in chosen if not self._alike(x.span)]
+        near = self.rungs[(choices or chosen)[0].tried.candidate.rung]
         for each in chosen:
             candidate = each.tried.candidate
             user = self.rungs[rung or candidate.rung]
-            if shared(each.span.stages, self.device) or not each.span.computes:
-                before = self.rungs[steps[-1].rung] if steps else user
-                usable = rung is None and before.precision.name == FLOAT32.name
-                user = before if usable else user
+            if rung is None and self._alike(each.span) and near.precision.name == FLOAT32.name:
+                user = near
+            near = user
             steps.append(Step(each.span.layers, user.name, user.precision.name, candidate.plain))
         used = {name: self.rungs[name] for name in dict.fromkeys(step.rung for step in steps)}
         files = {name: each.origin for name, each in used.items() if each.origin is not None}
@@ -333,6 +335,10 @@ class Session:
         name = " + ".join(each.label for each in used.values())
         name = f"{name}, own choice" if rung else f"{name}, searched"
         return Entry(name, plan, tuple(chosen), rung)
+
+    def _alike(self, span: Span) -> bool:
+        """Whether it does not matter which rung computes it."""
+        return shared(span.stages, self.device) or not span.computes
 
 
 def _seconds(parts: Parts) -> float:

@@ -13,8 +13,6 @@ from tilewright.views import units
 from tilewright.views.console import table
 from tilewright.views.ladder import percent
 
-LONGEST = 44  # of options, in characters
-
 
 def report(tuned: TuneRecord) -> Iterator[RenderableType]:
     """Everything a person wants to know of a tuning, from top to bottom."""
@@ -38,7 +36,7 @@ def _parts(plan: PlanRecord) -> RenderableType:
     )  # fmt: skip
     for part in plan.parts:
         rows.add_row(
-            _layers(part.layers), part.rung, _short(part.options),
+            _layers(part.layers), part.rung, ", ".join(_pairs(part.options)),
             "-" if part.seconds is None else units.seconds(part.seconds),
             "-" if part.own_seconds is None else units.seconds(part.own_seconds),
             _times(part), units.count(part.tried),
@@ -96,13 +94,8 @@ def _times(part: Part) -> str:
     return units.times(part.own_seconds / part.seconds)
 
 
-def _short(options: Mapping[str, object]) -> str:
-    """Options in one line, with what does not fit left out."""
-    text = ", ".join(_pairs(options))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
 def _pairs(value: object, name: str = "") -> Iterator[str]:
+    """Names and values, whatever they are in."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             yield from _pairs(each, key)
