@@ -52,8 +52,11 @@ def test_a_plan_is_found_and_run_uses_it(
     # A second time it goes on (what was proven is so), and on another device a plan is refused.
     monkeypatch.setattr(OnDevice, "prove_plan", lambda *_: None)
     monkeypatch.setattr(OnDevice, "prove", lambda *_: None)
-    assert main([*given, "direct", "padded"]) == 0
+    kept = ["--history", "kept.sqlite"]
+    assert main([*given[:-1], "direct", "padded", *kept]) == 0
     assert f"going on from {made['tried']} trials in plan.json.trials" in capsys.readouterr().err
+    assert main(["history", "show", "1", *kept]) == 0
+    assert f"{made['tried']} of them before" in capsys.readouterr().out
     document = json.loads(Path("plan.json").read_text())
     document["device"]["model"] = "Another GPU"
     Path("plan.json").write_text(json.dumps(document))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.ladder.gpu.kernels import USUAL
 from tests.test_plan import NETWORK, needs_opencl
+from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.alternatives import alternatives
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.ladder import find
@@ -18,7 +19,9 @@ from tilewright.ladder.gpu.design import Geometry
 from tilewright.ladder.rung import Rung, as_options
 from tilewright.model import zoo
 from tilewright.model.network import Network
-from tilewright.runtime.device import CUDA, OPENCL
+from tilewright.precision import FP16
+from tilewright.proof import choosing
+from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.runtime.dialect import Limits
 from tilewright.trials import random_parameters
 from tilewright.tune.device import OnDevice, part_of
@@ -79,6 +82,25 @@ def test_a_part_has_the_layer_its_shapes_and_its_weights(index: int) -> None:
         NETWORK.parameters[name].tolist() for name in stage.parameter_shapes
     ]
     assert part_of(NETWORK, Span(NETWORK.stages, (), ())) is NETWORK
+
+
+def test_a_proof_of_the_whole_network_is_of_the_candidate() -> None:
+    """Trials have networks of their own, with the same layers."""
+    asked = choosing(find("fused"), [(NETWORK.stages, {"own": 1})])
+    again = Network("the network", NETWORK.input, NETWORK.layers)
+    assert asked.plan(CPU, again.stages, asked.precision) == {"own": 1}
+    shorter = Network("scores", NETWORK.input, NETWORK.layers[:-1])
+    assert asked.plan(CPU, shorter.stages, asked.precision) != {"own": 1}
+
+
+@needs_opencl
+def test_what_computes_in_less_than_is_asked_for_is_left_out() -> None:
+    half = replace(find("direct"), name="half", precision=FP16)
+    both = [half, find("shared")]
+    assert [rung.name for rung in taking_part(both, OPENCL, None)] == ["shared"]
+    assert [rung.name for rung in taking_part(both, OPENCL, "fp16")] == ["half", "shared"]
+    with pytest.raises(TilewrightError, match="half: computes in fp16, not in fp32"):
+        taking_part([half], OPENCL, "fp32")
 
 
 @needs_opencl

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,6 +31,8 @@ from tilewright.tune.search import Candidate, Timer
 from tilewright.tune.spans import Span
 from tilewright.verify import fresh_seed, prove
 
+# What a GPU takes to leave its idle clocks; what is slower than that is warm after two calls.
+WARM_SECONDS = 0.03
 # A sample is of as many calls as take so long, so that launches follow one another.
 SAMPLE_SECONDS, MOST_CALLS = 2e-3, 50
 ROUNDS = Rounds(least=9, most=49, seconds=30.0, narrow=0.01)
@@ -84,7 +88,8 @@ class OnDevice:
                     pixels = stages[0].kind == "input"
                     prepare(rung, gathering, part, network.parameters, step.options, pixels)
 
-            compile_together(runtime, gather)
+            with suppress(TilewrightError):  # whoever times it will say what is wrong
+                compile_together(runtime, gather)
 
     def _choosing(self, span: Span, candidate: Candidate) -> Rung:
         rung = self.rungs[candidate.rung]
@@ -169,8 +174,10 @@ class _Alone:
         self.out: Buffer = runtime.allocate((images, *network.output_shape))
         self.program.create_outputs(images)
         self._call(1)  # whatever happens the first time
-        once = self._call(1)
+        once, begin = self._call(1), time.perf_counter()
         self.calls = min(MOST_CALLS, max(1, math.ceil(SAMPLE_SECONDS / max(once, 1e-9))))
+        while once < WARM_SECONDS and time.perf_counter() - begin < WARM_SECONDS:
+            self._call(self.calls)
 
     def seconds(self) -> float:
         return self._call(self.calls)

@@ -104,10 +104,10 @@ def _in_turns(several: list[Iterator[Candidate]]) -> Iterator[Candidate]:
 
 
 def taking_part(rungs: Sequence[Rung], device: Device, precision: str | None) -> list[Rung]:
-    """Rungs in a precision, float32 if none is named; those without a choice are float32.
+    """Rungs in a precision, float32 if none is named, and those of float32 without a choice.
 
-    Only such of one runtime can be in one plan, so that libraries' are left out; an error if
-    nothing is left.
+    None is taken that computes in less. Only rungs of one runtime can be in one plan, so that
+    libraries' are left out. An error if nothing is left.
     """
     wanted = precision or FLOAT32.name
     found, reasons = [], []
@@ -119,8 +119,8 @@ def taking_part(rungs: Sequence[Rung], device: Device, precision: str | None) ->
             reasons.append(f"{rung.name}: {reason}")
         elif wanted in offered:
             found.append(rung.at(wanted))
-        elif not rung.precisions:
-            found.append(rung)
+        elif offered == [FLOAT32.name]:
+            found.append(rung)  # more than is asked for
         else:
             reasons.append(f"{rung.name}: computes in {' or '.join(offered)}, not in {wanted}")
     if not found:
