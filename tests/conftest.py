@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: F401
-from tests.kept import KEPT
+# Before anything imports NumPy or PyTorch: two workers with the threads of two libraries each wait
+# for one another on two cores, most of the time (the verifier's truth takes seven times as long).
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
+from tests.kept import KEPT  # noqa: E402
 
 # Before anything imports pyopencl: PoCL looks once, when it starts. What it compiles is kept from
 # run to run and shared by the workers, which takes a tenth of the time; the user's own folders are
 # neither read nor written. A test of caching itself names a fresh folder to a process of its own.
 os.environ["POCL_CACHE_DIR"] = str(KEPT / "pocl")
 os.environ["XDG_CACHE_HOME"] = str(KEPT / "home")
-
-# Before anything imports NumPy or PyTorch: two workers with the threads of two libraries each wait
-# for one another on two cores, most of the time (the verifier's truth takes seven times as long).
-for library in ("OPENBLAS", "OMP", "MKL"):
-    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -58,6 +60,7 @@ SLOW = (
     "tests/test_wheel.py",
 )
 
+NUMBERS = count()
 LONGEST = ("tests/test_wheel.py", "tests/test_verify.py")
 
 # Tests of caching itself, which find nothing kept.
@@ -109,7 +112,8 @@ def own_cache(
 
     What is compiled lies under keys made of all it depends on: that, tests and runs share.
     """
-    home = tmp_path_factory.mktemp("cache")
+    home = tmp_path_factory.getbasetemp() / f"cache-{next(NUMBERS)}"  # mktemp looks at all of them
+    home.mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "kept"))
     if not request.node.nodeid.startswith(OF_CACHING):
@@ -118,15 +122,6 @@ def own_cache(
             (KEPT / kind).mkdir(mode=0o700, parents=True, exist_ok=True)
             (home / "tilewright" / kind).symlink_to(KEPT / kind)
     return home
-
-
-@pytest.fixture
-def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PoCL compiles as it stands, in half the time: for many kernels that have little to compute.
-
-    It is what kernels say that such tests look at; the zoo's networks run optimised.
-    """
-    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
 
 
 @pytest.hookimpl(tryfirst=True)

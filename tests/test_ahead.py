@@ -13,11 +13,20 @@ from tilewright.ladder import find
 from tilewright.ladder.cpu import im2col
 from tilewright.model.layers import Convolution, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
+from tilewright.runtime import cuda
 from tilewright.runtime.device import CPU, CUDA
 from tilewright.runtime.dialect import Limits
+from tilewright.runtime.multiprocessor import REFERENCE
 from tilewright.trials import Trial, random_parameters
 
 LIMITS = Limits(1024, 49152, 65536, 2**34, 100)
+
+
+@pytest.fixture(autouse=True)
+def given_gpu(monkeypatch):
+    """Plans are made for a GPU that is not here."""
+    monkeypatch.setattr(cuda, "device_limits", lambda device: LIMITS)
+    monkeypatch.setattr(cuda, "gpu", lambda index: REFERENCE)
 
 
 class Noted:

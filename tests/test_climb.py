@@ -5,17 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.ladder.own.test_rung import KERNELS, needs_opencl
 from tests.profile.made import CEILINGS
 from tests.results.made import ENVIRONMENT
 from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.evidence import Fault
-from tilewright.ladder import choose, rungs
+from tilewright.judge import WorkerStopped
+from tilewright.ladder import choose, find, rungs
+from tilewright.ladder.own import load
 from tilewright.measure import Sample, interleave
+from tilewright.model.layers import Convolution, Pixels
+from tilewright.model.network import Network
 from tilewright.precision import FLOAT32, FP16, TF32
 from tilewright.results.climbed import record
-from tilewright.runtime.device import CPU
+from tilewright.runtime.device import CPU, CUDA, OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit
+from tilewright.trials import random_parameters
 from tilewright.verify import Verdict
 from tilewright.views import ladder as view
 
@@ -214,3 +220,48 @@ def test_rungs_of_one_s_own_stand_behind_what_they_change():
     assert names == ["a", "mine", "again", "b", "c", "more", "new", "d"]
     with pytest.raises(TilewrightError, match=r"m.cl and o.cl are both named 'mine'"):
         climb.with_own(ladder, [*own, rung("mine", origin="o.cl")])
+
+
+@needs_opencl
+def test_a_kernel_file_is_a_row_and_one_that_stops_its_worker_is_told(quick, monkeypatch):
+    """The others are timed all the same."""
+    own = [replace(load(KERNELS / "plane.cl"), name=name) for name in ("mine", "broken")]
+    verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
+    tried = []
+
+    def verify(rung, *given, batch):
+        tried.append(rung)
+        if rung.name == "broken":
+            raise WorkerStopped("the worker was stopped")
+        return verdict
+
+    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
+    monkeypatch.setattr(climb, "rungs", lambda device: [find("direct")])
+    made = Network("little", Pixels((1, 9, 8)), (Convolution(3, 3),))
+    made = made.with_parameters(random_parameters(made, np.random.default_rng(1)))
+    images = np.zeros((2, 1, 9, 8), np.uint8)
+    ladder = climb.climb(made, images, OPENCL, 2, 1, own=own)
+    assert [row.rung.name for row in ladder.rows] == ["direct", "mine", "broken"]
+    direct, mine, broken = ladder.rows
+    assert direct.network and mine.network and mine.verdict is verdict
+    assert (broken.network, broken.missing) == (None, "the worker was stopped")
+    assert [rung.name for rung in tried] == ["mine", "broken", "direct"]
+    # Files' kernels are tried in a worker, the ladder's own in this process.
+    assert [r.open_runtime is find("direct").open_runtime for r in tried] == [False, False, True]
+
+
+def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch):
+    asked = []
+    monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or "together")
+    monkeypatch.setattr(climb, "verify", lambda *given, batch: (*given, batch))
+    monkeypatch.setattr(climb.cuda, "takes_processes", lambda index: index == 0)
+    some = [find("direct"), find("tuned")]
+    assert climb._proofs(some, CUDA, "network", 7) == "together"
+    ((able, device, network, batch, cores),) = asked
+    assert (able, device, network, batch) == (some, CUDA, "network", 7)
+    assert cores
+    for few, on in ((some, CPU), (some[:1], CUDA), (some, Device("cuda", 1))):
+        with climb._proofs(few, on, "network", 7) as prove:
+            assert prove(some[0]) == (some[0], on, "network", 7)
+    assert len(asked) == 1

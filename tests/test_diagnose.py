@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from tests.own_kernels import BROKEN, DIRECT, RIGHT, kernel_file
 from tilewright.checks import SHAPES, quick
 from tilewright.diagnose import diagnose, words
-from tilewright.diagnose.mistakes import Case, mistakes
+from tilewright.diagnose.case import Case
+from tilewright.diagnose.mistakes import mistakes
 from tilewright.ladder.cpu import im2col
 from tilewright.ladder.own import load
 from tilewright.model.layers import Convolution
@@ -19,7 +21,7 @@ from tilewright.model.layers.convolution import convolve
 from tilewright.precision import FLOAT32
 from tilewright.runtime import opencl
 from tilewright.runtime.device import CPU, OPENCL
-from tilewright.trials import layer_trials
+from tilewright.trials import IMAGES, layer_trials
 from tilewright.verify import Verdict, prove
 
 SEED = 7
@@ -28,12 +30,13 @@ needs_opencl = pytest.mark.skipif(
 )
 
 
-def proven(text: str, folder: Path) -> Verdict:
+def proven(text: str, folder: Path, large: bool = True) -> Verdict:
     """What becomes of a kernel file, without the zoo's layers."""
     path = folder / "mine.cl"
     path.write_text(text)
     rung = load(str(path))
-    trials = quick(rung.precision, (), np.random.default_rng(SEED))
+    every = quick(rung.precision, (), np.random.default_rng(SEED))
+    trials = (trial for trial in every if large or trial.capacity <= IMAGES)
     return prove(rung, OPENCL, trials, SEED, repeatable=True)
 
 
@@ -51,7 +54,7 @@ def test_broken_kernels_are_refused_for_the_right_reason(name, tmp_path):
 @needs_opencl
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_kernels_pass_in_their_class(name, tmp_path):
-    verdict = proven(RIGHT[name], tmp_path)
+    verdict = proven(RIGHT[name], tmp_path, large=name == "direct")
     assert verdict.passed, verdict.fault
     assert verdict.trials >= len(SHAPES)
 
@@ -60,8 +63,8 @@ def test_results_that_differ_between_runs_are_a_race():
     """Even if both are within the bound: a kernel without atomics gives the same bits."""
     generator = np.random.default_rng(SEED)
 
-    def prepare(runtime, stages, parameters):
-        right = im2col.RUNG.prepare(runtime, stages, parameters)
+    def prepare(runtime, stages, parameters, *choices):
+        right = im2col.RUNG.prepare(runtime, stages, parameters, *choices)
 
         def launch(x, out):
             right(x, out)
@@ -124,3 +127,13 @@ def test_no_mistake_gives_what_is_right(layer):
         same = np.isclose(mistake.output, made.right, rtol=1e-9, atol=1e-9)
         assert mistake.output.shape == made.right.shape
         assert not same[known].all() or mistake.word in (words.PADDING, words.STRIDE), mistake.text
+
+
+def test_every_word_is_explained():
+    """docs/checking.md has a row for each, and no other."""
+    page = (Path(__file__).parents[1] / "docs" / "checking.md").read_text()
+    table = page[page.index("| word |") : page.index("## Classes")]
+    cells = (row.split("|")[1] for row in table.split("\n") if row.startswith("| `"))
+    explained = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+    known = {value for name, value in vars(words).items() if name.isupper()}
+    assert explained == known

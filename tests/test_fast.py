@@ -25,10 +25,10 @@ SHAPES = [((7, 9, 8), Convolution(4, 3, padding=1)), ((3, 12, 7), Convolution(5,
 def rung(convolve, precision):
     """im2col with convolutions of another kind, from a padded batch, weights and output sizes."""
 
-    def prepare(runtime, stages, parameters):
+    def prepare(runtime, stages, parameters, *choices):
         (stage,) = stages
         if stage.kind != "conv":
-            return im2col.RUNG.prepare(runtime, stages, parameters)
+            return im2col.RUNG.prepare(runtime, stages, parameters, *choices)
         weight = parameters[f"{stage.name}.weight"]
         bias = parameters.get(f"{stage.name}.bias", np.zeros(len(weight), np.float32))
         pad_y, pad_x = stage.layer.padding

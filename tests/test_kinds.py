@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from tests.fuse.cuda.interpreter import interpret
 from tests.profile.made import CEILINGS
 from tilewright import climb, reference
 from tilewright import trials as trials_module
+from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.fuse.cpu.groups import LLVM
@@ -42,7 +43,7 @@ from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.runtime.device import CPU, DEVICES, OPENCL
 from tilewright.trials import random_parameters
-from tilewright.verify import compare, verify
+from tilewright.verify import verify
 
 
 @dataclass(frozen=True)
@@ -122,20 +123,20 @@ def images_of(network: Network) -> np.ndarray:
     return generator.normal(size=(20, *network.input.shape)).astype(np.float32)
 
 
-def outputs_of(rung, device, network):
-    program = Program(network, uniform(network, rung, device, 20), {rung.name: rung})
+def outputs_of(rung, device, network, way=None):
+    plan = uniform(network, rung, device, 20, options=way)
+    program = Program(network, plan, {rung.name: rung})
     return program(images_of(network))
 
 
 @pytest.mark.parametrize("rung", ON_CPU, ids=lambda rung: rung.name)
 def test_a_new_kind_runs_on_the_cpu(rung):
     network = network_of(Distance)
-    for way in rung.ways or (rung.prepare,):
-        outputs = outputs_of(replace(rung, prepare=way), CPU, network)
+    for way in rung.ways:
+        outputs = outputs_of(rung, CPU, network, way)
         assert problem(network, outputs, images_of(network)) is None
 
 
-@pytest.mark.usefixtures("unoptimised")
 def test_a_new_kind_runs_on_a_gpu():
     rung = find("direct")
     if reason := rung.missing(OPENCL):

@@ -5,6 +5,7 @@ The file's code runs in a worker (`tilewright.judge`), never here.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tilewright import __version__
-from tilewright.checks import quick
+from tilewright.checks import quick, telling
 from tilewright.diagnose import Diagnosis, diagnose
 from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
@@ -32,6 +33,8 @@ from tilewright.verify import BATCH, Verdict, prove
 
 # Files of the compiler that are kept, each for one text.
 FOLDERS, MOST_FOLDERS = "judged", 50
+# Choices of parameters that are tried besides the first: each has to be compiled.
+FEW_CHOICES, MOST_CHOICES = 3, 100
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Checked:
     diagnosis: Diagnosis | None = None
     skipped: int = 0  # trials of layers that the file is not for
     seconds: float = 0.0
+    choice: str = ""  # of its parameters, where it is not the first
 
     @property
     def passed(self) -> bool:
@@ -83,22 +87,51 @@ def check(
         progress(tried)
 
     everything = (_whole if thorough else quick)(file.precision, networks, generator)
+    choice = ""
     try:
         verdict = prove(rung, device, everything, seed, not file.atomics, count)
+        for others in _choices(file, MOST_CHOICES if thorough else FEW_CHOICES):
+            if verdict.fault is not None or not verdict.trials:
+                break
+            # In the same worker.
+            held = replace(
+                rung_of(replace(file, parameters=others)), open_runtime=rung.open_runtime
+            )
+            choice = ", ".join(f"{name} = {value}" for name, (value,) in others.items())
+            again = prove(held, device, telling(file.precision, generator), seed, progress=count)
+            verdict = _both(verdict, again)
     except KernelDoesNotCompile as error:
-        return replace(done, outcome="does not compile", problem=error.report)
+        return replace(done, outcome="does not compile", problem=error.report, choice=choice)
     except WorkerStopped as error:
-        return replace(done, outcome="stopped", problem=str(error))
+        return replace(done, outcome="stopped", problem=str(error), choice=choice)
     except TilewrightError as error:  # arguments that do not fit, sizes that make no grid
-        return replace(done, problem=str(error))
+        return replace(done, problem=str(error), choice=choice)
     seconds = time.monotonic() - start
     done = replace(done, verdict=verdict, skipped=tried - verdict.trials, seconds=seconds)
     if verdict.fault is not None:
         assert verdict.fault.evidence is not None
-        return replace(done, outcome="wrong", diagnosis=diagnose(verdict.fault.evidence))
+        found = diagnose(verdict.fault.evidence)
+        return replace(done, outcome="wrong", diagnosis=found, choice=choice)
     if not verdict.trials:
         return replace(done, problem="the file is for none of the layers that are tried")
     return replace(done, outcome="right")
+
+
+def _choices(file: KernelFile, most: int) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Other choices of the parameters than the first, from all over them if there are more."""
+    every = list(itertools.product(*file.parameters.values()))[1:]
+    for choice in every[:: max(1, -(-len(every) // most))]:
+        yield {name: (value,) for name, value in zip(file.parameters, choice, strict=True)}
+
+
+def _both(first: Verdict, second: Verdict) -> Verdict:
+    return Verdict(
+        first.seed,
+        first.trials + second.trials,
+        first.outputs + second.outputs,
+        max(first.worst, second.worst),
+        second.fault,
+    )
 
 
 def _kept(file: KernelFile) -> Path:

@@ -57,6 +57,12 @@ def quick(
                 yield replace(trial, inputs=where, calls=LAYER_CALLS)
 
 
+def telling(precision: Precision, generator: Generator) -> Iterator[Trial]:
+    """The least that says whether a kernel is right: two shapes, exact sums."""
+    for shape, layer in SHAPES[:2]:
+        yield from _chosen(shape, layer, (TELLING,), precision, generator)
+
+
 def _chosen(
     shape: Shape,
     layer: Convolution,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -16,6 +18,7 @@ from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, program_of
+from tilewright.judge import WorkerStopped
 from tilewright.ladder import rungs
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
@@ -25,8 +28,10 @@ from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FLOAT32
 from tilewright.profile.ceilings import ceilings
+from tilewright.proof import in_worker
+from tilewright.proofs import Prove, side_by_side
 from tilewright.results.ladder import ALONE, TOGETHER
-from tilewright.runtime import HostArray
+from tilewright.runtime import HostArray, cuda
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
@@ -147,14 +152,20 @@ def climb(
     )
     rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
     able = [rung for rung in ladder if rows[rung.label].missing is None]
-    for index, rung in enumerate(able):
-        progress(f"verifying {rung.label}", index, len(able))
-        try:
-            # At the batch that is timed, too.
-            verdict = verify(rung, device, network, batch=min(batch, len(images)))
-            rows[rung.label] = Row(rung, verdict=verdict)
-        except (DoesNotFit, MissingForm) as error:
-            rows[rung.label] = Row(rung, missing=str(error))
+    # What is wrong with a user's file is told before minutes of others' proofs.
+    mine, ours = ([r for r in able if (r.origin is None) == of_ours] for of_ours in (False, True))
+    size = min(batch, len(images))  # the batch that is timed is tried, too
+    with _proofs(ours, device, network, size) as prove:
+        for index, rung in enumerate((*mine, *ours)):
+            progress(f"verifying {rung.label}", index, len(able))
+            try:
+                if rung.origin is None:
+                    verdict = prove(rung)
+                else:
+                    verdict = verify(in_worker(rung), device, network, batch=size)
+                rows[rung.label] = Row(rung, verdict=verdict)
+            except (DoesNotFit, MissingForm, WorkerStopped) as error:
+                rows[rung.label] = Row(rung, missing=str(error))
     contest = _Contest(images, device, batch, memory)
     for name, row in rows.items():
         if row.missing is None and (row.verdict is None or row.verdict.passed):
@@ -190,6 +201,15 @@ def with_own(ladder: Sequence[Rung], own: Sequence[Rung]) -> list[Rung]:
                 place = index + 1
         rungs.insert(place, rung)
     return rungs
+
+
+def _proofs(
+    able: Sequence[Rung], device: Device, network: Network, batch: int
+) -> AbstractContextManager[Prove]:
+    """Side by side on a GPU; a CPU is busy enough with one."""
+    if device.kind == "cuda" and len(able) > 1 and cuda.takes_processes(device.index):
+        return side_by_side(able, device, network, batch, sorted(os.sched_getaffinity(0)))
+    return nullcontext(lambda rung: verify(rung, device, network, batch=batch))
 
 
 def _executed_rate(row: Row, network: Network, images: int) -> float:

@@ -19,8 +19,8 @@ Exact = NDArray[np.float64]
 # What outputs hold before the kernel that is looked at once more: a number that no sum gives.
 PREFILL = np.float32(777.2578125)
 # Around inputs, outputs and all else: NaN each, but not the same one.
-INPUT_POISON, OUTPUT_POISON, PARAMETER_POISON, SCRATCH_POISON = (
-    *(0x7FC0A5A5, 0x7FC05A5A, 0x7FC03C3C, 0x7FC06969),
+INPUT_POISON, OUTPUT_POISON, PARAMETER_POISON, SCRATCH_POISON, SHARED_POISON = (
+    *(0x7FC0A5A5, 0x7FC05A5A, 0x7FC03C3C, 0x7FC06969, 0x7FC09696),
 )
 
 

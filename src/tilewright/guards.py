@@ -8,18 +8,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tilewright.evidence import PARAMETER_POISON, SCRATCH_POISON, Damage
+from tilewright.evidence import PARAMETER_POISON, SCRATCH_POISON, SHARED_POISON, Damage
+from tilewright.ladder.gpu.design import BLOCK_THREADS
 from tilewright.model.layers import Shape
-from tilewright.runtime import Buffer, GpuRuntime, HostArray, Runtime
+from tilewright.runtime import Buffer, GpuKernel, GpuRuntime, HostArray, Runtime
 from tilewright.runtime.device import Device
+from tilewright.runtime.dialect import Source
 
 # Elements; a multiple of what devices want pointers to be aligned to.
 MARGIN = 1024
+# For each multiprocessor, so that all of them get some.
+SPOILING_BLOCKS = 4
+# Shared memory filled with one value: whoever runs next and reads what it has not written gets
+# that. The last line keeps a compiler from leaving it all out.
+SPOIL = """
+TW_ENTRY TW_NAME(TW_GLOBAL const float *value, TW_GLOBAL float *seen) {
+    TW_SHARED float memory[TW_FLOATS];
+    const float spoiled = value[0];
+    for (int i = TW_THREAD_X; i < TW_FLOATS; i += TW_THREADS_X)
+        memory[i] = spoiled;
+    TW_BARRIER();
+    if (TW_BLOCK_X == 0 && TW_THREAD_X == 0)
+        seen[0] = memory[(int)seen[1]];
+}
+"""
 
 
 class Guarded:
@@ -113,9 +131,22 @@ class GuardingRuntime:
         return self._given(self.scratch, guarded, shape)
 
     def poison(self) -> None:
-        """All scratch again: what a call leaves there is not for the next."""
+        """All scratch again, and shared memory: what a call leaves there is not for the next."""
         for guarded, _ in self.scratch:
             guarded.fill(None)
+        kernel, arguments = self.spoiler
+        blocks = SPOILING_BLOCKS * self.inner.limits.processors
+        self.inner.enqueue(kernel, (blocks, 1, 1), arguments, ())
+
+    @cached_property
+    def spoiler(self) -> tuple[GpuKernel, list[Buffer | int]]:
+        """A kernel that fills shared memory with NaN, and what it is given."""
+        limits = self.inner.limits
+        floats, threads = limits.shared_bytes // 4, min(BLOCK_THREADS, limits.threads)
+        made = Source("spoil", SPOIL, (threads, 1, 1), (("FLOATS", floats),), floats)
+        value = np.full(1, SHARED_POISON, np.uint32).view(np.float32)
+        given = [self.inner.upload(value), self.inner.upload(np.zeros(2, np.float32))]
+        return self.inner.compile(made), [*given]
 
     def restore(self) -> None:
         """Parameters as they were sent."""

@@ -86,11 +86,12 @@ def run(
     request: Request,
     progress: Callable[[int, int], None] = lambda done, of: None,
     building: Callable[[int, int], None] = lambda done, of: None,
+    proving: Callable[[str], None] = lambda doing: None,
 ) -> Result:
     """Do the job. `progress` is told the images done and how many there are, `building` the same of
-    kernels."""
+    kernels, and `proving` what is tried before that, if anything is."""
     trace = Trace()
-    ready = make_ready(request, trace, building)
+    ready = make_ready(request, trace, building, proving)
     program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
@@ -110,6 +111,7 @@ def make_ready(
     request: Request,
     trace: Trace,
     building: Callable[[int, int], None] = lambda done, of: None,
+    proving: Callable[[str], None] = lambda doing: None,
 ) -> Ready:
     """Load what is asked for, build it and warm it up, each a phase in the trace."""
     with trace.phase("open device"):
@@ -130,7 +132,7 @@ def make_ready(
     proven = [each for each in rungs.values() if request.check or each.origin is not None]
     if proven:
         with trace.phase("prove"):
-            proof = prove_first(proven, network, plan, len(dataset))
+            proof = prove_first(proven, network, plan, len(dataset), proving)
     with trace.phase("build kernels"), blaming(request.plan):
         program = Program(network, plan, rungs, building)
     with trace.phase("create outputs"):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.errors import TilewrightError
+from tilewright.ladder import support
 from tilewright.ladder.rung import Options, Rung, Stages, no_options
 from tilewright.model.network import Network
 from tilewright.runtime.device import Device
@@ -64,7 +65,10 @@ def uniform(
         )
     if batch < 1:
         raise TilewrightError(f"--batch {batch}: a batch has at least 1 image")
-    steps = tuple(step(part, rung, device, options or {}) for part in rung.cut(network))
+    parts = rung.cut(network)
+    for part in parts:
+        support.check(rung, part, device)
+    steps = tuple(step(part, rung, device, options or {}) for part in parts)
     files = {} if rung.origin is None else {rung.name: rung.origin}
     return Plan(network.name, device, memory or rung.memories[0], batch, steps, files)
 
@@ -72,7 +76,7 @@ def uniform(
 def step(stages: Stages, rung: Rung, device: Device, options: Options) -> Step:
     """Stages by a rung, with the options that are given and, for the rest, its own choice."""
     # Flattening alone computes nothing: there is nothing to choose.
-    moves = any(stage.kind != "flatten" for stage in stages)
+    moves = any(stage.layer.computes for stage in stages)
     chosen = {**rung.plan(device, stages, rung.precision), **options} if moves else {}
     return Step(names(stages), rung.name, rung.precision.name, chosen)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
+from tilewright.judge import WorkerStopped, isolated
 from tilewright.ladder import together
 from tilewright.ladder.rung import Launch, Options, Rung, Stages
 from tilewright.model.layers import Layer, Shape
@@ -17,12 +18,26 @@ from tilewright.runtime.device import Device
 from tilewright.verify import Verdict, verify_at_hand
 
 
-def prove_first(rungs: Sequence[Rung], network: Network, plan: Plan, images: int) -> Verdict:
+def prove_first(
+    rungs: Sequence[Rung],
+    network: Network,
+    plan: Plan,
+    images: int,
+    progress: Callable[[str], None] = lambda doing: None,
+) -> Verdict:
     """What was found right of a plan's rungs. If anything was wrong, an error: nothing is run."""
     verdicts = []
     for rung in rungs:
-        planned = as_planned(rung, plan, network)
-        verdict = verify_at_hand(planned, plan.device, network, min(plan.batch, images))
+        tried = in_worker(as_planned(rung, plan, network))
+        count = itertools.count(1)
+
+        def tell(name: str = rung.label, count: Iterator[int] = count) -> None:
+            progress(f"proving {name}, trial {next(count)}")
+
+        try:
+            verdict = verify_at_hand(tried, plan.device, network, min(plan.batch, images), tell)
+        except WorkerStopped as error:
+            raise TilewrightError(f"rung {rung.label!r}: {error}") from error
         if verdict.fault is not None:
             raise TilewrightError(
                 f"rung {rung.label!r} computes something wrong, and was not run: {verdict.fault}"
@@ -35,6 +50,14 @@ def prove_first(rungs: Sequence[Rung], network: Network, plan: Plan, images: int
         max(each.worst for each in verdicts),
         None,
     )
+
+
+def in_worker(rung: Rung) -> Rung:
+    """A rung from a file with its kernels in a worker: one that crashes or hangs is found there.
+
+    Who runs a file has trusted it: a system without protection is no reason to refuse.
+    """
+    return rung if rung.origin is None else isolated(rung, trust=True)
 
 
 def as_planned(rung: Rung, plan: Plan, network: Network) -> Rung:

@@ -22,8 +22,8 @@ each with other images: a kernel that remembers, or takes the tail for a full ba
 away. Inputs and outputs lie between margins of NaN, each with its own bits, and outputs start as
 NaN: what is not written, is read or written outside, or comes out as NaN does not pass, nor does a
 kernel that changes its input. A rung that computes large batches otherwise than small ones is tried
-in each of its ways. Weights and what lies between a layer's kernels have margins, too, and scratch
-is poisoned before every call.
+in each of its ways. Weights and what lies between a layer's kernels have margins, too; scratch and
+shared memory are poisoned before every call.
 
 What is found wrong comes with its evidence (`tilewright.evidence`), of which `tilewright.diagnose`
 says what it looks like.

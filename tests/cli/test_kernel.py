@@ -125,3 +125,29 @@ def test_any_rung_is_proven_when_asked(mine, capsys):
 def test_ladders_take_files_only(mine, capsys):
     error = complaint(capsys, "ladder", "--device", "opencl", "--net", NET, "--rung", "direct")
     assert "--rung direct: names a kernel file of your own here, .cl or .cu" in error
+
+
+@needs_opencl
+def test_one_that_crashes_is_found_in_a_worker(mine, capsys):
+    mine.write_text(mine.read_text().replace("bias[filter];", "bias[filter]; out[1L << 40] = 1;"))
+    error = complaint(capsys, "run", *OPTIONS)
+    assert "rung 'mine': the worker was stopped while running mine_conv" in error
+    assert "SIGSEGV" in error
+
+
+@needs_opencl
+def test_a_layer_that_a_file_is_not_for_is_refused_before_anything_starts(mine, capsys):
+    """Before the images are looked for, which are not there."""
+    header = 'requires = "PAD_Y == 0"\nagainst'
+    mine.write_text(mine.read_text().replace("against", header, 1))
+    error = complaint(capsys, "run", *OPTIONS, "--data", "gone.npz")
+    assert "conv1: mine.cl requires PAD_Y == 0, and PAD_Y is 1; with otherwise" in error
+
+
+@needs_opencl
+def test_another_rung_takes_such_layers(mine, capsys):
+    header = 'requires = "PAD_Y == 0"\notherwise = "shared"\nagainst'
+    mine.write_text(mine.read_text().replace("against", header, 1))
+    assert main(["profile", *OPTIONS, "--repeats", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "mine_conv" in out and "shared_conv" in out

@@ -68,7 +68,8 @@ def test_right_wrong_and_broken_files_each_have_their_block(check):
     outcomes = [each["outcome"] for each in found]
     assert outcomes == ["right", "wrong", "does not compile", "refused", "stopped", "refused"]
     assert found[1]["diagnosis"]["reasons"][0]["word"] == "border not tested"
-    assert found[0]["trials"] > 30 and found[0]["worst_share_of_bound"] < 1
+    assert found[0]["verification"]["trials"] > 30 and found[0]["verification"]["worst"] < 1
+    assert found[1]["verification"]["seed"] == 7 and found[2]["verification"] is None
 
 
 def test_a_file_that_is_right_is_code_0_also_for_some_layers_alone(check):
@@ -76,7 +77,20 @@ def test_a_file_that_is_right_is_code_0_also_for_some_layers_alone(check):
     assert code == 0
     assert "(winograd, fp32-winograd)" in out
     assert found[0]["skipped_trials"] > 0
-    assert "trials are of layers it is not for" in out
+    assert "trials are of layers that it is not for" in out
+
+
+def test_other_choices_of_parameters_are_tried_too(check):
+    """As written it is right; the tile of 8 has a row too few."""
+    more = "[parameters]\nSIDE = [16, 8]\n"
+    text = kernel_file(
+        DIRECT, ("row < TW_OUT_Y)\n        out", "row < TW_OUT_Y - (TW_SIDE == 8))\n        out")
+    )
+    text = text.replace("[sizes]", f"{more}[sizes]")
+    code, out, _, found = check({"tiles": text})
+    assert code == 1
+    assert "  with SIDE = 8:\n" in out
+    assert found[0]["diagnosis"]["reasons"][0]["word"] == "never written"
 
 
 def test_what_cannot_be_run_is_code_2(check, tmp_path, capsys):

@@ -71,12 +71,12 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, extra, whole):
 
 
 def test_fifty_thousand_images_load_at_once(tmp_path):
-    """Not a timing test: the bound is ten times what it takes, to catch a loop over records."""
+    """The bound is ten times the work it takes, to catch a loop over records."""
     for name in cifar10.TRAINING:
         records(10_000).tofile(tmp_path / name)
-    start = time.perf_counter()
+    start = time.process_time()  # not the clock's: others may be at work
     assert len(cifar10.read_folder(tmp_path)) == 50_000
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_no_more_is_read_than_wanted(tmp_path):

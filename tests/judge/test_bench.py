@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
 from tests.judge.changed import changed
 from tests.kept import KEPT
 from tilewright import cli
+from tilewright.conditions import CpuTime
 from tilewright.data.dataset import Dataset
+from tilewright.files import history_file
+from tilewright.judge import WorkerStopped, arena, isolated, process, sandbox
 from tilewright.judge import bench as module
-from tilewright.judge import isolated, sandbox
-from tilewright.judge.bench import Bench, Entry, bench
-from tilewright.judge.remote import Office
+from tilewright.judge.allowance import Allowance
+from tilewright.judge.arena import Entry, Row
+from tilewright.judge.bench import Bench, bench
+from tilewright.judge.office import Office
 from tilewright.ladder import choose
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Sample
@@ -25,6 +32,9 @@ from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.precision import TF32
 from tilewright.profile.result import Ceilings
+from tilewright.results.document import text
+from tilewright.results.history import History
+from tilewright.results.schema import schema
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.opencl import missing
 from tilewright.trials import random_parameters
@@ -43,11 +53,11 @@ KNOWN = Ceilings("fast", flops=1e15, bytes=1e15, processors=1, date="2026-11-15"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ceilings", lambda *given, **named: (KNOWN, None))
+    monkeypatch.setattr(arena, "ceilings", lambda *given, **named: (KNOWN, None))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     # Compiled once for all runs of the tests.
     monkeypatch.setattr(module, "isolated", partial(isolated, kept=KEPT / "judge"))
-    monkeypatch.setattr(module, "Office", partial(Office, kept=KEPT / "judge"))
+    monkeypatch.setattr(arena, "Office", partial(Office, kept=KEPT / "judge"))
 
 
 def passed(rung: Rung) -> Verdict:
@@ -90,16 +100,34 @@ def test_a_wrong_proof_is_the_reason():
 
 
 def test_a_worker_stands_still_unless_it_is_waited_for():
-    office = Office(OPENCL, module.Allowance())
+    office = Office(OPENCL, Allowance())
     office.connection.hush()
     status = Path(f"/proc/{office.connection.process.pid}/stat").read_text()
     assert status.rpartition(")")[2].split()[0] == "T"
 
 
+def test_what_workers_use_is_not_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arena, "cpu_seconds", {7: 3.0, 8: 4.0}.__getitem__)
+    monkeypatch.setattr(arena, "read_times", lambda: CpuTime(100.0, 50.0, 0.0, own=1.0))
+    found = arena.Arena(NETWORK, OPENCL, 4, Allowance(), trust=False)
+    found.workers = [7, 8]
+    assert found.cpu_time() == CpuTime(100.0, 50.0, 0.0, own=8.0)
+    assert process.cpu_seconds(os.getpid()) > 0 and process.cpu_seconds(-1) == 0
+
+
+def test_a_worker_that_does_not_stand_still_is_stopped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tilewright.judge.connection.HUSH_SECONDS", 0.0)
+    office = Office(OPENCL, Allowance())
+    os.killpg(office.connection.process.pid, signal.SIGCONT)
+    monkeypatch.setattr(office.connection, "_let_run", lambda run: None)
+    with pytest.raises(WorkerStopped, match="it does not stand still"):
+        office.connection.hush()
+
+
 def test_nothing_wins_in_a_class_it_does_not_belong_to():
-    def row(name: str, seconds: float, **changes: object) -> module.Row:
+    def row(name: str, seconds: float, **changes: object) -> Row:
         rung = replace(choose(OPENCL, "direct"), name=name, **changes)
-        return module.Row(Entry(rung, OPENCL), warm={"conv": Sample((seconds,))})
+        return Row(Entry(rung, OPENCL), warm={"conv": Sample((seconds,))})
 
     rows = [row("a", 3), row("b", 2), row("tf", 1, precision=TF32), row("lib", 0.5, vendor=True)]
     found = Bench(rows, "", 1, KNOWN, module.Watch().conditions(), (), 1)
@@ -125,6 +153,10 @@ def test_the_command_prints_tables_and_json(capsys: pytest.CaptureFixture[str], 
     assert kernel["rank"] == 1 and kernel["refused"] is None
     assert len(kernel["convolutions"]["conv"]["warm_seconds"]) == 1
     assert all(len(line) <= 100 for line in said.splitlines())
+    jsonschema.validate(document, json.loads(schema("bench")))
+    kept = History(history_file()).read(1)
+    assert json.loads(text(kept)) == document
+    assert kept.headline == "direct: 1 of 1"
 
 
 def _saved(folder: Path) -> Path:

@@ -15,7 +15,8 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped, protocol, sandbox
 from tilewright.judge.allowance import Allowance
-from tilewright.judge.remote import Office, RemoteRuntime
+from tilewright.judge.office import Office
+from tilewright.judge.remote import RemoteRuntime
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Source
 from tilewright.runtime.opencl import missing
@@ -71,7 +72,7 @@ def attack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacker]:
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
     path = tmp_path / "secret"
-    path.write_text("mine")
+    path.write_text("nobody_else_knows")
     return path
 
 
@@ -82,7 +83,7 @@ def test_files_of_the_user_are_out_of_reach(attack: Attacker, secret: Path):
     assert attack(2, bytes(secret)) == NOT_ALLOWED
     assert attack(2, bytes(secret.parent / "new")) == NOT_ALLOWED
     assert attack(2, str(Path(sys.prefix) / "new").encode()) == NOT_ALLOWED
-    assert secret.read_text() == "mine" and list(secret.parent.iterdir()) == [secret]
+    assert secret.read_text() == "nobody_else_knows" and list(secret.parent.iterdir()) == [secret]
 
 
 def test_the_judge_itself_is_out_of_reach(attack: Attacker):
@@ -165,6 +166,13 @@ def test_nothing_is_left_of_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.killpg(process, 0)
+
+
+def test_a_compiler_cannot_be_made_to_show_files(attack: Attacker, secret: Path):
+    text = f'#include "{secret}"\n__kernel void take() {{ }}'
+    with pytest.raises(TilewrightError, match="secret") as error:
+        attack.runtime().compile(Source("take", text, (1, 1, 1), ()))
+    assert secret.read_text() not in str(error.value)
 
 
 def test_errors_are_those_of_the_local_runtime(attack: Attacker):

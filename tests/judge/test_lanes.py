@@ -16,7 +16,8 @@ from tilewright.guards import guarding
 from tilewright.judge import lanes, sandbox
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.lanes import DistantLane, Lane, LibraryLane, SharedLane
-from tilewright.judge.remote import Office, RemoteRuntime
+from tilewright.judge.office import Office
+from tilewright.judge.remote import RemoteRuntime
 from tilewright.ladder import choose
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network

@@ -99,7 +99,7 @@ def test_what_cannot_be_isolated_needs_trust(monkeypatch: pytest.MonkeyPatch):
 def test_no_variable_of_the_user_reaches_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path):
     monkeypatch.setenv("SECRET_TOKEN", "mine")
     monkeypatch.setenv("LD_PRELOAD", "")
-    given = sandbox.environment(tmp_path, None)
+    given = sandbox.environment(tmp_path, None, native=True)
     assert not {"SECRET_TOKEN", "LD_PRELOAD"} & set(given)
 
 

@@ -4,13 +4,14 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from hypothesis import given, settings
 
-from tests.profile.made import profile, profiles
+from tests.profile.made import CEILINGS, profile, profiles
 from tilewright.errors import TilewrightError
 from tilewright.profile import saved
 from tilewright.results import document
@@ -104,6 +105,13 @@ def test_what_is_no_profile_at_all(tmp_path):
     with pytest.raises(TilewrightError, match="No such file"):
         saved.read(tmp_path / "c.json")
     assert saved.read(written(tmp_path / "d.json", lambda document: None)) == profile()
+
+
+def test_a_ceiling_that_is_hardly_more_than_nothing_is_no_ceiling():
+    """The share of it was infinite, which JSON cannot say."""
+    made = saved.record(profile(ceilings=replace(CEILINGS, bytes=5e-324)))
+    assert {each.share_of_bandwidth for each in made.roofline} == {None}
+    assert "Infinity" not in document.text(made)
 
 
 def test_a_file_of_any_size_is_not_read_into_memory(tmp_path, monkeypatch):

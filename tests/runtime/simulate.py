@@ -1,14 +1,24 @@
-"""Run in a process of its own, on Oclgrind: a rung on small networks, or with a planted fault.
+"""Run in a process of its own, on Oclgrind: rungs on small networks, and planted faults.
 
-What Oclgrind finds it writes to standard error; a run that is right writes nothing there.
+What Oclgrind finds it writes to standard error; a run that is right writes nothing there. Starting
+takes longer than most of what is looked at, so a process looks at many, each with an answer of its
+own: `python -m tests.runtime.simulate rungs opencl:1`.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import IO
 
 import numpy as np
 
+from tests.ladder.gpu.kernels import GPU_RUNGS
 from tilewright import reference
 from tilewright.attempt import compare
 from tilewright.execute import program_of
@@ -47,6 +57,15 @@ NETWORKS = (
     Network("dense", Pixels((2, 3, 3)), (FullyConnected(17),)),
 )  # fmt: skip
 IMAGES, BATCH = 3, 2
+RUNGS = [rung.name for rung in GPU_RUNGS]
+FIRST = RUNGS[0]
+# Every barrier of every kernel, with a rung that uses it.
+BARRIERS = [
+    *(("direct-reduce", "reduce.cl", 1), ("shared", "shared.cl", 1), ("shared", "shared.cl", 2)),
+    *(("fused-gemm", "gemm.cl", 1), ("unroll-gemm", "gemm.cl", 2)),
+    *(("tuned", "tuned.cl", 1), ("tuned", "tuned.cl", 2)),
+    *(("direct", "fc.cl", 1), ("direct", "fc.cl", 2)),
+]
 
 # CUDA's vectors must lie on multiples of 16 bytes, OpenCL's need not: here one that does not is
 # looked for far beyond its buffer, where Oclgrind sees it.
@@ -75,30 +94,40 @@ def align_strictly() -> None:
     dialect.prelude = lambda: text
 
 
-def run_rung(name: str, device: Device) -> None:
-    for network in NETWORKS:
-        generator = np.random.default_rng(1)
-        ready = network.with_parameters(random_parameters(network, generator))
-        pixels = generator.integers(0, 256, (IMAGES, *network.input.shape), np.uint8)
-        program = program_of(ready, find(name), device, BATCH)
-        truth = reference.chain(ready.stages, ready.parameters, pixels, find(name).precision)[-1]
-        _, problem = compare(program(pixels), truth)
+def run_network(network: Network, rung: str, device: Device) -> str | None:
+    """What is wrong with the outputs of a network."""
+    generator = np.random.default_rng(1)
+    ready = network.with_parameters(random_parameters(network, generator))
+    pixels = generator.integers(0, 256, (IMAGES, *network.input.shape), np.uint8)
+    program = program_of(ready, find(rung), device, BATCH)
+    truth = reference.chain(ready.stages, ready.parameters, pixels, find(rung).precision)[-1]
+    return compare(program(pixels), truth)[1]
+
+
+def run_rung(name: str, device: Device, said: Callable[[], str]) -> None:
+    """A right one; layers but for the convolutions are the same in all rungs."""
+    for network in NETWORKS if name == FIRST else NETWORKS[:-1]:
+        problem = run_network(network, name, device)
         assert problem is None, problem
 
 
-def run_without_barrier(which: str, device: Device) -> None:
-    """A rung whose kernels lack one barrier: `rung file number`."""
+def run_without_barrier(which: str, device: Device, said: Callable[[], str]) -> None:
+    """A rung whose kernels lack one barrier, `rung file number`, until that is noticed."""
     rung, file, number = which.split()
-    pieces = design._text(file).split("TW_BARRIER();")
+    original = design.text_of
+    pieces = original(file).split("TW_BARRIER();")
     changed = "TW_BARRIER();".join(pieces[: int(number)]) + "TW_BARRIER();".join(
         pieces[int(number) :]
     )
-    original = design._text
-    design._text = lambda name: changed if name == file else original(name)
-    run_rung(rung, device)
+    design.text_of = lambda name: changed if name == file else original(name)
+    for network in reversed(NETWORKS):  # the small ones first
+        run_network(network, rung, device)
+        if said():
+            break
+    design.text_of = original
 
 
-def run_fault(name: str, device: Device) -> None:
+def run_fault(name: str, device: Device, said: Callable[[], str]) -> None:
     text = f"TW_ENTRY TW_NAME(TW_GLOBAL float *out) {{ const int i = TW_THREAD_X; {FAULTS[name]} }}"
     runtime = OpenClRuntime(device)
     out = runtime.upload(np.zeros(8, np.float32))
@@ -106,8 +135,43 @@ def run_fault(name: str, device: Device) -> None:
     runtime.synchronise()
 
 
-if __name__ == "__main__":
-    what, name, device = sys.argv[1:]
+def main(what: str, device: Device) -> dict[str, str]:
+    """What is found in each of the rungs, of the planted faults or without each of the barriers."""
+    run, names = {
+        "rungs": (run_rung, RUNGS),
+        "faults": (run_fault, list(FAULTS)),
+        "barriers": (run_without_barrier, [" ".join(map(str, each)) for each in BARRIERS]),
+    }[what]
     align_strictly()
-    run = {"rung": run_rung, "fault": run_fault, "without": run_without_barrier}[what]
-    run(name, Device.parse(device))
+    found = {}
+    for name in names:
+        with tempfile.TemporaryFile("w+") as file:
+
+            def said(file: IO[str] = file) -> str:
+                file.seek(0)
+                return file.read()
+
+            os.dup2(file.fileno(), sys.stderr.fileno())
+            if what == "rungs":  # nothing is found in them, and they share what is compiled
+                run(name, device, said)
+            else:
+                in_a_child(partial(run, name, device, said))
+            found[name] = said()
+    return found
+
+
+def in_a_child(run: Callable[[], None]) -> None:
+    """Oclgrind falls silent after some findings, so each fault has a process; imports are done."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        return
+    try:
+        run()
+    except BaseException:
+        traceback.print_exc()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    what, device = sys.argv[1:]
+    print(json.dumps(main(what, Device.parse(device))))

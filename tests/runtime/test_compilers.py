@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -75,6 +78,40 @@ def test_an_error_is_raised_where_the_answer_is_asked_for():
     for name in ("a", "b"):
         with pytest.raises(TilewrightError, match=f"not {name}"):
             pool.submit((name, "", "sm_90")).result()
+
+
+def test_at_the_end_nothing_is_begun_any_more():
+    begun, may_go = threading.Event(), threading.Event()
+    done = []
+
+    def wait(translate, question):
+        begun.set()
+        may_go.wait(timeout=60)
+        done.append(question[1])
+
+    pool = Pool(wait, 1, Counted)
+    first, _ = (pool.submit(("k", text, "sm_90")) for text in ("first", "second"))
+    begun.wait(timeout=60)
+    (process,) = pool.processes
+    pool.end()
+    assert process.ended
+    may_go.set()
+    first.result()
+    while not pool.waiting.empty():
+        time.sleep(0.001)
+    assert done == ["first"]
+
+
+@needs_nvrtc
+def test_whoever_leaves_at_once_leaves_quietly(tmp_path):
+    """Compilers are killed with their kernels half done, or are started for nobody."""
+    text = "from tilewright.runtime import nvrtc; nvrtc.compile_ahead((str(n), "
+    text += "'__global__ void k(int *x) { x[0] = %d; }' % n, 'sm_90') for n in range(9))"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 @needs_nvrtc

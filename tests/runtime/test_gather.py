@@ -14,18 +14,28 @@ from tilewright.execute import Program
 from tilewright.ladder import find
 from tilewright.model import zoo
 from tilewright.plan import uniform
-from tilewright.runtime import GpuKernel
+from tilewright.runtime import GpuKernel, cuda
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import DoesNotFit, Limits
 from tilewright.runtime.gather import Gathering, compile_together
+from tilewright.runtime.multiprocessor import REFERENCE
 from tilewright.trials import random_parameters
+
+LIMITS = Limits(1024, 49152, 65536, 2**34, 100)
+
+
+@pytest.fixture(autouse=True)
+def given_gpu(monkeypatch):
+    """Plans are made for a GPU that is not here."""
+    monkeypatch.setattr(cuda, "device_limits", lambda device: LIMITS)
+    monkeypatch.setattr(cuda, "gpu", lambda index: REFERENCE)
 
 
 class Compiling(Gathering):
     """Notes what is begun, and what is then asked for."""
 
     def __init__(self):
-        super().__init__(Limits(1024, 49152, 65536, 2**34, 100), 90)
+        super().__init__(LIMITS, 90)
         self.begun = None
 
     def compile_ahead(self, texts):

@@ -8,15 +8,16 @@ questions about the device.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.ladder.gpu.kernels import GPU_RUNGS
-from tests.runtime.simulate import FAULTS
+from tests.runtime.simulate import BARRIERS, FAULTS, RUNGS
 from tilewright.runtime import opencl
 
 ROOT = Path(__file__).parents[2]
@@ -31,28 +32,27 @@ SIMULATOR = next(
 WATCH = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNIFORM_WRITES": "1", "OCLGRIND_MAX_ERRORS": "20"}
 pytestmark = pytest.mark.skipif(SIMULATOR is None, reason="no Oclgrind: pyopencl[oclgrind]")
 
-# Every barrier of every kernel, with a rung that uses it.
-BARRIERS = [
-    *(("direct-reduce", "reduce.cl", 1), ("shared", "shared.cl", 1), ("shared", "shared.cl", 2)),
-    *(("fused-gemm", "gemm.cl", 1), ("unroll-gemm", "gemm.cl", 2)),
-    *(("tuned", "tuned.cl", 1), ("tuned", "tuned.cl", 2)),
-    *(("direct", "fc.cl", 1), ("direct", "fc.cl", 2)),
-]
 
-
-def findings(*arguments):
-    """What a run in a process of its own has to say on standard error."""
+@cache
+def findings(what):
+    """What is found in each of some runs, all in one process."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.simulate", *arguments, SIMULATOR],
+        [sys.executable, "-m", "tests.runtime.simulate", what, SIMULATOR],
         cwd=ROOT, env=os.environ | WATCH, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0 or done.stderr
-    return done.stderr
+    assert done.returncode == 0, f"{done.stdout} {done.stderr}"
+    return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("rung", [rung.name for rung in GPU_RUNGS])
+def one_process(what):
+    """All tests of what a process looks at are for one worker."""
+    return pytest.mark.xdist_group(f"Oclgrind {what}")
+
+
+@one_process("rungs")
+@pytest.mark.parametrize("rung", RUNGS)
 def test_nothing_is_found_in_any_rung(rung):
-    assert findings("rung", rung) == ""
+    assert findings("rungs")[rung] == ""
 
 
 FOUND = {
@@ -69,16 +69,18 @@ FOUND = {
 }
 
 
+@one_process("faults")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_found(fault):
-    text = findings("fault", fault)
+    text = findings("faults")[fault]
     assert FOUND[fault] in text
     assert bool(text) == bool(FOUND[fault])
 
 
+@one_process("barriers")
 @pytest.mark.parametrize(("rung", "file", "number"), BARRIERS)
 def test_every_barrier_is_needed_and_missed_when_it_is_gone(rung, file, number):
-    assert "data race at local memory" in findings("without", f"{rung} {file} {number}")
+    assert "data race at local memory" in findings("barriers")[f"{rung} {file} {number}"]
 
 
 def test_no_barrier_is_forgotten_above():

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="records, as the list numbers them",
     )
-    parser.add_argument("--verb", help="only what this verb made: run, ladder")
+    parser.add_argument("--verb", help="only what this verb made: run, ladder, bench")
     parser.add_argument("--net", metavar="NAME", help="only of this network")
     parser.add_argument(
         "--device", metavar="NAME", help="only on this device; cuda is any of that kind"

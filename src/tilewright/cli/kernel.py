@@ -10,6 +10,7 @@ VERBS = {
     "new": "write a working start",
     "check": "compile and prove kernel files, and say what is wrong with those that are",
     "bench": "prove, time and rank kernels among rungs",
+    "grade": "judge a class: every kernel in a folder, with points",
 }
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.cli import options
+from tilewright.cli import keeping, options
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
 if TYPE_CHECKING:
-    from tilewright.judge.bench import Entry
+    from tilewright.judge.arena import Entry
     from tilewright.ladder.rung import Rung
     from tilewright.runtime.device import Device
 
@@ -51,15 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without tables)"
     )
+    keeping.add_no_save(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from msgspec import to_builtins
+    from dataclasses import replace
 
     from tilewright import environment
     from tilewright.climb import prepare
     from tilewright.judge.bench import ROUNDS, bench
-    from tilewright.results.climbed import conditions_record
+    from tilewright.results import document
+    from tilewright.results.benched import record
     from tilewright.views import bench as view
     from tilewright.views import console, units
 
@@ -75,42 +76,27 @@ def main(arguments: argparse.Namespace) -> int:
             entries, network, dataset, arguments.device, arguments.batch,
             arguments.repeats or ROUNDS, arguments.trust, arguments.limit, progress=tell,
         )  # fmt: skip
-    document = {
-        "schema": "tilewright.bench/1",
-        "network": network.name,
-        "weights": subject.weights_note,
-        "data": dataset.source,
-        "images": len(dataset),
-        "batch": found.batch,
-        "device": str(arguments.device),
-        "device_name": found.device,
-        "order_seed": found.seed,
-        "overhead_seconds": found.overhead,
-        "peak_flops": found.ceilings.flops,
-        "peak_bytes": found.ceilings.bytes,
-        "notices": list(found.notices),
-        "conditions": to_builtins(conditions_record(found.conditions)),
-        "kernels": view.to_json(found, network),
-        "unreadable": unreadable,
-        "environment": to_builtins(environment.fingerprint()),
-    }
-    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    if arguments.json == "-":
-        console.write(text)
-    else:
-        if arguments.json is not None:
-            with atomic_write(Path(arguments.json)) as file:
-                file.write(text.encode())
-        screen = console.output()
-        screen.print(
-            f"{network.name} on {arguments.device} ({found.device}): "
-            f"{units.plural(found.batch, 'image')} a call"
-        )
-        screen.print(f"{dataset.source}; {subject.weights_note}\n")
-        for part in view.report(found, network):
-            screen.print(part)
-        for name, reason in unreadable.items():
-            screen.print(f"REFUSED {name}: {reason}")
+    subject = replace(subject, dataset=dataset)
+    made = record(found, subject, arguments.device, unreadable, environment.fingerprint())
+    text = document.text(made)
+    # The file first: whoever reads what is printed may leave in the middle.
+    if arguments.json is not None and arguments.json != "-":
+        with atomic_write(Path(arguments.json)) as file:
+            file.write(text.encode())
+    with keeping.keeping(made, arguments):
+        if arguments.json == "-":
+            console.write(text)
+        else:
+            screen = console.output()
+            screen.print(
+                f"{network.name} on {arguments.device} ({found.device}): "
+                f"{units.plural(found.batch, 'image')} a call"
+            )
+            screen.print(f"{dataset.source}; {subject.weights_note}\n")
+            for part in view.report(found, network):
+                screen.print(part)
+            for name, reason in unreadable.items():
+                screen.print(f"REFUSED {name}: {reason}")
     return 1 if unreadable or any(row.refused for row in found.rows if row.entry.judged) else 0
 
 
@@ -136,7 +122,8 @@ def _load(arguments: argparse.Namespace) -> tuple[list[Rung], dict[str, str]]:
 
 def _entries(arguments: argparse.Namespace, judged: list[Rung]) -> list[Entry]:
     """The kernels, whom they are compared with, and the library, each once."""
-    from tilewright.judge.bench import Entry, library
+    from tilewright.judge.arena import Entry
+    from tilewright.judge.bench import library
     from tilewright.ladder import choose
 
     device: Device = arguments.device

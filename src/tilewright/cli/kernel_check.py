@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from tilewright.cli import options
@@ -51,9 +50,12 @@ def _seed(text: str) -> int:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    from tilewright import environment
     from tilewright.check import check
     from tilewright.model import zoo
     from tilewright.model.load import describe
+    from tilewright.results import document
+    from tilewright.results.check import record
     from tilewright.runtime.registry import gpu_backend
     from tilewright.sanitize import Sanitized, sanitize
     from tilewright.verify import fresh_seed
@@ -92,14 +94,8 @@ def main(arguments: argparse.Namespace) -> int:
         if not to_stdout:
             for line in view.lines(checked, sanitized, seed):
                 screen.print(line, soft_wrap=True)
-    document = {
-        "schema": "tilewright.check/1",
-        "device": str(device),
-        "seed": seed,
-        "thorough": arguments.thorough,
-        "files": [view.to_json(*each) for each in found],
-    }
-    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    made = record(found, str(device), seed, arguments.thorough, environment.fingerprint())
+    text = document.text(made)
     if to_stdout:
         console.write(text)
     elif arguments.json is not None:

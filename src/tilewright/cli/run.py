@@ -53,8 +53,11 @@ def main(arguments: argparse.Namespace) -> int:
     to_stdout = arguments.json == "-"
     json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
-        told = (partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built"))
-        result = run(replace(options.request(arguments), plan=arguments.plan), *told)
+        images, built = (
+            partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built")
+        )
+        request = replace(options.request(arguments), plan=arguments.plan)
+        result = run(request, images, built, lambda doing: tell(doing, 0, 1))
     made = record(result)
     text = document.text(made)
     # Files first: whoever reads what is printed may leave in the middle.

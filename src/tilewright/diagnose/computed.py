@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.diagnose import words
-from tilewright.diagnose.mistakes import Case, Mistake, mistakes
+from tilewright.diagnose.case import Case
+from tilewright.diagnose.mistakes import Mistake, mistakes
 from tilewright.diagnose.seen import Mask, Seen
 from tilewright.diagnose.words import Reason
 from tilewright.precision import UNIT
@@ -38,7 +39,7 @@ def computed(seen: Seen) -> list[Reason]:
         if fit == "wrong":
             only.append(_reason(mistake, False))
     reasons += everywhere or only[:2]
-    return reasons or _biases(found) or unwritten(seen)
+    return reasons or _biases(found) or _factor(found) or _whole(found) or unwritten(seen)
 
 
 def _reason(mistake: Mistake, everywhere: bool) -> Reason:
@@ -168,6 +169,29 @@ def _biases(found: _Compared) -> list[Reason]:
             return []
     text = "each wrong filter is off by the difference of its bias and another filter's"
     return [Reason(words.BIAS_OTHER, text)]
+
+
+def _factor(found: _Compared) -> list[Reason]:
+    """All outputs, or all sums before the bias, a constant times what they should be."""
+    for column, what in ((0.0, "it should be"), (found.case.column, "it should be, but for bias")):
+        sums, got = found.case.right - column, found.got - column
+        large = found.numbers & (np.abs(sums) > 0.1 * found.scale)
+        if not large.any():
+            continue
+        factor = float(np.median(got[large] / sums[large]))
+        near = np.abs(got - factor * sums) <= found.tolerance
+        if near[np.isfinite(found.got) & found.sane[:, None, None, None]].all():
+            return [Reason(words.FACTOR, f"your output is {factor:.6g} times what {what}")]
+    return []
+
+
+def _whole(found: _Compared) -> list[Reason]:
+    """Whole numbers come out where there should be none."""
+    wrong, expected = found.got[found.numbers], found.expected[found.numbers]
+    if (wrong != np.rint(wrong)).any() or np.mean(expected != np.rint(expected)) < 0.5:
+        return []
+    text = "every wrong output is a whole number, and should be none: is the sum kept in an int?"
+    return [Reason(words.PRECISION, text)]
 
 
 def unwritten(seen: Seen) -> list[Reason]:

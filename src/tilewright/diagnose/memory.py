@@ -15,6 +15,7 @@ from tilewright.evidence import (
     PARAMETER_POISON,
     PREFILL,
     SCRATCH_POISON,
+    SHARED_POISON,
     Damage,
 )
 
@@ -24,7 +25,9 @@ SOURCES = {
     PARAMETER_POISON: "before or behind its weights or bias",
     OUTPUT_POISON: "its output before it was written",
     SCRATCH_POISON: "scratch that nothing wrote in this call, or outside it",
+    SHARED_POISON: "shared memory that nothing wrote",
 }
+UNWRITTEN = (SCRATCH_POISON, OUTPUT_POISON, SHARED_POISON)
 
 
 def memory(seen: Seen) -> Iterator[Reason]:
@@ -33,6 +36,7 @@ def memory(seen: Seen) -> Iterator[Reason]:
         yield _damaged(damage)
     yield from _race(seen)
     yield from _not_numbers(seen)
+    yield from _infinite(seen)
     yield from _swallowed(seen)
     yield from _earlier(seen)
 
@@ -91,6 +95,16 @@ def _not_numbers(seen: Seen) -> Iterator[Reason]:
         yield _from_outside(seen, left)
 
 
+def _infinite(seen: Seen) -> Iterator[Reason]:
+    made = np.isinf(seen.evidence.got) & np.isfinite(seen.evidence.expected)
+    if made.any():
+        text = (
+            f"{np.count_nonzero(made):,} outputs are infinite: something is divided by zero, or "
+            "leaves the range of its type (fp16 ends at 65,504)"
+        )
+        yield Reason(words.NOT_A_NUMBER, text)
+
+
 def _unwritten(unwritten: Mask) -> str:
     count = np.count_nonzero(unwritten)
     if unwritten.all():
@@ -111,7 +125,7 @@ def _from_outside(seen: Seen, left: Mask) -> Reason:
             f"{count:,} outputs are NaN: all memory around buffers holds NaN, and so does what was "
             "never written; either is read, or a NaN is made (0/0, infinity less infinity)",
         )
-    if int(bits[counts.argmax()]) in (SCRATCH_POISON, OUTPUT_POISON):
+    if int(bits[counts.argmax()]) in UNWRITTEN:
         word = words.READS_UNWRITTEN
     return Reason(word, f"{count:,} outputs are NaN that was read from {source}")
 

@@ -1,107 +1,18 @@
 """A convolution computed with a mistake in it, one mistake after the other, in float64.
 
 A kernel whose output equals one of these has made that mistake: that is evidence, not a guess.
-`Case` is one layer with some images of a batch; `mistakes` yields what would come out of it, each
-computed when it is asked for.
+`mistakes` yields what would come out of a case, each computed when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.diagnose import words
-from tilewright.model.layers import Convolution
-
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
-SIDES = ("top", "bottom", "left", "right")
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A convolution of images `x` with `weight` (filters, channels, y, x) and `bias`."""
-
-    x: Array
-    weight: Array
-    bias: Array
-    layer: Convolution
-
-    @cached_property
-    def sizes(self) -> tuple[int, int]:
-        """Of the output."""
-        (kernel_y, kernel_x), (pad_y, pad_x) = self.layer.kernel, self.layer.padding
-        (stride_y, stride_x), (height, width) = self.layer.stride, self.x.shape[2:]
-        return (
-            (height + 2 * pad_y - kernel_y) // stride_y + 1,
-            (width + 2 * pad_x - kernel_x) // stride_x + 1,
-        )
-
-    def starts(
-        self, stride: tuple[int, int] | None = None, padding: tuple[int, int] | None = None
-    ) -> tuple[Numbers, Numbers]:
-        """Where the windows of all rows and columns begin."""
-        stride, padding = stride or self.layer.stride, padding or self.layer.padding
-        y, x = (
-            np.arange(size) * step - pad
-            for size, step, pad in zip(self.sizes, stride, padding, strict=True)
-        )
-        return y, x
-
-    def taken(self, y: Numbers, x: Numbers, untested: frozenset[str] = frozenset()) -> Array:
-        """The pictures at rows y and columns x: zero outside, but on sides that are not tested,
-        where what lies next in memory is taken. NaN where that is not known."""
-        images, channels, height, width = self.x.shape
-        rows, columns = y[:, None], x[None, :]
-        outside = {"top": rows < 0, "bottom": rows >= height, "left": columns < 0,
-                   "right": columns >= width}  # fmt: skip
-        zero = np.zeros(np.broadcast_shapes(rows.shape, columns.shape), bool)
-        for side in SIDES:
-            if side not in untested:
-                zero |= outside[side]
-        place = rows * width + columns
-        planes = np.arange(images * channels)[:, None, None] * (height * width)
-        flat = planes + place
-        known = (flat >= 0) & (flat < self.x.size)
-        values = np.where(known, self.x.reshape(-1)[np.where(known, flat, 0)], np.nan)
-        values[:, zero] = 0
-        return values.reshape(images, channels, *zero.shape)
-
-    def sums(
-        self,
-        weight: Array | None = None,
-        starts: tuple[Numbers, Numbers] | None = None,
-        untested: frozenset[str] = frozenset(),
-        x: Array | None = None,
-    ) -> Array:
-        """The output without its bias."""
-        case = self if x is None else Case(x, self.weight, self.bias, self.layer)
-        weights = self.weight if weight is None else weight
-        first_y, first_x = starts or self.starts()
-        total: Array = np.zeros((len(self.x), len(weights), *self.sizes))
-        for ky in range(weights.shape[2]):
-            for kx in range(weights.shape[3]):
-                seen = case.taken(first_y + ky, first_x + kx, untested)
-                total += np.einsum("fc,icyx->ifyx", weights[:, :, ky, kx], seen, optimize=True)
-        return total
-
-    @property
-    def column(self) -> Array:
-        """The bias beside every plane."""
-        return self.bias[:, None, None]
-
-    @cached_property
-    def right(self) -> Array:
-        return self.sums() + self.column
-
-    @cached_property
-    def magnitude(self) -> Array:
-        """Sizes of all products, added up: what rounding errors are measured by."""
-        return self.sums(np.abs(self.weight), x=np.abs(self.x)) + np.abs(self.column)
+from tilewright.diagnose.case import SIDES, Array, Case, Numbers
 
 
 @dataclass(frozen=True)
@@ -118,6 +29,7 @@ def mistakes(case: Case) -> Iterator[Mistake]:
     yield from _bias(case)
     yield from _kernels(case)
     yield from _layouts(case)
+    yield from _lengths(case)
     yield from _windows(case)
     yield from _borders(case)
     yield from _left_out(case)
@@ -202,6 +114,40 @@ def _layouts(case: Case) -> Iterator[Mistake]:
 
     yield Mistake(words.TRANSPOSED, "with y and x of the output swapped", output(1, 3, 2))
     yield Mistake(words.FILTERS, "written as [y][x][filter], not [filter][y][x]", output(2, 3, 1))
+
+
+def _lengths(case: Case) -> Iterator[Mistake]:
+    """Rows taken to be longer or shorter than they are."""
+    height, width = case.x.shape[2:]
+    sizes = {"the output's width": case.sizes[1], "the height": height,
+             "the width with padding": width + 2 * case.layer.padding[1]}  # fmt: skip
+    for name, length in sizes.items():
+        if length != width:
+            other = _resliced(case.x, (height, length), width)
+            yield Mistake(
+                words.ROW_LENGTH, f"if a row of the input is taken to be as long as {name}",
+                case.sums(x=other) + case.column,
+            )  # fmt: skip
+    taps_y, taps_x = case.weight.shape[2:]
+    if taps_y != taps_x:
+        for rows, row in ((taps_y, taps_y), (taps_x, taps_x)):
+            other = _resliced(case.weight, (rows, row), taps_x, taps_y)
+            yield Mistake(
+                words.ROW_LENGTH, f"if the kernel is taken to be {rows}x{row}",
+                case.sums(other) + case.column,
+            )  # fmt: skip
+
+
+def _resliced(
+    values: Array, plane: tuple[int, int], width: int, height: int | None = None
+) -> Array:
+    """The same memory read with planes of another size; NaN beyond its end."""
+    rows = values.shape[2] if height is None else height
+    first = np.arange(values.shape[0] * values.shape[1])[:, None, None] * (plane[0] * plane[1])
+    place = first + np.arange(rows)[:, None] * plane[1] + np.arange(width)
+    known = place < values.size
+    read = np.where(known, values.reshape(-1)[np.where(known, place, 0)], np.nan)
+    return read.reshape(*values.shape[:2], rows, width)
 
 
 def _windows(case: Case) -> Iterator[Mistake]:
@@ -346,6 +292,10 @@ def _others(case: Case) -> Iterator[Mistake]:
         np.tanh(case.right),
     )  # fmt: skip
     yield Mistake(words.SIGN, "with the opposite sign", -case.right)
+    yield Mistake(words.SIGN, "with products subtracted", case.column - case.sums())
+    nothing = np.zeros_like(case.right)
+    yield Mistake(words.NO_SUM, "if no product is added: the bias alone", nothing + case.column)
+    yield Mistake(words.NO_SUM, "if nothing is added at all: zeros", nothing)
     for bits, name in ((11, "fp16 or TF32 (11 bits)"), (8, "bf16 (8 bits)")):
         yield Mistake(
             words.PRECISION, f"of operands rounded to {name}",

@@ -14,6 +14,7 @@ from tilewright.model.network import Stage
 
 Mask = NDArray[np.bool_]
 TILES = (128, 64, 32, 16, 8, 4, 2)
+FEW = 3
 AXES = ("image", "filter", "row", "column")
 
 
@@ -47,6 +48,8 @@ def _tail(wrong: Mask) -> Reason | None:
     """All outputs from one on, counted through an image or through the batch."""
     for flat, of in ((wrong.reshape(-1), "the batch"), (wrong[0].reshape(-1), "each image")):
         first = int(flat.argmax())
+        if wrong.ndim == 4 and first % wrong[0, 0].size == 0:
+            continue  # whole filters, or images
         if flat[first] and flat[first:].all() and first:
             if of == "each image" and not (wrong.reshape(len(wrong), -1) == flat).all():
                 continue
@@ -61,6 +64,8 @@ def _border(wrong: Mask, sides: dict[str, Mask]) -> Reason | None:
     plane = wrong.any((0, 1))
     if not reached.any() or reached.all() or (plane & ~reached).any():
         return None
+    if np.count_nonzero(plane) < min(FEW, int(np.count_nonzero(reached))):
+        return None  # anywhere, by chance
     needed = [
         side for side in sides
         if (plane & ~np.any([sides[other] for other in sides if other != side], axis=0)).any()
@@ -99,11 +104,8 @@ def _along(found: Mask, name: str) -> tuple[str, str]:
     if found[first:].all():
         which = f"{name} {first}, the last" if first == last else f"{name}s {first} to {last}"
         return _to_the_end(which, name, first, size)
-    for tile in TILES[:-1]:
-        for edge, place in ((tile - 1, "last"), (0, "first")):
-            if name != "image" and first and (wrong % tile == edge).all():
-                text = f"wrong only in {which}: the {place} {name} of a tile of {tile}"
-                return words.TILE_EDGE, text
+    if name != "image" and (edge := _edge(wrong, name)) is not None:
+        return words.TILE_EDGE, f"wrong only in {which}: {edge}"
     if found[: last + 1].all() and last:
         return words.PLACES, f"{name}s 0 to {last} of {size}"
     steps = np.unique(np.diff(wrong))
@@ -112,6 +114,22 @@ def _along(found: Mask, name: str) -> tuple[str, str]:
     if len(wrong) > 1:
         which += f" ({', '.join(map(str, wrong[:8]))}{', ...' if len(wrong) > 8 else ''})"
     return words.PLACES, which
+
+
+def _edge(wrong: NDArray[np.intp], name: str) -> str | None:
+    """Whether they are the last, or the first, of tiles."""
+    for tile in TILES[:-2]:
+        places = wrong % tile
+        last, first = tile - int(places.min()), int(places.max()) + 1
+        if last <= tile // 2 and places.max() == tile - 1:
+            return f"the last {_so_many(last, name)} of a tile of {tile}"
+        if first <= tile // 2 and places.min() == 0 and wrong[0]:
+            return f"the first {_so_many(first, name)} of a tile of {tile}"
+    return None
+
+
+def _so_many(count: int, name: str) -> str:
+    return name if count == 1 else f"{count} {name}s"
 
 
 def _to_the_end(which: str, name: str, first: int, size: int) -> tuple[str, str]:

@@ -41,11 +41,16 @@ class Floor:
 
 
 def floor(stage: Stage, images: int, found: Ceilings) -> Floor:
+    arithmetic = images * stage.inside_flops / found.flops if found.flops else 0.0
+    memory = least_bytes(stage, images) / found.bytes if found.bytes else 0.0
+    return Floor(MARGIN * arithmetic, MARGIN * max(arithmetic, memory))
+
+
+def least_bytes(stage: Stage, images: int) -> int:
+    """Input, output and weights, each touched once."""
     weights = sum(int(np.prod(shape)) for shape in stage.parameter_shapes.values())
     values = int(np.prod(stage.input_shape)) + int(np.prod(stage.output_shape))
-    arithmetic = images * stage.inside_flops / found.flops if found.flops else 0.0
-    memory = 4 * (images * values + weights) / found.bytes if found.bytes else 0.0
-    return Floor(MARGIN * arithmetic, MARGIN * max(arithmetic, memory))
+    return 4 * (images * values + weights)
 
 
 class Bout:

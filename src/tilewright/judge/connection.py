@@ -18,12 +18,11 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, assert_never
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped, protocol, sandbox, seccomp
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.process import (
@@ -33,13 +32,11 @@ from tilewright.judge.process import (
     processes_of,
     read,
     sealed_memory,
-    threads_of,
+    stopped,
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
-from tilewright.runtime import DeviceFault
-from tilewright.runtime.complaints import CompilerMessage, KernelDoesNotCompile
+from tilewright.judge.reasons import Doing, death, error_of, unwelcome
 from tilewright.runtime.device import Device
-from tilewright.runtime.dialect import DoesNotFit
 from tilewright.terminal import printable
 
 WINDOW = 32 * 2**20  # bytes that data passes through; what is shared lies behind them
@@ -47,33 +44,9 @@ LAST_WORDS = 4096
 SENT_TOGETHER = 2**14  # bytes of requests
 PART = 2**16  # bytes read at once
 LOOK_SECONDS = 0.25  # between looks at the folder
+HUSH_SECONDS = 5.0  # until all threads stand still
 LAST_SHOWN = 300  # characters
 UNASKED = "it sent an answer that nobody asked for"
-MEANINGS = {
-    signal.SIGSEGV: "it touched memory that is not its own",
-    signal.SIGBUS: "it touched memory that is not there",
-    signal.SIGILL: "it ran into an instruction that there is not",
-    signal.SIGFPE: "it divided by zero",
-    signal.SIGABRT: "something inside gave up",
-    signal.SIGXFSZ: "it wrote a file larger than it may",
-    signal.SIGXCPU: "it used more CPU time than it may",
-    signal.SIGSYS: "it asked the system as another kind of CPU would",
-}
-
-
-class Doing:
-    """What a worker is at, for those who ask why it is no more: `running` is not waited for yet."""
-
-    def __init__(self) -> None:
-        self.running: list[str] = []
-        self.otherwise = "while starting"
-
-    def __str__(self) -> str:
-        if not self.running:
-            return self.otherwise
-        names = list(dict.fromkeys(self.running))
-        few = names if len(names) < 4 else [*names[:2], f"{len(names) - 2} more"]
-        return f"while running {', '.join(few)}"
 
 
 class Connection:
@@ -98,9 +71,11 @@ class Connection:
         self.looked = time.monotonic()
         self.scratch = Path(tempfile.mkdtemp(prefix="tilewright-worker-"))
         sandbox.furnish(self.scratch)
-        self.folders = [self.scratch, *([kept] if kept else [])]
+        self.folders = [self.scratch]
         if kept is not None:
+            kept = kept.resolve()
             kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folders.append(kept)
         whole = WINDOW + shared
         memory = sealed_memory(whole)
         self.window: NDArray[np.uint8] = np.frombuffer(mmap.mmap(memory, whole), np.uint8)
@@ -111,7 +86,7 @@ class Connection:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-B", "-m", "tilewright.judge.worker", *map(str, given)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=given, env=sandbox.environment(self.scratch, kept), cwd=self.scratch,
+            pass_fds=given, env=sandbox.environment(self.scratch, kept, native), cwd=self.scratch,
             start_new_session=True,
         )  # fmt: skip
         theirs.close()
@@ -162,7 +137,7 @@ class Connection:
         if isinstance(answer, protocol.Ready) or answer.ticket != request.ticket:
             self.stop(UNASKED)
         if isinstance(answer, protocol.Failed):
-            raise self._error(answer)
+            raise error_of(answer, self.allowance)
         return answer.seconds
 
     def hush(self) -> None:
@@ -170,7 +145,8 @@ class Connection:
         self._check()
         if self.native and sys.platform == "linux":
             self._let_run(False)
-            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            if not stopped(self.process.pid, HUSH_SECONDS):
+                self.stop("it does not stand still")
             if self.process.poll() is not None:
                 self._died()
 
@@ -197,26 +173,6 @@ class Connection:
             self.reason = f"the worker was stopped {self.doing}: {why}{last}"
             self.finish()
 
-    def _error(self, failed: protocol.Failed) -> TilewrightError:
-        words = printable(failed.words)
-        match failed.kind:
-            case "MemoryError":
-                most = self.allowance.memory_bytes
-                return TilewrightError(f"the worker has no memory left of its {most:,} bytes")
-            case "KernelDoesNotCompile" if failed.complaints:
-                told = (
-                    CompilerMessage(each.line, each.column, printable(each.text))
-                    for each in failed.complaints
-                )
-                return KernelDoesNotCompile("", "", tuple(told))
-            case "DoesNotFit":
-                return DoesNotFit(words)
-            case "DeviceFault":
-                return DeviceFault(words)
-            case "TilewrightError" | "KernelDoesNotCompile":
-                return TilewrightError(words)
-        assert_never(failed.kind)
-
     def _wait(self, seconds: float, late: str) -> Answer:
         """The next answer. Whatever else the worker does meanwhile is seen to."""
         until = time.monotonic() + seconds
@@ -238,7 +194,8 @@ class Connection:
         """Where kernels are machine code they run only while they are waited for: nothing is done
         behind the judge's back, to files, to the clock or to what is looked at."""
         if self.native and self.reason is None:
-            os.killpg(self.process.pid, signal.SIGCONT if run else signal.SIGSTOP)
+            with suppress(ProcessLookupError):  # its end is seen to elsewhere
+                os.killpg(self.process.pid, signal.SIGCONT if run else signal.SIGSTOP)
 
     def _send(self) -> None:
         self._let_run(True)
@@ -284,25 +241,12 @@ class Connection:
             self.stop(UNASKED)
 
     def _answer_for(self, asked: seccomp.Asked | None) -> None:
-        """Threads and the linker are PoCL's; everything else that asks wants out."""
         if asked is None:
             return
         assert self.listener is not None
-        wanted, most = asked.name, self.allowance
-        if asked.name == "clone":
-            flags = asked.arguments[0] & 0xFFFFFFFF
-            if flags & seccomp.THREAD and not flags & seccomp.NEW_NAMESPACES:
-                wanted = ""
-                if threads_of(asked.process) > most.threads:
-                    wanted = f"more than {most.threads} threads"
-            elif flags == seccomp.SPAWN and not self.sealed:
-                wanted = ""
-                if processes_of(self.process.pid) > most.processes:
-                    wanted = f"more than {most.processes} processes"
-            else:
-                wanted = "another process"
-        seccomp.answer(self.listener, asked, allowed=not wanted)
-        if wanted:
+        wanted = unwelcome(asked, self.process.pid, self.sealed, self.allowance)
+        seccomp.answer(self.listener, asked, allowed=wanted is None)
+        if wanted is not None:
             self.stop(f"it asked the system for {wanted}, which no kernel needs")
 
     def _look_at_folder(self) -> None:
@@ -313,12 +257,8 @@ class Connection:
             self.stop(str(error))
 
     def _died(self) -> NoReturn:
-        code = self.process.returncode
-        if code >= 0:
-            self.stop(f"it ended with exit code {code}")
-        number = signal.Signals(-code)
-        meaning = f", {MEANINGS[number]}" if number in MEANINGS else ""
-        self.stop(f"it was killed by {number.name}{meaning}")
+        assert self.process.returncode is not None
+        self.stop(death(self.process.returncode))
 
     def _receive_listener(self, ours: socket.socket) -> int | None:
         """The other end of the worker's filter, which it sends once it is behind it."""

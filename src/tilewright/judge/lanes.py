@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from tilewright.execute import Program
 from tilewright.guards import GuardingRuntime
+from tilewright.judge.office import Office
 from tilewright.judge.protocol import Flush, Record
-from tilewright.judge.remote import Office, RemoteRuntime
+from tilewright.judge.remote import RemoteRuntime
 from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.arrays import Array

@@ -8,10 +8,13 @@ import secrets
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+GONE_SECONDS = 30.0  # until a process that is killed is gone
+GLANCE_SECONDS = 50e-6
 PART = 2**16  # bytes read at once
 PROCESSES = Path("/proc")
 
@@ -57,6 +60,26 @@ def processes_of(group: int) -> int:
     return count
 
 
+def cpu_seconds(process: int) -> float:
+    """That a process has used so far; 0 of one that is gone."""
+    with suppress(OSError):
+        # The name may hold anything; the times are the 12th and 13th field behind it.
+        after = (PROCESSES / str(process) / "stat").read_text().rpartition(")")[2].split()
+        return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def stopped(process: int, seconds: float) -> bool:
+    """Whether a child stands still, with all its threads, or is gone, within some time."""
+    options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+    until = time.monotonic() + seconds
+    while os.waitid(os.P_PID, process, options) is None:
+        if time.monotonic() > until:
+            return False
+        time.sleep(GLANCE_SECONDS)
+    return True
+
+
 def check_folder(folders: Iterable[Path], most_bytes: int, most_files: int) -> None:
     """Oversized if there is more below, or where that is too deep to be seen."""
     total = files = 0
@@ -84,7 +107,8 @@ def finish(process: subprocess.Popen[bytes], folder: Path, ends: list[int]) -> N
     """Kill the worker and whatever it has started, which cannot leave its group, and clean up."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with suppress(subprocess.TimeoutExpired):  # a driver may hold on to it
+        process.wait(timeout=GONE_SECONDS)
     assert process.stdout is not None
     process.stdout.close()
     for end in ends:

@@ -17,6 +17,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
@@ -43,6 +44,8 @@ VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH"),
     *("POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
 )  # fmt: skip
+# What a worker imports, wherever its user has it.
+PACKAGES = ("msgspec", "numpy", "platformdirs", "pyopencl", "cupy")
 MACHINE = "machine"  # in its folder, a root with the system's own files alone
 CAPABILITIES_VERSION = 0x20080522
 
@@ -78,13 +81,14 @@ def check(trust: bool) -> None:
         )
 
 
-def environment(scratch: Path, kept: Path | None) -> dict[str, str]:
+def environment(scratch: Path, kept: Path | None, native: bool) -> dict[str, str]:
     """All that a worker knows of its user's environment."""
-    package = Path(__file__).parent.parent.parent
     return {
         **{name: os.environ[name] for name in VARIABLES if name in os.environ},
-        "PYTHONPATH": str(package), "HOME": str(scratch), "TMPDIR": str(scratch), "LC_ALL": "C",
-        "XDG_CACHE_HOME": str((kept or scratch) / "cache"),
+        "PYTHONPATH": os.pathsep.join(_folders_of_packages()),
+        "HOME": str(scratch), "TMPDIR": str(scratch), "LC_ALL": "C",
+        # Where machine code for GPUs is kept; nothing of this CPU's but what PoCL keeps itself.
+        "XDG_CACHE_HOME": str((scratch if native else kept or scratch) / "cache"),
         "POCL_CACHE_DIR": str((kept or scratch) / "kernels"),
         "CUPY_CACHE_DIR": str(scratch / "cupy"), "CUDA_CACHE_PATH": str(scratch / "cuda"),
         "PYOPENCL_NO_CACHE": "1",
@@ -92,7 +96,23 @@ def environment(scratch: Path, kept: Path | None) -> dict[str, str]:
         "HWLOC_FSROOT": str(scratch / MACHINE), "HWLOC_THISSYSTEM": "1",
         # A thread that is there before the walls are is not behind them.
         "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+        # Each thread's own heap would take its part of the addresses that are allowed.
+        "MALLOC_ARENA_MAX": "2",
     }  # fmt: skip
+
+
+def _folders_of_packages() -> list[str]:
+    """Where a worker imports from beyond its Python's own folders: ours first, then those that hold
+    what it needs and were named by the user (`pip install --target`)."""
+    found = [str(Path(__file__).parent.parent.parent)]
+    known = {sys.prefix, sys.base_prefix, *site.getsitepackages(), site.getusersitepackages()}
+    for name in PACKAGES:
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            folder = Path(spec.origin).parent.parent
+            if not any(folder.is_relative_to(each) for each in known):
+                found.append(str(folder))
+    return list(dict.fromkeys(found))
 
 
 def furnish(scratch: Path) -> None:
@@ -154,13 +174,16 @@ def _rules(scratch: Path, kept: Path | None, native: bool) -> Iterator[landlock.
     if site.ENABLE_USER_SITE:
         python.add(site.getusersitepackages())
     libraries = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
-    yield from landlock.readable(*python, Path(__file__).parent.parent, *SYSTEM, *libraries)
+    elsewhere = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)[1:])
+    ours = Path(__file__).parent.parent
+    yield from landlock.readable(*python, ours, *elsewhere, *SYSTEM, *libraries)
     yield from map(landlock.writable, (scratch, *([kept] if kept else [])))
     yield landlock.device_file("/dev/null")
     if native:
         yield from map(landlock.executable, _linker())
         return
     yield from landlock.readable(*DRIVERS)
+    yield landlock.writable("/dev/shm")
     for pattern in DRIVERS_FILES:
         yield from map(landlock.device_file, Path("/dev").glob(pattern))
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilewright.judge.syscalls import ALLOWED, ARCHITECTURES, JUDGED, TOLD, column, numbers
+from tilewright.judge.syscalls import ALLOWED, ARCHITECTURES, DRIVER, JUDGED, TOLD, column, numbers
 
 SECCOMP = {"x86_64": 317, "aarch64": 277}
 SET_FILTER, NEW_LISTENER, GET_ACTION = 1, 8, 2
@@ -29,6 +29,7 @@ NOT_PERMITTED, UNKNOWN_CALL = REFUSE | errno.EPERM, REFUSE | errno.ENOSYS
 LOAD, EQUAL, ANY_BIT, AT_LEAST, RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16
 OTHER_ABI = 0x40000000  # x32's numbers start here
+OF_THIS_MACHINE = 1  # AF_UNIX
 THREAD, NEW_NAMESPACES = 0x00010000, 0x7E020080
 SPAWN = 0x4100 | signal.SIGCHLD  # of posix_spawn: shares memory, and waits for the new program
 SET_NAME, GET_NAME, NAME_MEMORY, DEATH_SIGNAL = 15, 16, 0x53564D41, 1
@@ -74,11 +75,15 @@ def _program(native: bool, process: int) -> Iterator[Instruction]:
     yield from _if(EQUAL, ARCHITECTURES[platform.machine()], None, KILL)
     yield (LOAD, 0, 0, NUMBER)
     yield from _if(AT_LEAST, OTHER_ABI, KILL)
-    for number in numbers(ALLOWED):
+    for number in numbers(ALLOWED if native else ALLOWED | DRIVER):
         yield from _if(EQUAL, number, ALLOW)
-    for number, name in numbers(TOLD).items():
-        lenient = ALLOW if name == "memfd_create" else NOT_PERMITTED
-        yield from _if(EQUAL, number, ASK if native else lenient)
+    if not native:
+        yield (EQUAL, 0, 4, TOLD["socket"][column() or 0])
+        yield _argument(0)
+        yield from _if(EQUAL, OF_THIS_MACHINE, ALLOW)
+        yield (RETURN, 0, 0, NOT_PERMITTED)
+    for number in numbers(TOLD):
+        yield from _if(EQUAL, number, ASK if native else NOT_PERMITTED)
     for number, name in numbers(JUDGED).items():
         rest = list(_judged(name, native, process))
         yield (EQUAL, 0, len(rest), number)

@@ -1,7 +1,8 @@
 """System calls by name, as x86-64 and as aarch64 number them; -1 where a CPU has no such call.
 
 Kernels that are machine code may ask for whatever is `ALLOWED`. Whoever asks for what is `TOLD`
-wants out: the judge hears of it by name. `JUDGED` calls depend on their arguments. Everything else
+wants out: the judge hears of it by name. `JUDGED` calls depend on their arguments. A worker that
+drives a GPU has no code of the kernel's in it: it may have what is `DRIVER`, too. Everything else
 is refused without a word, as if the system did not permit it.
 """
 
@@ -75,6 +76,15 @@ JUDGED: Table = {
     "clone": (56, 220), "clone3": (435, 435), "fcntl": (72, 25), "ioctl": (16, 29),
     "kill": (62, 129), "prctl": (157, 167), "prlimit64": (302, 261),
     "sched_setaffinity": (203, 122), "tgkill": (234, 131),
+}  # fmt: skip
+# What a GPU's driver needs besides: memory for two, a socket by which its processes find each other
+# (of the machine's own kind, and to nobody outside), where memory lies, whose files are whose.
+DRIVER: Table = {
+    "accept": (43, 202), "accept4": (288, 242), "bind": (49, 200), "chmod": (90, -1),
+    "fchmod": (91, 52), "fchmodat": (268, 53), "getsockname": (51, 204), "utimensat": (280, 88),
+    "getsockopt": (55, 209), "listen": (50, 201), "mbind": (237, 235), "memfd_create": (319, 279),
+    "mlock2": (325, 284), "recvmsg": (47, 212), "sched_setscheduler": (144, 119),
+    "set_mempolicy": (238, 237), "setsockopt": (54, 208), "socketpair": (53, 199),
 }  # fmt: skip
 
 # AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64: a program may ask as another CPU would, and be

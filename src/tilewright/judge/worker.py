@@ -124,7 +124,7 @@ class Worker:
     def _recorded(self) -> float:
         """What kernels have taken since the recording began."""
         trace = self.runtime.trace
-        return sum(event.seconds for event in trace.of("kernel")) if trace else 0.0
+        return sum(max(0.0, event.seconds) for event in trace.of("kernel")) if trace else 0.0
 
     def _allocate(self, request: protocol.Allocate) -> Buffer:
         if request.shared is None:

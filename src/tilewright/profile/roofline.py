@@ -87,8 +87,8 @@ def rates(ceilings: Ceilings) -> Rates:
 def _facts(profile: Profile, row: Row, flops: int, executed: int, size: int) -> Facts:
     ceilings = profile.ceilings
     rate, moved = _rate(executed, row.seconds), _rate(size, row.seconds)
-    flop_share = rate / ceilings.flops if ceilings and ceilings.flops else None
-    byte_share = moved / ceilings.bytes if ceilings and ceilings.bytes else None
+    flop_share = _share(rate, ceilings.flops) if ceilings else None
+    byte_share = _share(moved, ceilings.bytes) if ceilings else None
     cost = Cost(executed, size, row.loads, row.index_operations)
     words = _limit(profile, row, cost)
     return Facts(row, flops, executed, size, flop_share, byte_share, words)
@@ -97,6 +97,11 @@ def _facts(profile: Profile, row: Row, flops: int, executed: int, size: int) -> 
 def _rate(amount: int, seconds: float) -> float:
     """An amount a second; none of a time that no clock can tell from zero."""
     return amount / seconds if seconds > NO_TIME else 0.0
+
+
+def _share(rate: float, ceiling: float | None) -> float | None:
+    """Of a ceiling; one of less than 1 a second, which a file may name, is none."""
+    return rate / ceiling if ceiling is not None and ceiling >= 1 else None
 
 
 def _limit(profile: Profile, row: Row, cost: Cost) -> str:

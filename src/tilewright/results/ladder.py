@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from tilewright.conditions import BUSY
 from tilewright.measure import UNKNOWN, Interval, Ratio, Sample
 from tilewright.results.record import (
     MOST_OPERATIONS,
@@ -44,6 +45,12 @@ class ConditionsRecord(Struct, frozen=True, kw_only=True):
     load_average: float
     gpu: tuple[GpuLook, ...]
     notes: Annotated[tuple[str, ...], about("what may have disturbed the figures")]
+
+    @property
+    def busy(self) -> float:
+        """The share of CPU time that was others', if it was worth mentioning."""
+        others = self.others_share or 0.0
+        return others if others > BUSY else 0.0
 
 
 class Against(Struct, frozen=True, kw_only=True):

@@ -66,8 +66,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     device: str
     memory: Annotated[str, about("host, managed, per-layer, resident or streamed")]
     batch: Annotated[int, Meta(ge=1)]
-    precision: str | None = None
+    precision: Annotated[str, about("of all steps, in words")]
     steps: tuple[Step, ...]
+    files: Annotated[
+        dict[str, str], about("where rungs come from that are not our own, by their names")
+    ] = {}
 
 
 class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
@@ -139,7 +142,7 @@ def record(result: Result) -> RunRecord:
         batch=result.plan.batch,
         rung=result.rung.name,
         label=result.rung.label,
-        plan=convert({**asdict(result.plan), "device": str(result.plan.device)}, Plan),
+        plan=_plan(result),
         accuracy=result.accuracy,
         correct=result.correct,
         phases=tuple(Phase(name=each.name, seconds=each.seconds) for each in trace.of("phase")),
@@ -154,6 +157,11 @@ def record(result: Result) -> RunRecord:
         peak_memory_bytes=result.peak_memory_bytes,
         proof=None if result.proof is None else verification(result.proof),
     )
+
+
+def _plan(result: Result) -> Plan:
+    plan = result.plan
+    return convert({**asdict(plan), "device": str(plan.device), "precision": plan.precision}, Plan)
 
 
 def layer_times(result: Result) -> list[LayerTime]:

@@ -10,12 +10,15 @@ import msgspec
 
 from tilewright.files import atomic_write
 from tilewright.results.catalogue import RECORDS
+from tilewright.results.check import CheckRecord
 from tilewright.results.comparison import ComparisonRecord
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# A comparison is made of two records and is none itself.
+OF_KERNELS = {"bench": "kernel bench", "grade": "kernel grade"}
+# A comparison is made of two records and is none itself; a check has nothing that is timed.
 DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
-    **{verb: (f"tilewright {verb} --json", kind) for verb, kind in RECORDS.items()},
+    **{verb: (f"tilewright {OF_KERNELS.get(verb, verb)} --json", k) for verb, k in RECORDS.items()},
+    "check": ("tilewright kernel check --json", CheckRecord),
     "comparison": ("tilewright profile --compare A B --json", ComparisonRecord),
 }
 

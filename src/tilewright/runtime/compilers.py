@@ -73,6 +73,7 @@ class Pool(Generic[Made]):
         self.lock = threading.Lock()
         self.processes: set[Process] = set()
         self.idle = 0
+        self.ended = False
 
     def submit(self, question: Question) -> Future[Made]:
         future: Future[Made] = Future()
@@ -86,14 +87,15 @@ class Pool(Generic[Made]):
         return future
 
     def end(self) -> None:
-        """Whatever is at work is of no use any more."""
+        """Whatever is at work, or waits for its turn, is of no use any more."""
+        self.ended = True
         for process in list(self.processes):
             process.end()
 
     def _serve(self, process: Process) -> None:
         while (given := self._next(process)) is not None:
             question, future = given
-            if not future.set_running_or_notify_cancel():
+            if self.ended or not future.set_running_or_notify_cancel():
                 continue
             try:
                 future.set_result(self.work(process.translate, question))

@@ -10,6 +10,7 @@ from tilewright.errors import SeveralLines, TilewrightError
 from tilewright.runtime.dialect import Source
 
 KINDS = {"*": "a buffer", "i": "a whole number (int)", "?": "neither a buffer nor an int"}
+ANYTHING = "."  # where a compiler does not say what a kernel takes
 MOST_SHOWN = 8
 LONGEST = 200  # of a message, and of a line of source
 
@@ -97,7 +98,7 @@ def check_parameters(source: Source, taken: str, added: str = "") -> None:
             f"{where} takes {len(taken)} arguments, and its header gives it {len(given)}"
         )
     for number, (has, wants) in enumerate(zip(given, taken, strict=True), 1):
-        if has != wants:
+        if wants not in (has, ANYTHING):
             raise TilewrightError(
                 f"{where} takes {KINDS[wants]} as argument {number}, and its header gives it "
                 f"{KINDS[has]}"

@@ -47,6 +47,7 @@ from tilewright.trace import (
 CALLS = {"kernel": "kernel launch (CuPy)", "copy": "copy (CuPy)"}
 # cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
 RATE_ATTRIBUTES = (13, 36, 37)
+COMPUTE_MODE_ATTRIBUTE = 20  # cudaDevAttrComputeMode; 0: any number of processes may use the GPU
 # Of pages that are touched to see it recorded: enough to share none with another allocation.
 TOUCHED_BYTES = 4 * 2**20
 SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -131,6 +132,13 @@ def gpu(index: int) -> Gpu:
         hertz=1e3 * clock,
         bytes_per_second=2e3 * memory_clock * memory_bits / 8,  # two transfers a cycle
     )
+
+
+def takes_processes(index: int) -> bool:
+    """Whether several processes may use the GPU at a time: who runs it can forbid that."""
+    from cupy.cuda import runtime
+
+    return int(runtime.deviceGetAttribute(COMPUTE_MODE_ATTRIBUTE, index)) == 0
 
 
 def versions() -> str:

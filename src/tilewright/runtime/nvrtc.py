@@ -39,12 +39,12 @@ class Compiled:
     """Machine code for one architecture, and the compiler's account of one kernel in it."""
 
     cubin: bytes
-    entry: str  # what the kernel is called there
     registers: int  # of a thread
     spilled_bytes: int  # of a thread, stored to and loaded from local memory
     stack_bytes: int
     shared_bytes: int
     constant_bytes: int  # of arrays in constant memory
+    entry: str = ""  # what the kernel is called there
 
 
 def missing() -> str | None:
@@ -83,6 +83,11 @@ def compile_source(source: Source, architecture: str) -> Compiled:
         raise in_users_lines(source, error) from error
     if source.parameters is not None:
         check_parameters(source, parameters(compiled))
+    if compiled.constant_bytes < 4 * source.constant_floats:
+        raise TilewrightError(
+            f"{source.file or source.name}: its constant memory is to hold "
+            f"{4 * source.constant_floats:,} bytes, and {compiled.constant_bytes:,} are declared"
+        )
     return compiled
 
 
@@ -175,13 +180,13 @@ def _account(name: str, architecture: str, words: str, cubin: bytes) -> Compiled
 
     return Compiled(
         cubin,
-        entry,
         registers=figure(r"Used (\d+) registers"),
         spilled_bytes=figure(r"(\d+) bytes spill"),
         stack_bytes=figure(r"(\d+) bytes stack frame"),
         shared_bytes=figure(r"(\d+) bytes smem"),
         # The log has it for older architectures only.
         constant_bytes=len(_section(cubin, ".nv.constant3")),
+        entry=entry,
     )
 
 

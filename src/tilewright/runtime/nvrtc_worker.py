@@ -82,5 +82,7 @@ def _check(result: tuple[Any, ...]) -> tuple[Any, ...]:
 if __name__ == "__main__":
     # Ctrl-C is for the one who asks, and ends this by ending the questions.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.path[:] = json.loads(sys.stdin.buffer.readline())
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody waits for the answer any more
+    if path := sys.stdin.buffer.readline():
+        sys.path[:] = json.loads(path)
+        serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -30,6 +30,7 @@ from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.complaints import (
+    ANYTHING,
     CompilerRefused,
     check_parameters,
     in_users_lines,
@@ -349,6 +350,8 @@ class OpenClRuntime(Recorder[Any]):
                 raise
             refused = CompilerRefused(f"{source.name} does not compile", str(error))
             raise in_users_lines(source, refused) from error
+        if source.file is None:
+            return self.cl.Kernel(program, source.name)
         names = program.kernel_names.split(";")
         if source.name not in names:
             raise no_such_kernel(source.name, names)
@@ -358,12 +361,17 @@ class OpenClRuntime(Recorder[Any]):
         return kernel
 
     def _taken(self, kernel: Any, argument: int) -> str:
-        """What a kernel takes: `*` a buffer, `i` a whole number, `?` something else."""
+        """What a kernel takes: `*` a buffer, `i` a whole number, `?` something else.
+
+        A compiler that does not say is believed to take anything.
+        """
         info, address = self.cl.kernel_arg_info, self.cl.kernel_arg_address_qualifier
-        where = kernel.get_arg_info(argument, info.ADDRESS_QUALIFIER)
+        where = self._said(kernel, argument, info.ADDRESS_QUALIFIER)
+        if where is None:
+            return ANYTHING
         if where in (address.GLOBAL, address.CONSTANT):
             return "*"
-        return "i" if kernel.get_arg_info(argument, info.TYPE_NAME) in ("int", "uint") else "?"
+        return "i" if self._said(kernel, argument, info.TYPE_NAME) in ("int", "uint") else "?"
 
     def _check_built(self, kernel: Any, source: Source) -> None:
         """DoesNotFit if the compiler has made more of it than the device can hold at a time."""
@@ -387,13 +395,17 @@ class OpenClRuntime(Recorder[Any]):
                 )
 
     def _may_write(self, kernel: Any, argument: int) -> bool:
+        found = self._said(kernel, argument, self.cl.kernel_arg_info.TYPE_QUALIFIER)
+        return found is None or not found & self.cl.kernel_arg_type_qualifier.CONST
+
+    def _said(self, kernel: Any, argument: int, what: Any) -> Any:
+        """Of an argument; None from a compiler that does not say."""
         try:
-            found = kernel.get_arg_info(argument, self.cl.kernel_arg_info.TYPE_QUALIFIER)
+            return kernel.get_arg_info(argument, what)
         except self.cl.Error as error:
             if error.code != self.cl.status_code.KERNEL_ARG_INFO_NOT_AVAILABLE:
                 raise
-            return True  # a compiler that does not say
-        return not found & self.cl.kernel_arg_type_qualifier.CONST
+            return None
 
     def enqueue(
         self,

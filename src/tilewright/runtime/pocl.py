@@ -72,8 +72,6 @@ def check_pocl() -> str | None:
 def remember() -> None:
     """Note that PoCL was tried on this machine and works."""
     known = _known()
-    if known.exists():
-        return
     known.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(known) as file:
         file.write(b"PoCL builds and runs kernels on this machine.\n")

@@ -8,7 +8,7 @@ compiled earlier is as it was.
 Why not in the store, as machine code for other devices is? PoCL unpacks a program's binary into
 this very folder and loads it from there, so that it would have to be guarded all the same, and
 everything be kept twice. Its own cache has a kernel in 0.03 s where the first build takes 0.6 s and
-a binary 0.004 s (CPU seconds, three of the rung `tuned`'s, PoCL 7, 2026-11-15).
+a binary 0.004 s (CPU seconds, three of the rung `tuned`'s, PoCL 3.0, 2026-11-15).
 """
 
 from __future__ import annotations

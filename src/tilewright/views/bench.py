@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import RenderableType
 
-from tilewright.judge.bench import Bench, Row
+from tilewright.judge.arena import Row
+from tilewright.judge.bench import COURSE_SIZES, Bench
 from tilewright.measure import CONFIDENCE, Sample, ratio
 from tilewright.model.network import Network
+from tilewright.results.benched import library_share, memory_share, peak_share
 from tilewright.views import units
 from tilewright.views.console import table
 
@@ -36,10 +37,15 @@ def report(found: Bench, network: Network) -> Iterator[RenderableType]:
 def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType:
     rows = table(
         "", ">\nrank", "\nkernel", "\nclass", ">\nproof", ">warm\nms", ">\n± %", ">cold\nms",
-        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak",
+        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
     )  # fmt: skip
     for row in timed:
-        rank, rival, share = found.rank(row), rival_of(row, timed), peak_share(found, row, network)
+        rank, rival = found.rank(row), rival_of(row, timed)
+        shares = (
+            library_share(row, timed),
+            peak_share(found, row, network),
+            memory_share(found, row, network),
+        )
         rows.add_row(
             str(rank) if rank else "-",
             row.entry.rung.label,
@@ -50,8 +56,7 @@ def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType
             units.milliseconds(_together(row.cold).median),
             units.times(ratio(_together(rival.warm), _together(row.warm)).value) if rival else "-",
             rival.entry.rung.label if rival else "",
-            units.digits(100 * of_library) if (of_library := library_share(row, timed)) else "-",
-            units.digits(100 * share) if share else "-",
+            *(units.digits(100 * share) if share else "-" for share in shares),
         )
     return rows
 
@@ -85,22 +90,6 @@ def rival_of(row: Row, timed: list[Row]) -> Row | None:
     return next(named, None)
 
 
-def library_share(row: Row, timed: list[Row]) -> float | None:
-    """The library's time as a share of the kernel's."""
-    libraries = [other for other in timed if other.entry.inside and other is not row]
-    return min(each.seconds for each in libraries) / row.seconds if libraries else None
-
-
-def peak_share(found: Bench, row: Row, network: Network) -> float | None:
-    """Operations that a kernel in float32 really does, of the device's measured peak."""
-    peak, rung = found.ceilings.flops, row.entry.rung
-    if not peak or row.entry.inside or rung.precision.name != found.ceilings.precision:
-        return None
-    stages = [stage for stage in network.stages if stage.name in row.warm]
-    flops = sum(each.inside_flops if rung.skips_taps else each.flops for each in stages)
-    return found.batch * flops / row.seconds / peak
-
-
 def _together(samples: dict[str, Sample]) -> Sample:
     """All convolutions of a round."""
     return Sample(tuple(map(sum, zip(*(each.seconds for each in samples.values()), strict=True))))
@@ -126,39 +115,15 @@ def _notes(found: Bench, timed: list[Row]) -> Iterator[str]:
         "proof: the largest error seen, as a share of what rounding allows; cold: with other data "
         f"in the caches; ±: {100 * CONFIDENCE:.0f} % interval of the median"
     )
+    sizes = [size for row in found.rows for size in row.correct]
+    if not sizes:
+        yield "no labels came with the images: nothing is said of how many answers are right"
+    elif max(sizes) < COURSE_SIZES[-1]:
+        most = units.plural(max(sizes), "image")
+        yield f"correct: of {most}, all that there are or were asked for"
     if found.overhead:
         yield f"asking a worker takes {units.seconds(found.overhead)}, which is in every time"
     for note in (*found.notices, *found.conditions.notes):
         yield f"note: {note}"
     if not timed:
         yield "nothing was timed: every kernel was refused"
-
-
-def to_json(found: Bench, network: Network) -> list[dict[str, Any]]:
-    timed = found.ranked()
-    return [
-        {
-            "name": row.entry.rung.label,
-            "judged": row.entry.judged,
-            "library": row.entry.inside,
-            "device": str(row.entry.device),
-            "precision": row.entry.rung.precision.name,
-            "refused": row.refused,
-            "rank": found.rank(row),
-            "worst_share_of_bound": row.verdict.worst if row.verdict and not row.refused else None,
-            "trials": row.verdict.trials if row.verdict else None,
-            "seed": row.verdict.seed if row.verdict else None,
-            "share_of_library": library_share(row, timed) if row in timed else None,
-            "share_of_peak": peak_share(found, row, network) if row in timed else None,
-            "correct": {str(size): share for size, share in row.correct.items()},
-            "convolutions": {
-                name: {
-                    "warm_seconds": list(row.warm[name].seconds),
-                    "cold_seconds": list(row.cold[name].seconds),
-                    "fingerprints": list(row.fingerprints[name]),
-                }
-                for name in row.warm
-            },
-        }
-        for row in found.rows
-    ]

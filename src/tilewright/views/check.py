@@ -1,4 +1,4 @@
-"""What was found of a kernel file: a block of lines, and the same as JSON."""
+"""What was found of a kernel file: a block of lines."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def lines(checked: Checked, sanitized: Sanitized | None, seed: int) -> Iterator[
     yield f"{checked.path} ({checked.name}{claims})"
     if checked.idea:
         yield from _wrapped(checked.idea)
+    if checked.choice:
+        yield f"  with {checked.choice}:"
     if checked.outcome == "does not compile":
         yield from (f"  {line}" for line in checked.problem.split("\n"))
     elif checked.verdict is not None:
@@ -40,7 +42,7 @@ def _verdict(checked: Checked, seed: int) -> Iterator[str]:
         if not checked.passed:
             yield f"  {checked.outcome}: {checked.problem}"
             return
-        skipped = f"; {checked.skipped} trials are of layers it is not for"
+        skipped = f"; {checked.skipped} trials are of layers that it is not for, or do not fit"
         yield (
             f"  right: {units.plural(verdict.trials, 'trial')}, {units.count(verdict.outputs)} "
             f"outputs, worst {verdict.worst:.2f} of its bound{skipped if checked.skipped else ''}"
@@ -71,33 +73,3 @@ def _wrapped(text: str, lead: str = "  ") -> list[str]:
         text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead),
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
-
-
-def to_json(checked: Checked, sanitized: Sanitized | None) -> dict[str, object]:
-    verdict, diagnosis = checked.verdict, checked.diagnosis
-    return {
-        "file": checked.path,
-        "name": checked.name,
-        "idea": checked.idea,
-        "precision": checked.precision,
-        "outcome": checked.outcome,
-        "problem": checked.problem,
-        "seconds": checked.seconds,
-        "trials": verdict.trials if verdict else 0,
-        "outputs": verdict.outputs if verdict else 0,
-        "skipped_trials": checked.skipped,
-        "worst_share_of_bound": verdict.worst if verdict and checked.passed else None,
-        "diagnosis": None if diagnosis is None else {
-            "headline": diagnosis.headline,
-            "first": diagnosis.first,
-            "reasons": [{"word": each.word, "text": each.text} for each in diagnosis.reasons],
-            "picture": list(diagnosis.picture),
-        },
-        "simulated": None if sanitized is None else {
-            "problem": sanitized.problem,
-            "findings": [
-                {"text": each.text, "lines": [line for line, _ in each.lines]}
-                for each in sanitized.findings
-            ],
-        },
-    }  # fmt: skip

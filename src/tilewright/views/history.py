@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
 from tilewright.measure import CONFIDENCE, Sample
-from tilewright.results import document
 from tilewright.results.changes import Change, Changes
 from tilewright.results.history import Entry
 from tilewright.results.ladder import LadderRecord
@@ -46,7 +44,20 @@ def report(number: int, record: Record) -> Iterator[RenderableType]:
     elif isinstance(record, TuneRecord):
         yield from tune.report(record)
     else:
-        yield json.dumps(document.plain(record), indent=2)
+        yield from _timings(record)
+
+
+def _timings(record: Record) -> Iterator[RenderableType]:
+    """Of a kind that has no tables of its own here."""
+    yield f"{record.verb()} of {record.network} on {record.device} ({record.device_name})"
+    yield f"{record.headline}\n"
+    rows = table("", "timed", ">samples", ">an image", ">± %")
+    for name, sample in record.timings.items():
+        spread = ladder.percent(sample.uncertainty)
+        rows.add_row(name, units.count(len(sample.seconds)), units.seconds(sample.median), spread)
+    yield rows
+    yield from (f"{name} was not timed: {reason}" for name, reason in record.untimed.items())
+    yield "\n`tilewright history export --format json` has all of it"
 
 
 def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType]:

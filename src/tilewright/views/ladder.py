@@ -38,8 +38,9 @@ def tables(ladder: LadderRecord) -> Iterator[RenderableType]:
     if not inline and convolutions:
         yield ""
         yield _operations(ladder, convolutions)
-    yield ""
-    yield _speeds(ladder)
+    if timed:
+        yield ""
+        yield _speeds(ladder)
     if any(len(row.correctness) > 1 for row in ladder.rows):
         yield ""
         yield _correctness(ladder)

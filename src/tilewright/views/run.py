@@ -128,7 +128,7 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
     if run.proof is not None:
         grid.add_row("Proof", proof(run.proof))
-    if run.correct is None:
+    if run.correct is None or run.accuracy is None:
         grid.add_row("Correctness", "- (the data has no labels)")
     else:
         grid.add_row(

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kept import compile_cubin
+from tests.ladder.gpu.kernels import ACTIVATIONS
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.generations import generation
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.run import kernel_text
-from tilewright.model.layers import FullyConnected, Pixels
+from tilewright.model.layers import Convolution, FullyConnected, Layer, MaxPool, Pixels
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
 
@@ -57,6 +58,16 @@ def test_every_benchmark_network(name: str, capability: int, precision: str) -> 
 @given(drawn_networks(), st.sampled_from(list(ARITHMETICS)), st.sampled_from([80, 90, 120]))
 def test_networks_of_any_shape(network: Network, precision: str, capability: int) -> None:
     assert compiled(network, precision, capability, nvrtc.compile_cubin)  # not worth keeping
+
+
+def test_every_activation() -> None:
+    """Before a maximum of their results or behind one, and in rows."""
+    layers: list[Layer] = [FullyConnected(5)]
+    for activation in ACTIVATIONS:
+        layers = [Convolution(4, 3, padding=2), activation, MaxPool(2), *layers, activation]
+    network = Network("activations", Pixels((3, 12, 10)), tuple(layers))
+    for made in compiled(network, "fp32", 90):
+        assert made.spilled_bytes == 0
 
 
 def test_many_fully_connected_layers() -> None:

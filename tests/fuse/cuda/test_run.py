@@ -85,6 +85,8 @@ def test_few_images_take_few_blocks() -> None:
 def test_float_images_have_a_kernel_of_their_own() -> None:
     network = zoo.network("cifar10")
     made, runtime = fused(network)
+    made.compile_for(pixels=True)
+    assert set(made.compiled) == {(0, "uint8")}
     made(*images(network, 2, np.float32))
     assert "const float* images" in runtime.texts["network_fp16"]
     assert set(made.compiled) == {(0, "uint8"), (0, "float32")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -57,6 +58,12 @@ def problem(
     return compare(output, truth)[1]
 
 
+@cache
+def kernels_of(pixels: Pixels, layers: tuple[Layer, ...], precision: str) -> list[Kernel]:
+    """How layers are cut, whatever their weights."""
+    return cut(Network("plan", pixels, layers).stages, ARITHMETICS[precision], 90)
+
+
 def tried_of(network: Network | None, precision: str) -> Iterator[Trial]:
     """The verifier's trials of a rung that computes networks as one piece."""
     claimed = ARITHMETICS[precision].precision
@@ -73,7 +80,8 @@ def test_what_the_verifier_tries(precision: str) -> None:
             continue  # test_not_finite
         tried += 1
         layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
-        wrong = problem(network, trial.images, precision)
+        kernels = kernels_of(network.input, network.layers, precision)
+        wrong = problem(network, trial.images, precision, kernels)
         assert wrong is None, f"{layers} on {network.input.shape}, {trial.inputs}: {wrong}"
     assert tried > 200
 

@@ -231,7 +231,7 @@ def test_wide_writes(precision: str) -> None:
     network, generator = Network("net", Pixels((16, 8, 8)), layers), np.random.default_rng(0)
     network = network.with_parameters(random_parameters(network, generator))
     arithmetic, todo = ARITHMETICS[precision], operations(network.stages)
-    plan, _ = stack(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
+    plan = stack(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
     images = generator.integers(0, 256, (2, 16, 8, 8), np.uint8)
     made = program(plan, network.input, "uint8")
     found = run_program(made, plan, network, images)

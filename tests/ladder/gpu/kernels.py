@@ -9,16 +9,16 @@ from tilewright.ladder.gpu.design import Design
 from tilewright.ladder.gpu.prepare import layer_design, layer_options
 from tilewright.ladder.rung import Rung
 from tilewright.model.layers import (
+    TYPES,
     AveragePool,
     Convolution,
+    Elementwise,
     Flatten,
     FullyConnected,
     Layer,
     MaxPool,
     Pixels,
-    ReLU,
     Softmax,
-    Tanh,
 )
 from tilewright.model.network import Network, Stage
 from tilewright.runtime.device import CUDA
@@ -64,6 +64,7 @@ def _network(name: str, shape: tuple[int, int, int], *layers: Layer) -> Network:
     return Network(name, Pixels(shape), layers)
 
 
+ACTIVATIONS = [kind() for kind in TYPES.values() if issubclass(kind, Elementwise)]
 ODD = [
     _network("1x1", (3, 5, 7), Convolution(4, 1)),
     _network("stride 2", (3, 19, 23), Convolution(6, 3, stride=2, padding=1)),
@@ -72,7 +73,7 @@ ODD = [
     _network("many channels", (65, 9, 9), Convolution(130, 3, padding=1, bias=False)),
     _network("one of everything", (1, 1, 1), Convolution(1, 1)),
     _network(
-        "other layers", (3, 13, 11), AveragePool((3, 2), stride=2), Tanh(), ReLU(),
+        "other layers", (3, 13, 11), AveragePool((3, 2), stride=2), *ACTIVATIONS,
         MaxPool(2, stride=1), Flatten(), FullyConnected(1025), Softmax(),
     ),
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from tilewright.attempt import compare
 from tilewright.ladder import find, rungs
 from tilewright.ladder.gpu import design, prepare
 from tilewright.ladder.gpu.design import Geometry
-from tilewright.ladder.gpu.prepare import GpuLaunch, layer_options
+from tilewright.ladder.gpu.prepare import GpuLaunch, layer_options, naming
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -57,7 +57,8 @@ def counting(runtime):
 
 def prepared(runtime, rung, stage):
     """A layer as a rung plans and builds it on this runtime, whatever the device's limits."""
-    options = layer_options(stage, rung.convolutions, runtime.limits)
+    with naming(stage, runtime.limits):
+        options = layer_options(stage, rung.convolutions, runtime.limits)
     return rung.prepare(runtime, (stage,), {}, options, rung.precision)
 
 

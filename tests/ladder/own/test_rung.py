@@ -17,7 +17,7 @@ from tilewright.ladder.own import load
 from tilewright.model.layers import Convolution, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
-from tilewright.runtime import nvrtc, opencl
+from tilewright.runtime import cuda, nvrtc, opencl
 from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trials import random_parameters
@@ -198,3 +198,62 @@ def test_a_bias_is_added_only_where_there_is_one():
     }
     assert launched["conv1"] == ["conv_forward_kernel", "own_course_bias"]
     assert launched["conv2"] == ["conv_forward_kernel"]
+
+
+CONSTANT = """/* tilewright
+name = "in-constant"
+bias = "added"
+requires = "PAD_Y == 0 and PAD_X == 0"
+
+[[kernel]]
+entry = "conv"
+block = [32]
+grid = ["ceil_div(FILTERS * OUT_Y * OUT_X, THREADS)", "IMAGES"]
+arguments = ["out", "x"]
+constant = "weight"
+constant_symbol = "mask"
+*/
+__constant__ float mask[TW_CONSTANT_FLOATS];
+
+__global__ void conv(float *out, const float *x) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const int filter = i / (TW_OUT_Y * TW_OUT_X), row = i / TW_OUT_X % TW_OUT_Y;
+    const int column = i % TW_OUT_X;
+    const long long image = blockIdx.y;
+    if (filter >= TW_FILTERS) return;
+    float sum = 0;
+    for (int channel = 0; channel < TW_CHANNELS; channel++)
+        for (int tap = 0; tap < TW_TAPS_Y * TW_TAPS_X; tap++) {
+            const int y = row * TW_STRIDE_Y + tap / TW_TAPS_X;
+            const int xx = column * TW_STRIDE_X + tap % TW_TAPS_X;
+            sum += x[((image * TW_CHANNELS + channel) * TW_HEIGHT + y) * TW_WIDTH + xx]
+                   * mask[(filter * TW_CHANNELS + channel) * TW_TAPS_Y * TW_TAPS_X + tap];
+        }
+    out[image * (TW_FILTERS * TW_OUT_Y * TW_OUT_X) + i] = sum;
+}
+"""
+
+
+@needs_nvrtc
+def test_constant_memory_of_cuda_c_has_its_own_name_and_is_large_enough(tmp_path):
+    works = (
+        load(written(tmp_path, CONSTANT, "mine.cu")).convolutions.design(geometry(), USUAL).works
+    )
+    compiled = nvrtc.compile_source(works[0].source, "sm_90")
+    assert compiled.constant_bytes == 4 * 3 * 2 * 3 * 3
+    assert works[0].source.constant_symbol == "mask"
+    text = CONSTANT.replace("mask[TW_CONSTANT_FLOATS]", "mask[TW_CONSTANT_FLOATS - 1]")
+    works = load(written(tmp_path, text, "mine.cu")).convolutions.design(geometry(), USUAL).works
+    with pytest.raises(TilewrightError, match=r"mine.cu: .* hold 216 bytes, and 212 are declared"):
+        nvrtc.compile_source(works[0].source, "sm_90")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(cuda.missing(CUDA) is not None, reason=str(cuda.missing(CUDA)))
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [("plane.cl", ODD), ("padded.cl", ODD), ("course.cu", PLAIN), ("constant.cu", PLAIN)],
+)
+def test_a_kernel_file_is_proven_on_a_gpu(name, layers, tmp_path):
+    path = written(tmp_path, CONSTANT, name) if name == "constant.cu" else KERNELS / name
+    assert verify_at_hand(choose(CUDA, str(path)), CUDA, network(layers), batch=7).fault is None

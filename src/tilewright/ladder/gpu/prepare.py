@@ -44,7 +44,9 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
 
     def plan(device: Device, stages: Stages, precision: Precision) -> Options:
         (stage,) = stages
-        return layer_options(stage, convolutions, limits_of(device))
+        limits = limits_of(device)
+        with naming(stage, limits):
+            return layer_options(stage, convolutions, limits)
 
     def candidates(device: Device, stages: Stages, precision: Precision) -> Iterable[Options]:
         (stage,) = stages
@@ -74,10 +76,9 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
 
 def layer_options(stage: Stage, convolutions: Convolutions, limits: Limits) -> Options:
     """What a rung with such convolutions chooses for a layer; only convolutions have a choice."""
-    if stage.kind != "conv":
+    if type(stage.layer) is not Convolution:
         return {}
-    with naming(stage, limits):
-        return convolutions.choose(Geometry.of(stage), limits)
+    return convolutions.choose(Geometry.of(stage), limits)
 
 
 def layer_design(stage: Stage, convolutions: Convolutions, options: Options) -> Design:

@@ -46,15 +46,16 @@ class HeaderError(TilewrightError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands in a file, and what it is."""
+    """Where something stands in a file, and what it is; what stands in no file has no line."""
 
     file: str
-    line: int
+    line: int | None
     what: str
 
     def error(self, problem: str) -> HeaderError:
         what = f"{self.what}: " if self.what else ""
-        return HeaderError(f"{self.file}:{self.line}: {what}{problem}")
+        line = "" if self.line is None else f":{self.line}"
+        return HeaderError(f"{self.file}{line}: {what}{problem}")
 
 
 @dataclass(frozen=True)

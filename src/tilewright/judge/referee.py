@@ -1,0 +1,108 @@
+"""One submission: the proof of `kernel check`, then times in turns with a rung, as `kernel bench`.
+
+What a student handed in is an outcome whatever it does; only what is wrong with this machine is
+raised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tilewright.check import Checked, check
+from tilewright.data.dataset import Dataset
+from tilewright.errors import TilewrightError
+from tilewright.judge.arena import Entry, Row
+from tilewright.judge.bench import bench
+from tilewright.judge.submissions import Submission
+from tilewright.ladder.own.rung import read, rung_of
+from tilewright.ladder.rung import Rung
+from tilewright.measure import Rounds
+from tilewright.model.network import Network
+from tilewright.results.grade import Judged, Outcome
+from tilewright.runtime.device import Device
+from tilewright.verify import Verdict
+
+
+@dataclass(frozen=True)
+class Referee:
+    """Judges alike whoever comes. `limit` is in seconds, for all of a submission's proof; `words`
+    tells in full what was found of a file."""
+
+    network: Network
+    dataset: Dataset
+    device: Device
+    batch: int
+    baseline: Rung
+    seed: int
+    rounds: int | Rounds
+    limit: float
+    words: Callable[[Checked], str]
+    trust: bool = False
+
+    def __call__(self, handed_in: Submission) -> Judged:
+        with TemporaryDirectory(prefix="tilewright-grade-") as folder:
+            path = Path(folder) / Path(handed_in.file).name
+            path.write_bytes(handed_in.content)
+            judged = self._judged(path)
+            # Where it was put to be judged is nobody's business.
+            return Judged(
+                outcome=judged.outcome,
+                reason=judged.reason.replace(f"{folder}/", ""),
+                operations=judged.operations,
+                baseline=judged.baseline,
+            )
+
+    def _judged(self, path: Path) -> Judged:
+        checked = check(
+            path, self.device, [self.network], self.seed, trust=self.trust,
+            progress=self._until(time.monotonic() + self.limit),
+        )  # fmt: skip
+        if not checked.passed:
+            words = f"{_headline(checked)}\n\n{self.words(checked)}"
+            return Judged(outcome=_outcome(checked), reason=words.strip())
+        verdict = checked.verdict
+        assert verdict is not None  # of a kernel that is right
+        mine, other = self._timed(rung_of(read(path)), verdict)
+        if mine.refused is not None:
+            return Judged(outcome="refused", reason=mine.refused)
+        if other.refused is not None:
+            raise TilewrightError(f"rung {self.baseline.label!r} itself: {other.refused}")
+        return Judged(outcome="right", operations=_seconds(mine), baseline=_seconds(other))
+
+    def _timed(self, rung: Rung, verdict: Verdict) -> tuple[Row, Row]:
+        entries = (Entry(rung, self.device, judged=True), Entry(self.baseline, self.device))
+        found = bench(
+            entries, self.network, self.dataset, self.device, self.batch, self.rounds, self.trust,
+            proof=lambda isolated: verdict,
+        )  # fmt: skip
+        mine, other = found.rows
+        return mine, other
+
+    def _until(self, deadline: float) -> Callable[[int], None]:
+        def progress(trials: int) -> None:
+            if time.monotonic() > deadline:
+                raise TilewrightError(f"its proof takes longer than {self.limit:g} s")
+
+        return progress
+
+
+def _outcome(checked: Checked) -> Outcome:
+    for outcome in ("wrong", "does not compile", "stopped", "refused"):
+        if checked.outcome == outcome:
+            return outcome
+    raise AssertionError(checked.outcome)
+
+
+def _headline(checked: Checked) -> str:
+    """What is wrong, in one line."""
+    if checked.diagnosis is not None:
+        return checked.diagnosis.headline
+    return (checked.problem.splitlines() or [""])[0]
+
+
+def _seconds(row: Row) -> dict[str, tuple[float, ...]]:
+    return {name: sample.seconds for name, sample in row.warm.items()}
