@@ -46,11 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "command goes on from there (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--trust", action="store_true",
-        help="run kernel files also where the system cannot isolate them: they could do what you "
-        "can",
-    )  # fmt: skip
-    parser.add_argument(
         "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without tables)"
     )
     keeping.add_no_save(parser)
@@ -81,7 +76,7 @@ def main(arguments: argparse.Namespace) -> int:
     count = arguments.images or (IMAGES_CUDA if device.kind == "cuda" else IMAGES)
     shape = (count, *network.input.shape)
     images = np.random.default_rng(1).integers(0, 256, shape, np.uint8)
-    workshop = OnDevice(network, images, device, arguments.batch, rungs, arguments.trust)
+    workshop = OnDevice(network, images, device, arguments.batch, rungs)
     about = plan_file.identity(network, device)
     trials = Trials(
         kept, {**about, "batch": workshop.images_at_once, "precision": precision},

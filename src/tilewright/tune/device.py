@@ -14,14 +14,13 @@ import numpy as np
 from tilewright.conditions import Conditions, Watch
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, prepare
-from tilewright.judge import isolated
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds, Sample, interleave
 from tilewright.memory import pin
 from tilewright.model.layers import Flatten, Layer, Pixels
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
-from tilewright.proof import as_one, choosing
+from tilewright.proof import as_one, choosing, in_worker
 from tilewright.runtime import Buffer, HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.gather import CompilesAhead, Gathering, compile_together
@@ -40,14 +39,13 @@ ROUNDS = Rounds(least=9, most=49, seconds=30.0, narrow=0.01)
 
 @dataclass
 class OnDevice:
-    """`trust`: kernel files are run where nothing isolates them."""
+    """A network on a device, by some rungs; images are for the whole of it."""
 
     network: Network
     images: HostArray
     device: Device
     batch: int
     rungs: Mapping[str, Rung]
-    trust: bool = False
     built: tuple[Span, Candidate, _Alone] | None = None
     conditions: Conditions | None = None
     guarded: dict[str, Rung] = field(default_factory=dict)
@@ -108,7 +106,7 @@ class OnDevice:
     def _isolated_proof(self, span: Span, candidate: Candidate) -> None:
         """A kernel of somebody's is right before it runs in this process; else an error."""
         rung = self.rungs[candidate.rung]
-        guarded = self.guarded.setdefault(rung.name, isolated(rung, trust=self.trust))
+        guarded = self.guarded.setdefault(rung.name, in_worker(rung))
         chosen = choosing(guarded, [(span.stages, candidate.plain)])
         if fault := self._fault(chosen, self._trials(span, chosen)):
             raise TilewrightError(f"computes something wrong: {fault}")
