@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
     about = plan_file.identity(network, device)
     trials = Trials(
         kept, {**about, "batch": workshop.images_at_once, "precision": precision},
-        {name: _sha256(rung.origin) for name, rung in rungs.items() if rung.origin},
+        {x.name: plan_file.sha256_of(Path(x.origin)) for x in rungs.values() if x.origin},
     )  # fmt: skip
     known = sum(map(len, trials.known.values()))
     if known:
@@ -140,10 +139,6 @@ def _rungs(arguments: argparse.Namespace) -> list[Rung]:
         if names.count(rung.name) > 1:
             raise TilewrightError(f"two rungs are named {rung.name!r}: names must differ")
     return found
-
-
-def _sha256(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _say(line: str) -> None:
