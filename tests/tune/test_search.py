@@ -60,6 +60,21 @@ def test_neighbours_of_what_is_fast_lead_to_the_best_early(seed: int) -> None:
     assert len(bench.tried()) < len(ALL)
 
 
+def test_what_is_tried_was_announced_so_that_it_can_be_compiled() -> None:
+    bench = Bench(valley)
+    announced: dict[Candidate, int] = {}
+
+    def ahead(some: Sequence[Candidate]) -> None:
+        for candidate in some:
+            announced.setdefault(candidate, len(bench.calls))
+
+    look(bench, patience=len(ALL), ahead=ahead)
+    first = {c: next(i for i, call in enumerate(bench.calls) if call[0] == c) for c in ALL}
+    assert all(announced[candidate] <= first[candidate] for candidate in ALL)
+    # Most of them well before: while others were timed.
+    assert sum(announced[candidate] < first[candidate] for candidate in ALL) > len(ALL) / 2
+
+
 def test_what_is_clearly_slower_gets_one_short_sample() -> None:
     bench = Bench(lambda options: 1.0 if options["rows"] == 1 else 5.0)
     look(bench, patience=len(ALL))

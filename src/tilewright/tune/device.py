@@ -49,6 +49,7 @@ class OnDevice:
     built: tuple[Span, Candidate, _Alone] | None = None
     conditions: Conditions | None = None
     guarded: dict[str, Rung] = field(default_factory=dict)
+    begun: set[tuple[str, Candidate]] = field(default_factory=set)  # to be compiled
 
     @property
     def images_at_once(self) -> int:
@@ -75,6 +76,9 @@ class OnDevice:
         """Begin to compile candidates side by side."""
         network, stages = part_of(self.network, span), span.stages
         for candidate in candidates:
+            if (span.name, candidate) in self.begun:
+                continue
+            self.begun.add((span.name, candidate))
             rung = self._choosing(span, candidate)
             runtime = rung.open_runtime(self.device, rung.memories[0])
             if not isinstance(runtime, CompilesAhead):

@@ -149,8 +149,8 @@ def search(
     def rest() -> str:
         nonlocal since
         since = 0
-        for together in _order(candidates, tried, lambda: best, random.Random(seed)):
-            ahead([each for each in together if each not in known])
+        for together, soon in _order(candidates, tried, lambda: best, random.Random(seed)):
+            ahead([each for each in (*together, *soon) if each not in known])
             for candidate in together:
                 if time_left() <= 0:
                     return "its time was over"
@@ -182,8 +182,11 @@ def _order(
     tried: Mapping[Candidate, Tried],
     best: Callable[[], Tried | None],
     generator: random.Random,
-) -> Iterator[list[Candidate]]:
-    """Those not tried, some at a time: near to the best so far, liked best, drawn."""
+) -> Iterator[tuple[list[Candidate], list[Candidate]]]:
+    """Those not tried, some at a time: near to the best so far, liked best, drawn.
+
+    With them come those that are liked next: they may be compiled while the others are timed.
+    """
     liked = list(dict.fromkeys(candidates))
     drawn = generator.sample(liked, len(liked))
     while left := [each for each in drawn if each not in tried]:
@@ -191,7 +194,7 @@ def _order(
         near = [each for each in left if found and _neighbours(each, found.candidate)]
         ahead = [each for each in liked if each not in tried]
         together = dict.fromkeys((*near[:NEAR], *ahead[:LIKED], *left[:DRAWN]))
-        yield list(together)
+        yield list(together), [each for each in ahead[LIKED : 3 * LIKED] if each not in together]
 
 
 def _neighbours(one: Candidate, other: Candidate) -> bool:
