@@ -16,9 +16,11 @@ from tilewright.ladder.rung import Options, whole_network
 from tilewright.measure import Sample
 from tilewright.plan import Plan, names
 from tilewright.runtime.device import OPENCL
+from tilewright.tune.outcome import Tuned
 from tilewright.tune.search import Candidate, Timer
-from tilewright.tune.session import Session, Tuned
+from tilewright.tune.session import Session
 from tilewright.tune.spans import Span
+from tilewright.tune.survey import Survey
 from tilewright.tune.trials import Trials
 
 RUNGS = {
@@ -98,12 +100,9 @@ def tune(
     workshop: Workshop, path: Path, found: list[Span] | None = None, budget: float = 1e6
 ) -> Tuned:
     trials = Trials(path / "trials", {})
-    session = Session(
-        NETWORK, OPENCL, 4, RUNGS, found or spans(), workshop, trials, budget,
-        clock=lambda: workshop.now,
-    )  # fmt: skip
+    survey = Survey(OPENCL, found or spans(), workshop, trials, budget, clock=lambda: workshop.now)
     try:
-        return session.run()
+        return Session(NETWORK, OPENCL, 4, RUNGS, survey).run()
     finally:
         trials.journal.close()
 
@@ -235,9 +234,8 @@ def test_the_budget_ends_the_search_and_what_is_left_over_goes_to_the_next(tmp_p
 
 def test_trials_of_a_kernel_file_that_has_changed_are_not_known_any_more(tmp_path: Path) -> None:
     trials = Trials(tmp_path / "trials", {}, {"tuned": "aa"})
-    found = spans()
-    session = Session(NETWORK, OPENCL, 4, RUNGS, found, Workshop(), trials, 1e6)
-    session.run()
+    survey = Survey(OPENCL, spans(), Workshop(), trials, 1e6)
+    Session(NETWORK, OPENCL, 4, RUNGS, survey).run()
     trials.journal.close()
     lines = [json.loads(line) for line in (tmp_path / "trials").read_text().splitlines()[1:]]
     others = {(x["part"], json.dumps(x["options"])) for x in lines if x["rung"] != "tuned"}

@@ -61,6 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.tune.device import OnDevice
     from tilewright.tune.session import Session
     from tilewright.tune.spans import spans
+    from tilewright.tune.survey import Survey
     from tilewright.tune.trials import Trials
     from tilewright.views import console
     from tilewright.views import tune as view
@@ -88,10 +89,8 @@ def main(arguments: argparse.Namespace) -> int:
         with console.progress_line() as tell:
             tell("what there is to choose", 0, 1)
             found = spans(network, list(rungs.values()), device)
-            tuned = Session(
-                network, device, arguments.batch, rungs, found, workshop, trials,
-                arguments.budget, tell,
-            ).run()  # fmt: skip
+            survey = Survey(device, found, workshop, trials, arguments.budget)
+            tuned = Session(network, device, arguments.batch, rungs, survey, tell).run()
     except KeyboardInterrupt:
         _say(f"what was tried is kept in {kept}: the same command goes on from there")
         raise

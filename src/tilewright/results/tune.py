@@ -13,7 +13,7 @@ from tilewright.results.record import Count, Record, Seconds, Timing, about, an_
 
 if TYPE_CHECKING:
     from tilewright.results.record import Environment
-    from tilewright.tune.session import Chosen, Entry, Tuned
+    from tilewright.tune.outcome import Chosen, Entry, Tuned
 
 
 class Part(Struct, frozen=True, kw_only=True):
