@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.ladder.gpu.kernels import USUAL
+from tests.own_kernels import DIRECT, kernel_file
 from tests.test_plan import NETWORK, needs_opencl
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.alternatives import alternatives
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.ladder import find
 from tilewright.ladder.gpu.design import Geometry
+from tilewright.ladder.own import load
 from tilewright.ladder.rung import Rung, as_options
 from tilewright.model import zoo
 from tilewright.model.network import Network
+from tilewright.plan import uniform
 from tilewright.precision import FP16
 from tilewright.proof import choosing
 from tilewright.runtime.device import CPU, CUDA, OPENCL
@@ -82,6 +86,20 @@ def test_a_part_has_the_layer_its_shapes_and_its_weights(index: int) -> None:
         NETWORK.parameters[name].tolist() for name in stage.parameter_shapes
     ]
     assert part_of(NETWORK, Span(NETWORK.stages, (), ())) is NETWORK
+
+
+@needs_opencl
+def test_what_is_wrong_in_large_batches_alone_is_found_in_the_plan(tmp_path: Path) -> None:
+    file = tmp_path / "late.cl"
+    file.write_text(kernel_file(DIRECT, ("] = sum;", "] = image < 5 ? sum : 0.0f;"), name="late"))
+    rung = load(file)
+    on = OnDevice(NETWORK, np.zeros((8, 3, 9, 8), np.uint8), OPENCL, 8, {"late": rung})
+    plan = uniform(NETWORK, rung, OPENCL, 8)
+    stage, options = NETWORK.stages[1], plan.steps[1].options
+    candidate = Candidate.of("late", "fp32", options)
+    assert on.prove(Span((stage,), (candidate,), (candidate,)), candidate) is None
+    found = on.prove_plan(plan)
+    assert found is not None and found[0] == "conv1" and "random pixels" in found[1]
 
 
 def test_a_proof_of_the_whole_network_is_of_the_candidate() -> None:

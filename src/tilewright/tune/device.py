@@ -132,7 +132,10 @@ class OnDevice:
         generator = np.random.default_rng(seed)
         tried = [pixels_trial(self.network, self.images_at_once, generator)]
         fault = prove(rung, self.device, tried, seed).fault
-        return None if fault is None else (fault.layer, str(fault))
+        if fault is None:
+            return None
+        assert fault.evidence is not None  # of a step that was carried out
+        return fault.evidence.stages[0].name, str(fault)
 
     def _trials(self, span: Span, rung: Rung) -> list[Trial]:
         generator = np.random.default_rng(fresh_seed())

@@ -118,7 +118,7 @@ class Session:
                 fault = self._fault(made)
                 if fault is None:
                     return made
-                at = next(x for x in chosen if fault[0] in x.span.layers or x.span.fused)
+                at = next(x for x in chosen if fault[0] in x.span.layers)
                 self.survey.wrong[at.span.name, at.tried.candidate] = fault[1]
 
     def _fault(self, entry: Entry) -> tuple[str, str] | None:
