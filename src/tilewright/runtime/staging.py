@@ -21,8 +21,10 @@ from tilewright.runtime import HostArray, Mark
 from tilewright.threads import share
 
 Bytes = NDArray[np.uint8]
-# What is smaller goes as it is: the device is done before there is anything to do side by side.
-LEAST_BYTES = 4 * 2**20
+# What is smaller goes as it is: the device is done before there is anything to do side by side. On
+# an H200 (2026-11-15) pieces reached 5.0, 9.2 and 10.9 GB/s of 4, 16 and 64 MiB, the driver by
+# itself 10.9, 11.3 and 7.2.
+LEAST_BYTES = 32 * 2**20
 PIECE_BYTES, PIECES = 8 * 2**20, 3
 # More threads than these do not make memory any faster.
 MOST_THREADS = 8
