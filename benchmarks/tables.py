@@ -80,6 +80,7 @@ def tables() -> dict[str, str]:
         "network": whole_network(WHOLE),
         "network-few": whole_network(FEW),
         "network-summary": summary(),
+        "tune": tuned(),
     }
 
 
@@ -246,6 +247,23 @@ def summary() -> str:
     heads = ["network, images"]
     for label in PRECISIONS.values():
         heads += [f">{label}, ms (best library)", ">times as fast"]
+    return _markdown(heads, rows)
+
+
+def tuned() -> str:
+    """What a search found, beside the best rung's own choice."""
+    rows = []
+    for network in ("ece408", "cifar10"):
+        found = _result(f"tune-h200-{network}")
+        seconds = {plan["name"]: _median(plan["network"]) for plan in found["plans"]}
+        before, after = found["gain"]["rung"], found["written"]
+        low, high = found["gain"]["interval"]
+        rows.append([
+            f"`{network}`", before, f"{_short(seconds[before])} ms", after,
+            f"{_short(seconds[after])} ms", units.times(found["gain"]["times"]),
+            f"{low:.2f} to {high:.2f}",
+        ])  # fmt: skip
+    heads = ["network", "best rung", ">time", "written", ">time", ">as fast", "95 %"]
     return _markdown(heads, rows)
 
 
