@@ -143,6 +143,8 @@ def test_the_exercise(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     exec(compile(code, "README.md", "exec"), {"__name__": "exercise"})
     *barriers, shape, size = capsys.readouterr().out.splitlines()
     assert all("thread" in line for line in barriers[:-1])
+    (shown,) = re.findall(r"^    (step \d+: .*\n    .*)$", GUIDE, re.M)
+    assert shown.replace("\n    ", " ") in barriers
     assert barriers[-1].endswith("not missed, True")
     assert shape == "8 2 True"
     assert size.endswith("lines for the compiler")

@@ -282,11 +282,14 @@ def test_memory_outside_and_in_flight() -> None:
     memory = Memory("memory", 8)
     with pytest.raises(Mistake, match=r"^memory: 7 to 8 is not inside its 8$"):
         memory.read(np.array([7, 8]), 0)
+    memory.begin("item[2] Fetch")
     memory.fetch(np.array([4]), np.arange(4, dtype=np.uint32), np.array([0]))
     with pytest.raises(Mistake, match=r"^memory: word 4 is used while a fetch is on its way"):
         memory.read(np.array([3, 4]), 0)
     memory.arrive()
-    with pytest.raises(Mistake, match="no barrier between"):
+    memory.begin("item[3] Fill")
+    words = r"no barrier between: item\[3\] Fill, after item\[2\] Fetch$"
+    with pytest.raises(Mistake, match=words):
         memory.read(np.array([5]), 1)
     memory.meet(2)
     assert memory.read(np.array([5]), 1) == [1]
