@@ -38,7 +38,7 @@ Options = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Loop:
-    """Where one loop of the computation went."""
+    """Where one loop of the computation went. A kernel's extents multiply to its multiply-adds."""
 
     name: str
     extent: int
