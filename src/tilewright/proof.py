@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped, isolated
-from tilewright.ladder.rung import Options, Rung, Stages
-from tilewright.model.network import Network
+from tilewright.ladder.rung import Options, Rung
+from tilewright.model.network import Network, Stages
 from tilewright.plan import Plan
 from tilewright.precision import Precision
 from tilewright.runtime.device import Device

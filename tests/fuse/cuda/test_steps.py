@@ -19,7 +19,7 @@ from tilewright import reference
 from tilewright.attempt import compare
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.arrange import stack
+from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
@@ -231,7 +231,7 @@ def test_wide_writes(precision: str) -> None:
     network, generator = Network("net", Pixels((16, 8, 8)), layers), np.random.default_rng(0)
     network = network.with_parameters(random_parameters(network, generator))
     arithmetic, todo = ARITHMETICS[precision], operations(network.stages)
-    plan = stack(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
+    plan, _ = arranged(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
     images = generator.integers(0, 256, (2, 16, 8, 8), np.uint8)
     made = program(plan, network.input, "uint8")
     found = run_program(made, plan, network, images)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.ladder.rung import Launch, Options, Stages, as_options
-from tilewright.model.network import Parameters
+from tilewright.ladder.rung import Launch, Options, as_options
+from tilewright.model.network import Parameters, Stages
 from tilewright.precision import Precision
 from tilewright.runtime import cuda
 from tilewright.runtime.device import Device
