@@ -265,3 +265,10 @@ def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch)
         with climb._proofs(few, on, "network", 7) as prove:
             assert prove(some[0]) == (some[0], on, "network", 7)
     assert len(asked) == 1
+
+
+def test_all_images_are_taken_where_fewer_may_be():
+    with pytest.raises(TilewrightError, match="--images 10000"):
+        climb.prepare("ece408", None, None, 10_000)
+    assert len(climb.prepare("ece408", None, None, 10_000, or_all=True).dataset) == 1000
+    assert len(climb.prepare("ece408", None, None, 7, or_all=True).dataset) == 7

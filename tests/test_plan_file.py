@@ -69,7 +69,7 @@ def test_a_stale_plan_says_what_is_different(saved):
         with pytest.raises(TilewrightError) as error:
             plan_file.read(path, NETWORK)
         assert f"{path}: {words}" in str(error.value)
-        assert str(error.value).endswith("; make it anew with --save-plan")
+        assert str(error.value).endswith("; make it anew with --save-plan or tune")
         path.write_text(document)
 
 

@@ -54,8 +54,10 @@ class Subject:
     weights_note: str
 
 
-def prepare(net: str, weights: str | None, data: str | None, images: int) -> Subject:
-    """The network and images to measure on.
+def prepare(
+    net: str, weights: str | None, data: str | None, images: int, or_all: bool = False
+) -> Subject:
+    """The network and images to measure on; `or_all`, if there are fewer.
 
     Time does not depend on values, so what is not here is drawn at random, and the note or the
     data set's source says so: weights where none are shipped, pixels where no data set is named.
@@ -69,7 +71,8 @@ def prepare(net: str, weights: str | None, data: str | None, images: int) -> Sub
     if data is None and shape[0] == 1 and math.prod(network.output_shape) >= SAMPLE_CLASSES:
         data = SAMPLE
     if data is not None:
-        dataset = open_data(data, shape, images)
+        dataset = open_data(data, shape, None if or_all else images)
+        dataset = dataset.first(min(images, len(dataset)))
         if dataset.labels is not None:
             checked_labels(dataset.labels, math.prod(network.output_shape), dataset.source)
         return Subject(network, dataset, note)

@@ -67,12 +67,19 @@ class _Header(msgspec.Struct, frozen=True):
     schema: str
 
 
+def identity(network: Network, device: Device) -> dict[str, str]:
+    """All that a plan of a network on a device depends on, besides kernel files."""
+    found, here = _network(network), _device(device)
+    return {"tilewright": __version__, "network": found.name, "layers": found.layers,
+            "device": here.name, "model": here.model, "driver": here.driver}  # fmt: skip
+
+
 def write(path: Path, plan: Plan, network: Network) -> None:
     """Keep a plan of a network, with all that it depends on."""
     document = Document(
         FORMAT, __version__, _network(network), _device(plan.device), plan.memory, plan.batch,
         tuple(_Step(x.layers, x.rung, x.precision, dict(x.options)) for x in plan.steps),
-        {name: _File(file, _sha256(Path(file))) for name, file in plan.files.items()},
+        {name: _File(file, sha256_of(Path(file))) for name, file in plan.files.items()},
     )  # fmt: skip
     with atomic_write(path) as file:
         file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
@@ -101,7 +108,7 @@ def read(path: Path, network: Network) -> Plan:
         if before != after:
             raise _stale(path, f"device {device} had {key} {before!r:.80}, now {after!r:.80}")
     for name, file in document.files.items():
-        if _sha256(Path(file.path)) != file.sha256:
+        if sha256_of(Path(file.path)) != file.sha256:
             raise _stale(path, f"rung {name!r:.60}: {file.path:.100} has changed since")
     steps = tuple(Step(x.layers, x.rung, x.precision, x.options) for x in document.steps)
     files = {name: file.path for name, file in document.files.items()}
@@ -137,7 +144,8 @@ def _device(device: Device) -> _Device:
     raise TilewrightError(f"device {device} is not here: `tilewright devices` says what is")
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Of a kernel file's content."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -145,4 +153,4 @@ def _sha256(path: Path) -> str:
 
 
 def _stale(path: Path, why: str) -> TilewrightError:
-    return TilewrightError(f"{path}: stale plan: {why}; make it anew with --save-plan")
+    return TilewrightError(f"{path}: stale plan: {why}; make it anew with --save-plan or tune")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped, isolated
-from tilewright.ladder.rung import Options, Rung
-from tilewright.model.network import Network, Stages
-from tilewright.plan import Plan
+from tilewright.ladder import together
+from tilewright.ladder.rung import Launch, Options, Rung
+from tilewright.model.layers import Layer, Shape
+from tilewright.model.network import Network, Parameters, Stages
+from tilewright.plan import Plan, names
 from tilewright.precision import Precision
 from tilewright.runtime.device import Device
 from tilewright.verify import Verdict, verify_at_hand
@@ -61,14 +63,48 @@ def in_worker(rung: Rung) -> Rung:
 def as_planned(rung: Rung, plan: Plan, network: Network) -> Rung:
     """A rung that chooses for layers of a network what a plan has chosen."""
     stages = {stage.name: stage for stage in network.stages}
-    chosen = {
-        tuple((stages[name].input_shape, stages[name].layer) for name in step.layers): step.options
-        for step in plan.steps
-        if step.rung == rung.name
-    }
+    steps = [step for step in plan.steps if step.rung == rung.name]
+    return choosing(
+        rung, [(tuple(stages[name] for name in step.layers), step.options) for step in steps]
+    )
 
-    def choose(device: Device, given: Stages, precision: Precision) -> Options:
-        kinds = tuple((stage.input_shape, stage.layer) for stage in given)
-        return chosen[kinds] if kinds in chosen else rung.plan(device, given, precision)
+
+def as_one(plan: Plan, rungs: Mapping[str, Rung]) -> Rung:
+    """All that a plan has chosen, as if it were one rung: to be proven as a whole."""
+    steps = {step.layers: step for step in plan.steps}
+
+    def cut(network: Network) -> list[Stages]:
+        stages = iter(network.stages)
+        return [tuple(itertools.islice(stages, len(layers))) for layers in steps]
+
+    def choose(device: Device, stages: Stages, precision: Precision) -> Options:
+        return steps[names(stages)].options
+
+    def prepare(
+        runtime: object,
+        stages: Stages,
+        parameters: Parameters,
+        options: Options,
+        precision: Precision,
+    ) -> Launch:
+        step = steps[names(stages)]
+        rung = rungs[step.rung].at(step.precision)
+        return rung.prepare(runtime, stages, parameters, options, rung.precision)
+
+    whole = together(plan, rungs)
+    return replace(whole, cut=cut, plan=choose, prepare=prepare, ways=({},), precisions=())
+
+
+def choosing(rung: Rung, given: Iterable[tuple[Stages, Options]]) -> Rung:
+    """A rung that chooses options which are given for stages like these, its own for others."""
+    chosen = {_alike(stages): options for stages, options in given}
+
+    def choose(device: Device, stages: Stages, precision: Precision) -> Options:
+        kinds = _alike(stages)
+        return chosen[kinds] if kinds in chosen else rung.plan(device, stages, precision)
 
     return replace(rung, plan=choose)
+
+
+def _alike(stages: Stages) -> tuple[tuple[Shape, Layer], ...]:
+    return tuple((stage.input_shape, stage.layer) for stage in stages)

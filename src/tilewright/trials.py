@@ -84,9 +84,7 @@ def trials(
     looked at one by one wherever they are.
     """
     pixels = Pixels((3, 5, 7), *generator.uniform(0.01, 2, 2))
-    every_value = generator.permutation(np.arange(IMAGES * 105) % 256).astype(np.uint8)
-    nothing = Network("pixels", pixels, (ReLU(),))
-    yield Trial("all pixel values", nothing, every_value.reshape(IMAGES, 3, 5, 7))
+    yield input_trial(pixels, generator)
     for shape, layer in _odd_layers(generator):
         if computes(_alone(shape, layer)):
             yield from layer_trials(shape, layer, precision, generator)
@@ -108,15 +106,30 @@ def trials(
     if scores:
         without = Network("scores", network.input, scores)
         yield from _network_trials(without, precision, generator)
+    yield from whole_trials(network, precision, fuses(network), batch, generator)
+
+
+def whole_trials(
+    network: Network, precision: Precision, fused: bool, batch: int, generator: Generator
+) -> Iterator[Trial]:
+    """The whole of a network, in batches of a size, too; if it is `fused`, each layer in it."""
     whole = Network("the network", network.input, network.layers)
     given = network.parameters or random_parameters(network, generator)
     real = whole.with_parameters(given)
     yield Trial("random pixels", real, _pixels(whole, IMAGES, generator))
     yield from _network_trials(whole, precision, generator)
-    if fuses(network):
+    if fused:
         yield from _passing_trials(whole, precision, generator)
         yield from _isolated_trials(whole, tuple(isolation.KINDS), precision, generator)
-    yield from _call_trials(whole, precision, fuses(network), batch, generator)
+    yield from _call_trials(whole, precision, fused, batch, generator)
+
+
+def input_trial(pixels: Pixels, generator: Generator) -> Trial:
+    """All values that bytes have, as a network takes them in."""
+    size = IMAGES * math.prod(pixels.shape)
+    values = generator.permutation(np.arange(size) % 256).astype(np.uint8)
+    network = Network("pixels", pixels, (ReLU(),))
+    return Trial("all pixel values", network, values.reshape(IMAGES, *pixels.shape))
 
 
 def at_hand(
@@ -126,10 +139,15 @@ def at_hand(
     kinds = {(s.input_shape, s.layer): None for s in network.stages if s.kind == "conv"}
     for shape, layer in kinds:
         yield from layer_trials(shape, layer, precision, generator)
+    yield pixels_trial(network, batch, generator)
+
+
+def pixels_trial(network: Network, batch: int, generator: Generator) -> Trial:
+    """A few images through the whole of a network, in batches of a size, too."""
     given = network.parameters or random_parameters(network, generator)
     whole = Network("the network", network.input, network.layers).with_parameters(given)
     full = tuple(image % IMAGES for image in range(batch))
-    yield Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
+    return Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
 
 
 ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (

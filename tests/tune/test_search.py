@@ -12,7 +12,7 @@ from tilewright.tune.search import Candidate, Ending, Tried, search
 
 SIZES = (1, 2, 4, 8, 16, 32)
 ALL = [
-    Candidate("tuned", "fp32", (("rows", y), ("columns", x), ("staged", s)))
+    Candidate.of("tuned", "fp32", {"rows": y, "columns": x, "staged": s})
     for y, x, s in itertools.product(SIZES, SIZES, (1, 2, 4))
 ]
 
@@ -26,7 +26,7 @@ class Bench:
         self.now = 0.0
 
     def __call__(self, candidate: Candidate, repeats: int) -> Sequence[float]:
-        seconds = self.landscape({name: int(str(v)) for name, v in candidate.options})
+        seconds = self.landscape({name: int(str(v)) for name, v in candidate.plain.items()})
         self.calls.append((candidate, repeats))
         self.now += 0.5 + repeats * seconds
         return [seconds] * repeats
@@ -48,23 +48,38 @@ def look(bench: Bench, **more: object) -> Ending:
 def test_the_best_is_found_when_all_are_tried() -> None:
     bench = Bench(valley)
     ending = look(bench, patience=len(ALL))
-    assert dict(ending.tried[0].candidate.options) == {"rows": 8, "columns": 4, "staged": 2}
-    assert ending.reason == "all candidates were tried" and bench.tried() == set(ALL)
+    assert dict(ending.tried[0].candidate.plain) == {"rows": 8, "columns": 4, "staged": 2}
+    assert ending.reason == "all were tried" and bench.tried() == set(ALL)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_neighbours_of_what_is_fast_lead_to_the_best_early(seed: int) -> None:
     bench = Bench(valley)
     ending = look(bench, seed=seed, patience=25)
-    assert dict(ending.tried[0].candidate.options) == {"rows": 8, "columns": 4, "staged": 2}
+    assert dict(ending.tried[0].candidate.plain) == {"rows": 8, "columns": 4, "staged": 2}
     assert len(bench.tried()) < len(ALL)
+
+
+def test_what_is_tried_was_announced_so_that_it_can_be_compiled() -> None:
+    bench = Bench(valley)
+    announced: dict[Candidate, int] = {}
+
+    def ahead(some: Sequence[Candidate]) -> None:
+        for candidate in some:
+            announced.setdefault(candidate, len(bench.calls))
+
+    look(bench, patience=len(ALL), ahead=ahead)
+    first = {c: next(i for i, call in enumerate(bench.calls) if call[0] == c) for c in ALL}
+    assert all(announced[candidate] <= first[candidate] for candidate in ALL)
+    # Most of them well before: while others were timed.
+    assert sum(announced[candidate] < first[candidate] for candidate in ALL) > len(ALL) / 2
 
 
 def test_what_is_clearly_slower_gets_one_short_sample() -> None:
     bench = Bench(lambda options: 1.0 if options["rows"] == 1 else 5.0)
     look(bench, patience=len(ALL))
     repeats = {c: [n for each, n in bench.calls if each == c] for c in bench.tried()}
-    assert all(counts == ([1, 5] if dict(c.options)["rows"] == 1 else [1])
+    assert all(counts == ([1, 5] if dict(c.plain)["rows"] == 1 else [1])
                for c, counts in repeats.items())  # fmt: skip
 
 
@@ -77,14 +92,14 @@ def test_what_cannot_be_built_is_kept_with_its_reason_and_never_wins() -> None:
     kept: list[Tried] = []
     ending = look(Bench(landscape), patience=len(ALL), keep=kept.append)
     assert len(kept) == len(ALL) == len(ending.tried)
-    assert dict(ending.tried[0].candidate.options) == {"rows": 4, "columns": 4, "staged": 2}
+    assert dict(ending.tried[0].candidate.plain) == {"rows": 4, "columns": 4, "staged": 2}
     assert "2,048 threads" in str(ending.tried[-1].problem) and not ending.tried[-1].seconds
 
 
 def test_it_ends_when_nothing_was_better_for_a_while() -> None:
     bench = Bench(lambda options: 1e-3)
     ending = look(bench, patience=10)
-    assert len(bench.tried()) == 11 and "none of 10 candidates" in ending.reason
+    assert len(bench.tried()) == 11 and "none of 10 in a row" in ending.reason
 
 
 def test_it_ends_with_its_time_but_never_before_the_first() -> None:

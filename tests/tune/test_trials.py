@@ -11,7 +11,7 @@ from tilewright.errors import TilewrightError
 from tilewright.tune.search import Candidate, Tried
 from tilewright.tune.trials import Trials
 
-ONE = Tried(Candidate("tuned", "fp32", (("order", (1, 2)), ("rows", 4))), (1e-3, 2e-3))
+ONE = Tried(Candidate.of("tuned", "fp32", {"order": [1, 2], "rows": 4}), (1e-3, 2e-3))
 OTHER = Tried(Candidate("shared", "fp32"), problem="shared_conv does not fit")
 
 
@@ -31,7 +31,7 @@ def test_what_was_kept_is_known_the_next_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [{"seconds": [-1.0]}, {"seconds": ["x"]}, {"seconds": []}, {"seconds": [float("nan")]},
-     {"options": 3}, {"options": [[1, 2, 3]]}, {"problem": "no"}, {"options": None}],
+     {"options": 3}, {"options": [["rows", 4]]}, {"problem": "no"}, {"options": None}],
 )  # fmt: skip
 def test_a_line_that_is_no_trial_is_named(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "trials"

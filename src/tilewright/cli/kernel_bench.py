@@ -59,7 +59,9 @@ def main(arguments: argparse.Namespace) -> int:
     options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
     judged, unreadable = _load(arguments)
     entries = _entries(arguments, judged)
-    subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
+    subject = prepare(
+        arguments.net, arguments.weights, arguments.data, arguments.images, or_all=True
+    )
     network, dataset = subject.network, subject.dataset
     if dataset.labels is None:  # nothing to be right about
         dataset = dataset.first(arguments.batch)

@@ -90,7 +90,9 @@ def main(arguments: argparse.Namespace) -> int:
             f"--gradescope is of one submission, and {arguments.folder} has {len(handed_in)}"
         )
     baseline = choose(device, arguments.against)
-    subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
+    subject = prepare(
+        arguments.net, arguments.weights, arguments.data, arguments.images, or_all=True
+    )
     backend = gpu_backend(device.kind)
     name = backend.open_runtime(device, "resident").describe()
     about = {

@@ -47,6 +47,11 @@ def writable(folder: str | Path) -> Rule:
     return Rule(Path(folder), rights | MOVE | TRUNCATE)
 
 
+def overwritable(folder: str | Path) -> Rule:
+    """Files that are there may be written anew; none can be made."""
+    return Rule(Path(folder), READ | LIST | WRITE | TRUNCATE)
+
+
 def device_file(path: str | Path) -> Rule:
     return Rule(Path(path), READ | LIST | WRITE | DEVICE_CONTROL)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -54,6 +54,8 @@ class Prepare(Protocol):
 
 # The options that a rung likes best for consecutive stages on a device; DoesNotFit if it has none.
 Choose = Callable[[Device, Stages, Precision], Options]
+# All options that a tuner may try for consecutive stages on a device, the most promising first.
+Offer = Callable[[Device, Stages, Precision], Iterable[Options]]
 
 
 def as_options(choice: msgspec.Struct) -> Options:
@@ -65,6 +67,11 @@ def as_options(choice: msgspec.Struct) -> Options:
 def no_options(device: Device, stages: Stages, precision: Precision) -> Options:
     """Of a rung that has nothing to choose."""
     return {}
+
+
+def nothing_else(device: Device, stages: Stages, precision: Precision) -> Iterable[Options]:
+    """Of a rung whose own choice is the only one."""
+    return ()
 
 
 def launch_of(
@@ -112,11 +119,12 @@ class Rung:
     `vendor` rungs are other people's kernels: yardsticks, run only when named. `precision` is what
     the rung claims of its arithmetic, and what the verifier holds it to; a rung that can do several
     names them in `precisions`, and `prepare` takes one. `plan` chooses the options that `prepare`
-    builds from. A rung that takes one of several ways while it runs, by the size of a batch, names
-    them in `ways`, each as the options that leave it only that one: the verifier tries them all.
-    `origin` is the file of a rung that is not our own. `memories` are the memory plans it can run
-    under (`tilewright.memory`), the default first; `convolutions` says how a GPU rung computes
-    them. `skips_taps`: taps outside the image are left out, not multiplied by zero.
+    builds from, and `candidates` are others that may be tried. A rung that takes one of several
+    ways while it runs, by the size of a batch, names them in `ways`, each as the options that leave
+    it only that one: the verifier tries them all. `origin` is the file of a rung that is not our
+    own. `memories` are the memory plans it can run under (`tilewright.memory`), the default first;
+    `convolutions` says how a GPU rung computes them. `skips_taps`: taps outside the image are left
+    out, not multiplied by zero.
     `form` is what of a layer it computes with; None: it needs no more than the layer.
     """
 
@@ -131,6 +139,7 @@ class Rung:
     precision: Precision = FLOAT32
     precisions: tuple[Precision, ...] = ()
     plan: Choose = no_options
+    candidates: Offer = nothing_else
     ways: tuple[Options, ...] = ({},)
     origin: str | None = None
     memories: tuple[str, ...] = ("host",)
@@ -144,6 +153,14 @@ class Rung:
         if self.form is None or self.form in stage.layer.forms:
             return None
         return f"{stage.name}: {without(stage.layer, self.form)}"
+
+    def choices(self, device: Device, stages: Stages) -> Iterator[Options]:
+        """Its own choice for consecutive stages, then all others that may be tried."""
+        own = self.plan(device, stages, self.precision)
+        yield own
+        for options in self.candidates(device, stages, self.precision):
+            if options != own:
+                yield options
 
     @property
     def label(self) -> str:

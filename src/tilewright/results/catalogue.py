@@ -8,6 +8,7 @@ from tilewright.results.ladder import LadderRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
+from tilewright.results.tune import TuneRecord
 
 KINDS: tuple[type[Record], ...] = (
     RunRecord,
@@ -15,5 +16,6 @@ KINDS: tuple[type[Record], ...] = (
     ProfileRecord,
     BenchRecord,
     GradeRecord,
+    TuneRecord,
 )
 RECORDS = {kind.verb(): kind for kind in KINDS}

@@ -13,7 +13,8 @@ from tilewright.results.history import Entry
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
-from tilewright.views import ladder, run, units
+from tilewright.results.tune import TuneRecord
+from tilewright.views import ladder, run, tune, units
 from tilewright.views.console import table
 
 # Columns of the list, so that it fits a line each.
@@ -40,6 +41,8 @@ def report(number: int, record: Record) -> Iterator[RenderableType]:
         yield from run.report(record)
     elif isinstance(record, LadderRecord):
         yield from ladder.report(record)
+    elif isinstance(record, TuneRecord):
+        yield from tune.report(record)
     else:
         yield from _timings(record)
 

@@ -53,7 +53,20 @@ def _choose(
     return choice
 
 
-def _search(todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation) -> Choice:
+def recut(
+    stages: Sequence[Stage], arithmetic: Arithmetic, capability: int, extra: int
+) -> Choice | None:
+    """The best way with so many kernels more than are chosen; None if there is none."""
+    gpu = generation(capability)
+    try:
+        return _search(_todo(stages, gpu), arithmetic, gpu, extra)
+    except DoesNotFit:
+        return None
+
+
+def _search(
+    todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int = 0
+) -> Choice:
     kernels: list[Stacked | Multiplied] = []
     at = 0
     while at < len(todo):
@@ -68,7 +81,7 @@ def _search(todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation) 
             kernels.append(_multiplied(dense(arithmetic, todo[at:end], gpu)))
         else:
             more = todo[end] if end < len(todo) else None
-            kernels += _stacks(todo[at:end], arithmetic, more, gpu)
+            kernels += _stacks(todo[at:end], arithmetic, more, gpu, extra)
         at = end
     return Choice(gpu.name, tuple(kernels))
 
@@ -180,11 +193,13 @@ def _stacks(
     arithmetic: Arithmetic,
     following: Operation | None,
     gpu: Generation,
+    extra: int,
 ) -> list[Stacked]:
     """Consecutive operations in as few kernels as come near the best way to cut them.
 
-    `following` comes after them. Found from the end to the beginning: `best[i]` has, for every
-    number of kernels, the cheapest way to do all but the first i operations.
+    `following` comes after them. There are `extra` kernels more, if that is asked for. Found from
+    the end to the beginning: `best[i]` has, for every number of kernels, the cheapest way to do all
+    but the first i operations.
     """
     known: Known = {}
     best: dict[int, dict[int, tuple[float, _Chain | None]]] = {len(todo): {0: (0.0, None)}}
@@ -206,7 +221,7 @@ def _stacks(
             except DoesNotFit as error:
                 problem = error
                 break
-            own = _cost(plan, gpu)
+            own = cost_of(plan, gpu)
             for count, (cost, rest) in best[end].items():
                 total = own + cost
                 if count + 1 not in found or total < found[count + 1][0]:
@@ -217,7 +232,9 @@ def _stacks(
         best[first] = found
     least = min(cost for cost, _ in best[0].values())
     near = [count for count, (cost, _) in best[0].items() if cost <= gpu.worth_it * least]
-    chain = best[0][min(near)][1]
+    if min(near) + extra not in best[0]:
+        raise DoesNotFit(f"{todo[0].names[0]}: no {min(near) + extra} kernels")
+    chain = best[0][min(near) + extra][1]
     kernels = []
     while chain is not None:
         kernels.append(chain.kernel)
@@ -232,7 +249,8 @@ class _Chain(NamedTuple):
     rest: _Chain | None
 
 
-def _cost(plan: Stack, gpu: Generation) -> float:
+def cost_of(plan: Stack, gpu: Generation) -> float:
+    """Cycles an image, with what its launch and its results cost."""
     source = plan.strip.source if plan.strip else plan.operations[0].source
     moved = plan.result_words
     if plan.given == "words":

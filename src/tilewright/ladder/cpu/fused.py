@@ -10,6 +10,8 @@ Runtime on a Xeon (benchmarks/README.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tilewright.ladder.rung import (
     Launch,
     Options,
@@ -32,6 +34,14 @@ def plan(device: Device, stages: Stages, precision: Precision) -> Options:
     from tilewright.fuse.cpu.choice import choose
 
     return as_options(choose(_network(stages), host()))
+
+
+def candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
+    """Other tiles of both schedules."""
+    from tilewright.fuse.cpu.alternatives import alternatives
+    from tilewright.fuse.cpu.build import host
+
+    yield from map(as_options, alternatives(_network(stages), host()))
 
 
 def prepare(
@@ -67,6 +77,7 @@ RUNG = Rung(
     against="im2col",
     devices=("cpu",),
     plan=plan,
+    candidates=candidates,
     prepare=prepare,
     open_runtime=open_runtime,
     form="llvm",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tilewright.ladder.rung import Launch, Options, as_options
 from tilewright.model.network import Parameters, Stages
 from tilewright.precision import Precision
@@ -16,6 +18,15 @@ def generated_plan(device: Device, stages: Stages, precision: Precision) -> Opti
 
     capability = cuda.gpu(device.index).capability
     return as_options(choose(stages, ARITHMETICS[precision.name], capability))
+
+
+def generated_candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
+    """Other arrangements of the same kernels, by the planner's estimate."""
+    from tilewright.fuse.cuda.alternatives import alternatives
+    from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+
+    capability = cuda.gpu(device.index).capability
+    yield from map(as_options, alternatives(stages, ARITHMETICS[precision.name], capability))
 
 
 def generated(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tilewright.ladder.gpu.generated import generated, generated_plan
+from tilewright.ladder.gpu.generated import generated, generated_candidates, generated_plan
 from tilewright.ladder.gpu.prepare import missing, open_runtime
 from tilewright.ladder.rung import Rung, whole_network
 from tilewright.memory import DEVICE_PLANS
@@ -25,6 +25,7 @@ RUNG = Rung(
     against="tensor",
     devices=("cuda",),
     plan=generated_plan,
+    candidates=generated_candidates,
     prepare=partial(generated, "network"),
     open_runtime=open_runtime,
     form="cuda",

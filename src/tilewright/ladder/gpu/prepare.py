@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,6 +48,12 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
         with naming(stage, limits):
             return layer_options(stage, convolutions, limits)
 
+    def candidates(device: Device, stages: Stages, precision: Precision) -> Iterable[Options]:
+        (stage,) = stages
+        if stage.kind != "conv":
+            return ()
+        return convolutions.candidates(Geometry.of(stage), limits_of(device))
+
     def prepare(
         runtime: GpuRuntime,
         stages: Stages,
@@ -64,7 +70,7 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
     return Rung(
         name=name, idea=idea, against=against, devices=GPU_KINDS, plan=plan, prepare=prepare,
         open_runtime=open_runtime, missing=missing, memories=DEVICE_PLANS,
-        convolutions=convolutions, form="dialect",
+        convolutions=convolutions, candidates=candidates, form="dialect",
     )  # fmt: skip
 
 

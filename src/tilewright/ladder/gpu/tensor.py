@@ -9,8 +9,10 @@ layer still reads its input from device memory and writes its output there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tilewright.errors import TilewrightError
-from tilewright.ladder.gpu.generated import generated, generated_plan
+from tilewright.ladder.gpu.generated import generated, generated_candidates, generated_plan
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.prepare import GpuLaunch, missing, open_runtime
 from tilewright.ladder.rung import Launch, Options, Rung
@@ -25,6 +27,11 @@ from tilewright.runtime.device import Device
 def plan(device: Device, stages: Stages, precision: Precision) -> Options:
     (stage,) = stages
     return generated_plan(device, stages, precision) if stage.kind == "conv" else {}
+
+
+def candidates(device: Device, stages: Stages, precision: Precision) -> Iterable[Options]:
+    (stage,) = stages
+    return generated_candidates(device, stages, precision) if stage.kind == "conv" else ()
 
 
 def prepare(
@@ -48,6 +55,7 @@ RUNG = Rung(
     against="fused-gemm",
     devices=("cuda",),
     plan=plan,
+    candidates=candidates,
     prepare=prepare,
     open_runtime=open_runtime,
     form="dialect",

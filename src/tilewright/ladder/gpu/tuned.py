@@ -124,6 +124,13 @@ def build(geometry: Geometry, options: Options) -> Design:
     return Design((work,), pack=pack)
 
 
+@lru_cache(maxsize=100)
+def offered(geometry: Geometry, limits: Limits) -> list[Options]:
+    """All tiles that fit, in the order that the model likes them."""
+    liked = sorted(fitting(geometry, limits), key=lambda tile: cost(geometry, tile))
+    return [asdict(tile) for tile in liked]
+
+
 @lru_cache(maxsize=1000)
 def choose(geometry: Geometry, limits: Limits) -> Tile:
     """The tile that the model of a multiprocessor likes best."""
@@ -226,7 +233,7 @@ RUNG = gpu_rung(
     "tuned",
     "register tiles, vector loads, restrict, unrolling: a dozen loads for 160 multiply-adds",
     Convolutions(
-        candidates=lambda geometry, limits: map(asdict, fitting(geometry, limits)),
+        candidates=offered,
         build=build,
         choose=lambda geometry, limits: asdict(choose(geometry, limits)),
     ),
