@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -100,17 +104,35 @@ class Unknown(Layer):
     kind = "unknown"
 
 
+def documented() -> type[Elementwise]:
+    """The kind in the guide for those who add one, as if it were a file."""
+    guide = Path(__file__).parents[1] / "CONTRIBUTING.md"
+    (code,) = re.findall(r"```python\n(from .*?class ELU.*?)```", guide.read_text(), re.S)
+    module = sys.modules.setdefault("documented", ModuleType("documented"))
+    module.__file__ = str(guide)  # what is compiled is kept by the text of a kind's file
+    # This file's import of annotations holds for what it compiles, too.
+    exec(compile(code, "CONTRIBUTING.md", "exec"), vars(module))
+    return module.ELU
+
+
+NEW = [Distance, documented()]
+# A kind that is added to the package is run by the tests that take these.
+KINDS = [*NEW, *(kind for kind in TYPES.values() if issubclass(kind, Elementwise))]
 ON_CPU = [rung for rung in rungs(CPU) if rung.missing(CPU) is None]
 
 
-def network_of(kind: type[Distance]) -> Network:
+def network_of(kind: type[Elementwise]) -> Network:
     """With the layer behind sums, before and behind a maximum, and alone."""
     layers = (
-        *(kind(), Convolution(5, 3, padding=1), kind(), MaxPool(2), kind(0.7)),
+        *(kind(), Convolution(5, 3, padding=1), kind(), MaxPool(2), set_otherwise(kind)),
         *(Convolution(4, 2), MaxPool(3, stride=2), kind(), FullyConnected(6), kind(), Softmax()),
     )
     network = Network("kinds", Pixels((2, 9, 10)), layers)
     return network.with_parameters(random_parameters(network, np.random.default_rng(3)))
+
+
+def set_otherwise(kind: type[Elementwise]) -> Elementwise:
+    return kind(*(0.7 for _ in fields(kind)))
 
 
 def problem(network: Network, outputs: np.ndarray, images: np.ndarray) -> str | None:
@@ -130,18 +152,20 @@ def outputs_of(rung, device, network, way=None):
 
 
 @pytest.mark.parametrize("rung", ON_CPU, ids=lambda rung: rung.name)
-def test_a_new_kind_runs_on_the_cpu(rung):
-    network = network_of(Distance)
+@pytest.mark.parametrize("kind", NEW, ids=lambda kind: kind.type)
+def test_a_new_kind_runs_on_the_cpu(kind, rung):
+    network = network_of(kind)
     for way in rung.ways:
         outputs = outputs_of(rung, CPU, network, way)
         assert problem(network, outputs, images_of(network)) is None
 
 
-def test_a_new_kind_runs_on_a_gpu():
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
+def test_a_new_kind_runs_on_a_gpu(kind):
     rung = find("direct")
     if reason := rung.missing(OPENCL):
         pytest.skip(reason)
-    network = Network("alone", Pixels((2, 3, 5)), (Distance(), Distance(0.7)))
+    network = Network("alone", Pixels((2, 3, 5)), (kind(), set_otherwise(kind)))
     assert problem(network, outputs_of(rung, OPENCL, network), images_of(network)) is None
 
 
@@ -150,8 +174,9 @@ def interpreted(network: Network) -> np.ndarray:
     return interpret(plans, network, images_of(network)[:2])
 
 
-def test_a_new_kind_is_a_part_of_a_whole_network_kernel():
-    network = network_of(Distance)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type)
+def test_a_new_kind_is_a_part_of_a_whole_network_kernel(kind):
+    network = network_of(kind)
     assert problem(network, interpreted(network), images_of(network)[:2]) is None
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.interrupted import interrupted
 from tilewright.threads import share
 
 
@@ -45,8 +46,8 @@ def test_no_call_has_more_jobs_than_a_piece(jobs, cores, piece):
     assert sorted(job for part in done for job in part) == list(range(jobs))
 
 
-class Interrupted(BaseException):
-    """What a signal's handler raises."""
+def is_ours(code):
+    return code.co_filename == share.__code__.co_filename
 
 
 def test_after_an_interrupt_at_any_bytecode_nobody_is_at_work():
@@ -58,29 +59,10 @@ def test_after_an_interrupt_at_any_bytecode_nobody_is_at_work():
         ended.append(first)
 
     for at in count():
-        began, ended, left = [], [], at
-
-        def trace(frame, event, argument):
-            nonlocal left
-            if frame.f_code.co_filename != share.__code__.co_filename:
-                return None
-            frame.f_trace_opcodes = True
-            left -= event == "opcode"
-            if left < 0:
-                raise Interrupted
-            return trace
-
-        usual = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            share(work, 40, 2, 4)
-        except Interrupted:
-            pass
-        else:
+        began, ended = [], []
+        if not interrupted(at, is_ours, lambda: share(work, 40, 2, 4)):
             assert sorted(began) == list(range(0, 40, 4))
             break
-        finally:
-            sys.settrace(usual)
         after = list(began)
         assert sorted(ended) == sorted(after), f"bytecode {at}: still at work"
         time.sleep(0.0003)

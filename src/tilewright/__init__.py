@@ -10,7 +10,7 @@ docs/python.md has all of it. The command line does more: `tilewright --help`.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
@@ -44,7 +44,7 @@ def compile(network: Network) -> FusedNetwork:
     return FusedNetwork(network)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module 'tilewright' has no attribute {name!r}")

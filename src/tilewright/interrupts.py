@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def held_back() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(usual):
         yield
         return
-    pressed: list[tuple[Any, Any]] = []
+    pressed: list[tuple[int, FrameType | None]] = []
     signal.signal(signal.SIGINT, lambda *given: pressed.append(given))
     try:
         yield

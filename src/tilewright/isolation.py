@@ -169,7 +169,7 @@ def _spread(network: Network, stage: Stage) -> int:
     return SPREAD if isinstance(_next(network, stage), Softmax) else 1
 
 
-def _reciprocal(sizes: Any) -> Any:
+def _reciprocal(sizes: Array) -> Array:
     """A power of two with which no size is larger than one."""
     return 2.0 ** -np.ceil(np.log2(np.where(sizes > 0, sizes, 1.0)))
 
@@ -182,7 +182,7 @@ def _passing(
     shape = shapes[weight_name]
     weight = np.zeros(shape)
     pairs = _pairs(shape[0], shape[1], generator, sums)
-    values: Any = 1 if bits is None else np.abs(_mantissas(pairs[0].shape, bits, generator))
+    values = 1 if bits is None else np.abs(_mantissas(pairs[0].shape, bits, generator))
     if isinstance(stage.layer, Convolution):
         taps, ends = _taps(stage)
         chosen = taps[generator.integers(len(taps), size=len(pairs[0]))]

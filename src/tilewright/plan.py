@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tilewright.errors import TilewrightError
 from tilewright.ladder import support
-from tilewright.ladder.rung import Options, Rung, Stages, no_options
-from tilewright.model.network import Network
+from tilewright.ladder.rung import Options, Rung, no_options
+from tilewright.model.network import Network, Stages
 from tilewright.runtime.device import Device
 
 

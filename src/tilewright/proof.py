@@ -9,9 +9,9 @@ from dataclasses import replace
 from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped, isolated
 from tilewright.ladder import together
-from tilewright.ladder.rung import Launch, Options, Rung, Stages
+from tilewright.ladder.rung import Launch, Options, Rung
 from tilewright.model.layers import Layer, Shape
-from tilewright.model.network import Network, Parameters
+from tilewright.model.network import Network, Parameters, Stages
 from tilewright.plan import Plan, names
 from tilewright.precision import Precision
 from tilewright.runtime.device import Device

@@ -233,7 +233,7 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.learning_rate * rise * fall
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, object]:
         described = {"network": to_json(self.network), "seed": self.seed, "data": self.data}
         return {**described, **asdict(self.recipe)}
 

@@ -231,13 +231,13 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
     large = min(LARGE, operand - 1, exact // 2)
     kept = min(1.0, exact / large / terms / 2)
 
-    def signs(shape: Shape) -> NDArray[Any]:
+    def signs(shape: Shape) -> Inputs:
         return generator.choice([-1, 1], shape) * (generator.random(shape) < kept)
 
-    def numbers(shape: Shape, limit: int = large) -> NDArray[Any]:
+    def numbers(shape: Shape, limit: int = large) -> Inputs:
         return generator.integers(-limit, limit + 1, shape)
 
-    def with_weights(draw: Callable[[Shape], NDArray[Any]], bias: bool = True) -> Network:
+    def with_weights(draw: Callable[[Shape], Inputs], bias: bool = True) -> Network:
         return network.with_parameters(
             {
                 name: _float32(draw(shape) if len(shape) > 1 or bias else np.zeros(shape))
@@ -245,7 +245,7 @@ def _sum_trials(network: Network, precision: Precision, generator: Generator) ->
             }
         )
 
-    def single(shape: Shape, value: int = 1) -> NDArray[Any]:
+    def single(shape: Shape, value: int = 1) -> Inputs:
         """One value in each row of what belongs together, the rest zero."""
         rows = np.zeros((shape[0], math.prod(shape[1:])))
         rows[np.arange(len(rows)), generator.integers(rows.shape[1], size=len(rows))] = value
@@ -287,7 +287,7 @@ def _network_trials(
     operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
     limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** weighted)))
 
-    def few(shape: Shape) -> NDArray[Any]:
+    def few(shape: Shape) -> Inputs:
         """A handful of ±1 for each output, so that numbers do not grow out of bounds."""
         if len(shape) == 1:
             return generator.integers(-9, 10, shape)
@@ -338,7 +338,7 @@ def _isolated_trials(
 def _both_entries(
     words: str,
     network: Network,
-    given: dict[str, NDArray[Any]],
+    given: dict[str, Inputs],
     kind: str,
     precision: Precision,
     generator: Generator,
@@ -430,9 +430,9 @@ def _pixels(network: Network, count: int, generator: Generator) -> NDArray[np.ui
     return generator.integers(0, 256, (count, *network.input.shape), np.uint8)
 
 
-def _with(network: Network, given: dict[str, NDArray[Any]]) -> Network:
+def _with(network: Network, given: dict[str, Inputs]) -> Network:
     return network.with_parameters({name: _float32(value) for name, value in given.items()})
 
 
-def _float32(values: NDArray[Any]) -> NDArray[np.float32]:
+def _float32(values: Inputs) -> NDArray[np.float32]:
     return values.astype(np.float32)

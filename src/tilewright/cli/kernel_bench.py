@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.cli import keeping, options
+from tilewright.cli import keeping, options, output
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write
 
 if TYPE_CHECKING:
     from tilewright.judge.arena import Entry
@@ -35,18 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_batch(parser)
     options.add_device(parser)
     parser.set_defaults(device="opencl")
-    parser.add_argument(
-        "--repeats", type=options.positive, metavar="N",
-        help="timed rounds after one of warm-up (default: 9 to 25, until times are certain)",
-    )  # fmt: skip
+    options.add_rounds(parser)
     parser.add_argument(
         "--limit", type=options.positive, default=60, metavar="SECONDS",
         help="a launch that takes longer is stopped (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--trust", action="store_true",
-        help="run kernels also where the system cannot isolate them: they could do what you can",
-    )  # fmt: skip
+    options.add_trust(parser)
     parser.add_argument(
         "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without tables)"
     )
@@ -81,10 +73,7 @@ def main(arguments: argparse.Namespace) -> int:
     subject = replace(subject, dataset=dataset)
     made = record(found, subject, arguments.device, unreadable, environment.fingerprint())
     text = document.text(made)
-    # The file first: whoever reads what is printed may leave in the middle.
-    if arguments.json is not None and arguments.json != "-":
-        with atomic_write(Path(arguments.json)) as file:
-            file.write(text.encode())
+    output.write((arguments.json, text))
     with keeping.keeping(made, arguments):
         if arguments.json == "-":
             console.write(text)

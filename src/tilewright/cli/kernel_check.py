@@ -35,10 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=_seed, metavar="N", help="the same numbers again (default: fresh ones)"
     )
     parser.add_argument("--json", metavar="FILE|-", help="write what was found as JSON")
-    parser.add_argument(
-        "--trust", action="store_true",
-        help="run the files' code even where the system cannot protect you from it",
-    )  # fmt: skip
+    options.add_trust(parser)
 
 
 def _seed(text: str) -> int:

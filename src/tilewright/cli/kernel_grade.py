@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright.cli import keeping, options
+from tilewright.cli import keeping, options, output
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write
 
 OUTPUTS = ("json", "csv", "html", "gradescope")
 SEED = 1
@@ -48,18 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=options.positive, default=120, metavar="SECONDS",
         help="for the proof of a submission (default: %(default)s); a single launch has 10",
     )  # fmt: skip
-    parser.add_argument(
-        "--repeats", type=options.positive, metavar="N",
-        help="timed rounds after one of warm-up (default: 9 to 25, until times are certain)",
-    )  # fmt: skip
+    options.add_rounds(parser)
     parser.add_argument(
         "--journal", type=Path, metavar="FILE",
         help="what is judged already, to go on from (default: FOLDER.grading)",
     )  # fmt: skip
-    parser.add_argument(
-        "--trust", action="store_true",
-        help="run kernels also where the system cannot isolate them: they could do what you can",
-    )  # fmt: skip
+    options.add_trust(parser)
     parser.add_argument(
         "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without the table)"
     )
@@ -132,10 +125,7 @@ def main(arguments: argparse.Namespace) -> int:
     }
     if arguments.gradescope is not None:
         written[arguments.gradescope] = view.to_gradescope(made, arguments.most_points)
-    for path, text in written.items():
-        if path not in (None, "-"):
-            with atomic_write(Path(path)) as file:
-                file.write(text.encode())
+    output.write(*written.items())
     with keeping.keeping(made, arguments):
         if arguments.json == "-":
             console.write(document.text(made))

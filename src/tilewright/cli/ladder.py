@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from tilewright.cli import keeping, options
-from tilewright.files import atomic_write
+from tilewright.cli import keeping, options, output
 
 DEFAULT_IMAGES = 100
 
@@ -47,7 +45,6 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.views import console
     from tilewright.views import ladder as view
 
-    to_stdout = arguments.json == "-"
     options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
     subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
     own = options.own_rungs(arguments.device, arguments.rung)
@@ -61,15 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
         environment.fingerprint(),
     )  # fmt: skip
     text = document.text(made)
-    # Files first: whoever reads what is printed may leave in the middle.
-    if arguments.json is not None and not to_stdout:
-        with atomic_write(Path(arguments.json)) as file:
-            file.write(text.encode())
+    output.write((arguments.json, text))
     with keeping.keeping(made, arguments):
-        if to_stdout:
-            console.write(text)
-        else:
-            screen = console.output()
-            for part in view.report(made):
-                screen.print(part)
+        output.show(arguments.json, text, view.report(made))
     return 0 if all(row.verdict is None or row.verdict.passed for row in ladder.rows) else 1

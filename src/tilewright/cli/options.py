@@ -170,6 +170,20 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_rounds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--repeats", type=positive, metavar="N",
+        help="timed rounds after one of warm-up (default: 9 to 25, until times are certain)",
+    )  # fmt: skip
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust", action="store_true",
+        help="run kernels also where the system cannot isolate them: they could do what you can",
+    )  # fmt: skip
+
+
 def own_rungs(device: Device, files: Sequence[str]) -> list[Rung]:
     """The rungs in kernel files; all other rungs have names."""
     from tilewright.ladder import OWN_SUFFIXES, choose

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tilewright.cli import options
+from tilewright.cli import options, output
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 
 if TYPE_CHECKING:
     from msgspec import Struct
+    from rich.console import RenderableType
 
     from tilewright.profile.session import Progress, Recording, Subject
 
@@ -123,23 +124,15 @@ def _is_saved(name: str) -> bool:
     return not name.endswith(OWN_SUFFIXES) and (name.endswith(".json") or Path(name).is_file())
 
 
-def _write(arguments: argparse.Namespace, record: Struct, rows: str, report: Iterable[Any]) -> None:
+def _write(
+    arguments: argparse.Namespace, record: Struct, rows: str, report: Iterable[RenderableType]
+) -> None:
     """Write what files are asked for, then print the tables, or the JSON in their place."""
     from tilewright.results import document
-    from tilewright.views import console
 
     text = document.text(record)
-    # Files first: whoever reads what is printed may leave in the middle.
-    for path, content in ((arguments.json, text), (arguments.csv, rows)):
-        if path not in (None, "-"):
-            with atomic_write(Path(path)) as file:
-                file.write(content.encode())
-    if arguments.json == "-":
-        console.write(text)
-        return
-    screen = console.output()
-    for part in report:
-        screen.print(part)
+    output.write((arguments.json, text), (arguments.csv, rows))
+    output.show(arguments.json, text, report)
 
 
 def _raise(recording: Recording, arguments: argparse.Namespace) -> None:

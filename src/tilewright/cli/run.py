@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tilewright.cli import keeping, options
+from tilewright.cli import keeping, options, output
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +49,6 @@ def main(arguments: argparse.Namespace) -> int:
                 raise TilewrightError(f"--{option} is not for --plan: the plan says all of it")
     outputs = ("json", "predictions", "save_plan")
     options.check_outputs(arguments, outputs, may_be_stdout=("json",))
-    to_stdout = arguments.json == "-"
-    json_file = None if to_stdout or arguments.json is None else Path(arguments.json)
     with console.progress_line() as tell:
         images, built = (
             partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built")
@@ -60,20 +57,11 @@ def main(arguments: argparse.Namespace) -> int:
         result = run(request, images, built, lambda doing: tell(doing, 0, 1))
     made = record(result)
     text = document.text(made)
-    # Files first: whoever reads what is printed may leave in the middle.
-    if json_file is not None:
-        with atomic_write(json_file) as file:
-            file.write(text.encode())
+    output.write((arguments.json, text))
     if arguments.predictions is not None:
-        with atomic_write(arguments.predictions) as file:
-            file.write(view.predictions_csv(result).encode())
+        output.write((arguments.predictions, view.predictions_csv(result)))
     if arguments.save_plan is not None:
         write(arguments.save_plan, result.plan, result.network)
     with keeping.keeping(made, arguments):
-        if to_stdout:
-            console.write(text)
-        else:
-            screen = console.output()
-            for part in view.report(made):
-                screen.print(part)
+        output.show(arguments.json, text, view.report(made))
     return 0

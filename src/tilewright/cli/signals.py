@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -40,16 +40,16 @@ def stopped_by_signals() -> Iterator[Stop]:
         return
     usual = signal.getsignal(signal.SIGINT)
 
-    def end(number: int, frame: Any) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
         stop.signal = signal.Signals(number)
         signal.raise_signal(signal.SIGINT)
 
-    def interrupt(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         # A job in the background ignores Ctrl-C, but not the signals that come by way of it.
         if usual != signal.SIG_IGN or stop.signal is not None:
             raise Interrupted
 
-    handlers: dict[int, Any] = {
+    handlers: dict[int, Callable[[int, FrameType | None], None]] = {
         number: end for number in ENDING if signal.getsignal(number) == signal.SIG_DFL
     }
     if usual in (signal.default_int_handler, signal.SIG_IGN):

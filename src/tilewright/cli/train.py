@@ -8,11 +8,14 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tilewright.cli import options
 from tilewright.errors import TilewrightError
 from tilewright.files import check_writable, file_name
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,5 +96,5 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _advance(bar: Any, task: Any, done: int, total: int) -> None:
+def _advance(bar: Progress, task: TaskID, done: int, total: int) -> None:
     bar.update(task, completed=done, total=total)

@@ -10,7 +10,7 @@ import msgspec
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers.forms import Form, without
-from tilewright.model.network import Network, Parameters, Stage
+from tilewright.model.network import Network, Parameters, Stage, Stages
 from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, FunctionRuntime, Runtime
 from tilewright.runtime.device import Device, Kind
@@ -18,7 +18,6 @@ from tilewright.runtime.device import Device, Kind
 if TYPE_CHECKING:
     from tilewright.ladder.gpu.design import Convolutions
 
-Stages = tuple[Stage, ...]
 # What was chosen about how layers are computed, as plain data: all that JSON has.
 Value: TypeAlias = "int | float | str | Sequence[Value] | Mapping[str, Value]"
 Options = Mapping[str, Value]

@@ -73,6 +73,10 @@ class Stage:
         return 4 * values + self.layer.input_bytes * math.prod(self.input_shape)
 
 
+# Consecutive ones.
+Stages = tuple[Stage, ...]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """What is computed; knows nothing of devices.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ PIECE_BYTES, PIECES = 8 * 2**20, 3
 MOST_THREADS = 8
 # Begins a copy between a piece and the device's memory from some byte on; the mark is its end.
 Begin = Callable[[int, Bytes], Mark]
-Wait = Callable[[Any], None]
+Wait = Callable[[Mark], None]
 
 
 class Staging:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.rung import Rung, Stages
-from tilewright.model.network import Network
+from tilewright.ladder.rung import Rung
+from tilewright.model.network import Network, Stages
 from tilewright.precision import FLOAT32
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SIMULATES = "simulator: checks kernels, a thousand times slower, used only when named"
 
 
-def to_json(devices: Sequence[Found]) -> list[dict[str, Any]]:
+def to_json(devices: Sequence[Found]) -> list[dict[str, object]]:
     return [{**asdict(device), "usable": device.problem is None} for device in devices]
 
 

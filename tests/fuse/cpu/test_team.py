@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.interrupted import Interrupted, interrupted
 from tilewright.fuse.cpu import team as team_module
 from tilewright.fuse.cpu.arrays import address, aligned
 from tilewright.fuse.cpu.run import FusedNetwork
@@ -66,35 +68,9 @@ def test_more_threads_than_cores_share_a_team(fused):
     assert not wrong
 
 
-class Interrupted(BaseException):
-    """What a signal's handler raises."""
-
-
-def interrupted(at, call, *arguments):
-    """Whether the call was interrupted before its bytecode number `at`, counted through all of the
-    fused rung's functions; signals' handlers run, and raise, nowhere else."""
-    left = at
-
-    def trace(frame, event, argument):
-        nonlocal left
-        if Path(frame.f_code.co_filename).parent.name != "cpu":
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            left -= 1
-            if left < 0:
-                raise Interrupted
-        return trace
-
-    usual = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call(*arguments)
-    except Interrupted:
-        return True
-    finally:
-        sys.settrace(usual)
-    return False
+def is_ours(code):
+    """Whether it is one of the fused rung's functions."""
+    return Path(code.co_filename).parent.name == "cpu"
 
 
 @pytest.fixture
@@ -115,7 +91,7 @@ def test_an_interrupt_at_any_bytecode_does_no_harm(fused, three_helpers, images)
     expected = fused(IMAGES[:images])
     outputs, next_outputs = np.empty_like(expected), np.empty_like(expected)
     for at in count():
-        if not interrupted(at, fused.run, IMAGES[:images], outputs):
+        if not interrupted(at, is_ours, partial(fused.run, IMAGES[:images], outputs)):
             break
         outputs.fill(7)
         for helper in three_helpers.helpers:
@@ -138,7 +114,7 @@ def test_an_interrupt_while_a_team_is_made(fused, monkeypatch):
     for at in count(0, 3):
         monkeypatch.setattr(team_module, "_own", threading.local())
         monkeypatch.setattr(team_module, "_teams", {})
-        if not interrupted(at, team):
+        if not interrupted(at, is_ours, team):
             break
         np.testing.assert_array_equal(fused(IMAGES[:3]), expected)
         team().end()

@@ -68,6 +68,8 @@ class Block:
         self.sums: Array = np.zeros(0)
 
     def step(self, step: DenseStep) -> None:
+        for memory in (self.shared, self.out):
+            memory.begin(type(step).__name__)
         match step:
             case Products():
                 self.products(step)

@@ -20,8 +20,9 @@ class Group:
     def __init__(self, made: Program, parameters: Array, tables: Array) -> None:
         self.made, self.parameters, self.tables = made, parameters, tables
         self.arithmetic = made.arithmetic
-        self.shared = Memory("shared memory", made.shared_words + made.group_words)
         self.own = made.shared_words
+        words = made.shared_words + made.group_words
+        self.shared = Memory("shared memory", words, own=self.own)
         self.images: Array = np.zeros((0, 0))
         self.item, self.start = 0, 0  # an image, and the first row of its strip
 

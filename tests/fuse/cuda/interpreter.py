@@ -75,6 +75,12 @@ def run_program(made: Program, plan: Stack, network: Network, images: Array) -> 
     return machine.run(images, 0)
 
 
+def named(step: Step | Blank) -> str:
+    """As the list of steps has it: `Convolve 1`."""
+    index = getattr(step, "index", None)
+    return type(step).__name__ if index is None else f"{type(step).__name__} {index}"
+
+
 class Machine(Group):
     """A group that runs steps."""
 
@@ -86,20 +92,24 @@ class Machine(Group):
             raise Mistake(f"images of {self.images.shape[1]} values are not {made.image_size}")
         results = [Memory("a result", made.result_words, found_there) for _ in images]
         self.out, self.offset = results[0], 0
-        self.steps(made.once)
+        self.steps(made.once, "once")
         for self.item, self.out in enumerate(results):
             for self.start in made.strip.starts if made.strip else (0,):
                 unit = made.strip.unit if made.strip else 1
                 self.offset = self.start // unit * made.result_row
-                self.steps(made.item)
+                self.steps(made.item, "item")
                 self.out.meet(made.threads)
         return np.stack([each.words for each in results])
 
-    def steps(self, steps: Sequence[Step | Blank]) -> None:
-        for step in steps:
-            self.step(step)
+    def steps(self, steps: Sequence[Step | Blank], of: str) -> None:
+        """`of`: what they are called in the program."""
+        for number, step in enumerate(steps):
+            name = f"{of}[{number}]"
+            for memory in (self.shared, self.out):
+                memory.begin(f"{name} {named(step)}")
+            self.step(step, name)
 
-    def step(self, step: Step | Blank) -> None:
+    def step(self, step: Step | Blank, name: str) -> None:
         match step:
             case Clear():
                 i = np.arange(step.words)
@@ -132,7 +142,7 @@ class Machine(Group):
                 self.shared.write(self.own + step.at + i, np.uint32(0), i % step.threads)
             case Outside():
                 if step.happens(self.start):
-                    self.steps(step.steps)
+                    self.steps(step.steps, f"{name}.steps")
             case Convolve():
                 self.convolve(step)
             case Each():

@@ -4,7 +4,8 @@ Threads of a step run one after the other here; on a GPU they run at the same ti
 with no barrier between them. So every word remembers who wrote and who read it since the threads
 last met: a word that one thread wrote and another reads or writes before they met is a mistake,
 whatever the numbers say. So are words that are read while a fetch is on its way to them, accesses
-of several words that do not begin on such a boundary, and addresses outside.
+of several words that do not begin on such a boundary, and addresses outside. A mistake names the
+step in which it shows, and the one before it that it has to be kept apart from.
 """
 
 from __future__ import annotations
@@ -25,14 +26,25 @@ class Mistake(Exception):
 
 
 class Memory:
-    def __init__(self, name: str, words: int, filled_with: int = POISON) -> None:
-        self.name = name
+    """`own`: the first word of a group's own memory, from which its addresses count."""
+
+    def __init__(
+        self, name: str, words: int, filled_with: int = POISON, own: int | None = None
+    ) -> None:
+        self.name, self.own = name, own
+        self.doing = ["nothing"]  # every step so far
+        self.written_in = np.zeros(words, np.int32)
+        self.read_in = np.zeros(words, np.int32)
         self.words = np.full(words, filled_with, np.uint32)
         self.writers = np.full((words, 2), NOBODY, np.int32)  # of each half
         self.readers = np.full(words, NOBODY, np.int32)
         self.flying = np.zeros(words, bool)
         self.fetches: list[tuple[Array, Array, Array]] = []
         self.groups: list[list[tuple[Array, Array, Array]]] = []
+
+    def begin(self, step: str) -> None:
+        """Whatever follows is done in this step."""
+        self.doing.append(step)
 
     def read(self, at: Array, threads: Array | int, width: int = 1) -> Array:
         """Words by threads; `at` are the first of so many that are read at once."""
@@ -48,6 +60,7 @@ class Memory:
         now = np.where((before == NOBODY) | (before == thread), thread, EVERYBODY)
         self.readers[at] = now
         self.readers[at[self.readers[at] != now]] = EVERYBODY
+        self.read_in[at] = len(self.doing) - 1
         return self.words[at]
 
     def write(self, at: Array, values: Array, threads: Array | int, width: int = 1) -> None:
@@ -61,6 +74,7 @@ class Memory:
         others = ((writers != NOBODY) & (writers != thread[..., None])).any(-1)
         self._refuse(at, others & _differ(self.words[at], values), "is written by two threads")
         self.words[at] = values
+        self.written_in[at] = len(self.doing) - 1
         self._refuse(at, _differ(self.words[at], values), "is written by two threads")
         self.writers[at] = thread[..., None]
 
@@ -75,6 +89,7 @@ class Memory:
         others = (writers != NOBODY) & (writers != thread)
         self._refuse(word, others & (halves[at] != bits), "is written by two threads")
         halves[at] = bits
+        self.written_in[word] = len(self.doing) - 1
         self.writers[word, side] = thread
 
     def fetch(self, at: Array, values: Array, threads: Array) -> None:
@@ -87,6 +102,7 @@ class Memory:
         others = ((writers != NOBODY) & (writers != thread[..., None])).any(-1)
         self._refuse(at, others, "is fetched where another thread wrote, with no barrier between")
         self.flying[at] = True
+        self.written_in[at] = len(self.doing) - 1
         self.fetches.append((at, values.reshape(at.shape), thread))
 
     def commit(self) -> None:
@@ -131,12 +147,19 @@ class Memory:
         readers = self.readers[at]
         self._refuse(
             at, (readers != NOBODY) & (readers != thread),
-            "is written while other threads may still read it",
+            "is written while other threads may still read it", self.read_in,
         )  # fmt: skip
 
-    def _refuse(self, at: Array, wrong: Array, why: str) -> None:
+    def _refuse(
+        self, at: Array, wrong: Array, why: str, touched_in: NDArray[np.int32] | None = None
+    ) -> None:
         if wrong.any():
-            raise Mistake(f"{self.name}: word {at[wrong][0]} {why}")
+            word = int(at[wrong][0])
+            before = self.doing[(self.written_in if touched_in is None else touched_in)[word]]
+            place = f"word {word}"
+            if self.own is not None and word >= self.own:
+                place += f" ({word - self.own} of the group's own)"
+            raise Mistake(f"{self.name}: {place} {why}: {self.doing[-1]}, after {before}")
 
 
 def part(given: Array, at: int, size: int) -> Array:

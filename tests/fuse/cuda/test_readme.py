@@ -131,10 +131,11 @@ def test_on_a_cpu() -> None:
 
 
 def test_files_that_are_named_are_all_there_are() -> None:
-    for part in ("cuda", "cpu"):
+    on_gpu, on_cpu = GUIDE.split("\n## On a CPU\n")
+    for part, guide in (("cuda", on_gpu), ("cpu", on_cpu)):
         for file in (FOLDER / part).iterdir():
             if file.suffix in (".py", ".cuh") and file.name != "__init__.py":
-                assert f"`{file.name}`" in GUIDE, f"{part}/{file.name}"
+                assert f"`{file.name}`" in guide, f"{part}/{file.name}"
 
 
 def test_the_exercise(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +144,8 @@ def test_the_exercise(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     exec(compile(code, "README.md", "exec"), {"__name__": "exercise"})
     *barriers, shape, size = capsys.readouterr().out.splitlines()
     assert all("thread" in line for line in barriers[:-1])
+    (shown,) = re.findall(r"^    (step \d+: .*\n    .*)$", GUIDE, re.M)
+    assert shown.replace("\n    ", " ") in barriers
     assert barriers[-1].endswith("not missed, True")
     assert shape == "8 2 True"
     assert size.endswith("lines for the compiler")

@@ -19,7 +19,7 @@ from tilewright import reference
 from tilewright.attempt import compare
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.arrange import stack
+from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
@@ -231,7 +231,7 @@ def test_wide_writes(precision: str) -> None:
     network, generator = Network("net", Pixels((16, 8, 8)), layers), np.random.default_rng(0)
     network = network.with_parameters(random_parameters(network, generator))
     arithmetic, todo = ARITHMETICS[precision], operations(network.stages)
-    plan = stack(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
+    plan, _ = arranged(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
     images = generator.integers(0, 256, (2, 16, 8, 8), np.uint8)
     made = program(plan, network.input, "uint8")
     found = run_program(made, plan, network, images)
@@ -282,11 +282,14 @@ def test_memory_outside_and_in_flight() -> None:
     memory = Memory("memory", 8)
     with pytest.raises(Mistake, match=r"^memory: 7 to 8 is not inside its 8$"):
         memory.read(np.array([7, 8]), 0)
+    memory.begin("item[2] Fetch")
     memory.fetch(np.array([4]), np.arange(4, dtype=np.uint32), np.array([0]))
     with pytest.raises(Mistake, match=r"^memory: word 4 is used while a fetch is on its way"):
         memory.read(np.array([3, 4]), 0)
     memory.arrive()
-    with pytest.raises(Mistake, match="no barrier between"):
+    memory.begin("item[3] Fill")
+    words = r"no barrier between: item\[3\] Fill, after item\[2\] Fetch$"
+    with pytest.raises(Mistake, match=words):
         memory.read(np.array([5]), 1)
     memory.meet(2)
     assert memory.read(np.array([5]), 1) == [1]

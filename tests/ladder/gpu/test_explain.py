@@ -47,7 +47,9 @@ def test_flop_and_bytes_add_up_to_the_layers_own(rung, net, no_compiler):
     network = tilewright.load(net)
     for layer in explain(rung, network.stages, HERE, 10):
         stage = layer.stage
-        assert sum(kernel.cost.flops for kernel in layer.kernels) == 10 * stage.flops
+        assert sum(kernel.cost.flops for kernel in layer.kernels) == 10 * stage.flops, (
+            f"{stage.name}: the extents of a kernel's loops multiply to its multiply-adds"
+        )
         for kernel in layer.kernels:
             assert kernel.seconds > 0
             assert kernel.cost.loads >= 0

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tilewright.errors import TilewrightError
+from tilewright.fuse.chosen import Chosen
 from tilewright.fuse.cpu.build import Machine
 from tilewright.fuse.cpu.schedule import (
     DEFAULT,
@@ -23,7 +24,7 @@ from tilewright.model.network import Network
 SINGLE = {"both": None, "few": 0.0, "many": math.inf}
 
 
-class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """Both schedules for CPUs with such vectors.
 
     `few` and `many` have the tile of each convolution, positions along y and x, where lanes are
@@ -38,14 +39,6 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     together: Annotated[int, msgspec.Meta(ge=1, le=16)]
     chunk_bytes: Annotated[int, msgspec.Meta(ge=64, le=2**24)]
     images: Literal["both", "few", "many"] = "both"
-
-    @classmethod
-    def of(cls, options: object) -> Choice:
-        """Of plain data, as a plan has it."""
-        try:
-            return msgspec.convert(options, cls)
-        except msgspec.ValidationError as error:
-            raise TilewrightError(f"options: {error}") from error
 
 
 def choose(network: Network, on: Machine) -> Choice:

@@ -44,19 +44,6 @@ def searched() -> tuple[object, ...]:
 Known = dict[Hashable, Arrangement | None]
 
 
-def stack(
-    arithmetic: Arithmetic,
-    operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
-    generation: Generation,
-    rounded: bool = False,
-    known: Known | None = None,
-) -> Stack:
-    """The best plan for these operations in one kernel; DoesNotFit if there is none."""
-    return arranged(arithmetic, operations, given, gives, generation, rounded, known)[0]
-
-
 def arranged(
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
@@ -66,7 +53,7 @@ def arranged(
     rounded: bool = False,
     known: Known | None = None,
 ) -> tuple[Stack, Arrangement]:
-    """The same, and what was chosen.
+    """The best plan for these operations in one kernel, and what was chosen; else DoesNotFit.
 
     `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
     same arithmetic and generation, and gets what is found.

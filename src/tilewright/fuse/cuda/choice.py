@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from tilewright.errors import TilewrightError
+from tilewright.fuse.chosen import Chosen
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -40,7 +40,7 @@ class Multiplied(
     stages: int
 
 
-class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """All kernels, for a generation of GPUs.
 
     Blocks share the long sums of large fully connected layers where images are few, unless they
@@ -50,11 +50,3 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generation: str
     kernels: tuple[Stacked | Multiplied, ...]
     share_sums: bool = True
-
-    @classmethod
-    def of(cls, options: object) -> Choice:
-        """Of plain data, as a plan has it."""
-        try:
-            return msgspec.convert(options, cls)
-        except msgspec.ValidationError as error:
-            raise TilewrightError(f"options: {error}") from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.packing import fragments
+from tilewright.fuse.cuda.packing import fragments, pack_all
 from tilewright.fuse.cuda.stack import Form
 from tilewright.model.network import Parameters
 from tilewright.runtime.dialect import DoesNotFit
@@ -155,19 +155,10 @@ class Dense:
         return places
 
     def parameters(self, given: Parameters) -> Words:
-        packed = np.zeros(self.parameter_words["all"], np.uint32)
-        for index, layer in enumerate(self.layers):
-            name = layer.names[0]
-            weight = given[f"{name}.weight"]
-            self.arithmetic.check_weights(name, weight)
-            words = self._pack(index, weight)
-            at = self.parameter_words[f"{name}.weight"]
-            packed[at : at + len(words)] = words
-            bias = given.get(f"{name}.bias")
-            if bias is not None:
-                at = self.parameter_words[f"{name}.bias"]
-                packed[at : at + len(bias)] = bias.view(np.uint32)
-        return packed
+        packers = {
+            layer.names[0]: partial(self._pack, index) for index, layer in enumerate(self.layers)
+        }
+        return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
     def _pack(self, index: int, weight: NDArray[np.float32]) -> Words:
         """Weights in the order of lanes: features come pixel by pixel, channels last."""

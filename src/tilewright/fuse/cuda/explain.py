@@ -12,7 +12,7 @@ from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import conflicts, steps
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.fuse.cuda.stack import Phase, Stack
-from tilewright.ladder.rung import Stages
+from tilewright.model.network import Stages
 from tilewright.runtime import nvrtc
 from tilewright.runtime.nvrtc import Compiled
 

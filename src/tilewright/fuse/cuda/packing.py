@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.fuse.cuda.arithmetic import Words
+from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.pictures import Picture, runs
 from tilewright.fuse.cuda.sums import Shares, Sink
+from tilewright.model.network import Parameters
 
 Table = NDArray[np.int32]
 
@@ -24,6 +27,30 @@ def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
         else:
             ends += [-1 if top is None else sink.place(*top) for top in tile]
     return np.array(begins + ends, np.int32)
+
+
+Packer = Callable[[NDArray[np.float32]], Words]
+
+
+def pack_all(
+    given: Parameters,
+    places: Mapping[str, int],
+    arithmetic: Arithmetic,
+    packers: Mapping[str, Packer],
+) -> Words:
+    """A kernel's parameters where it looks for them, weights in the order that a layer reads."""
+    packed = np.zeros(places["all"], np.uint32)
+    for name, packer in packers.items():
+        weight = given[f"{name}.weight"]
+        arithmetic.check_weights(name, weight)
+        words = packer(weight)
+        at = places[f"{name}.weight"]
+        packed[at : at + len(words)] = words
+        bias = given.get(f"{name}.bias")
+        if bias is not None:
+            at = places[f"{name}.bias"]
+            packed[at : at + len(bias)] = bias.view(np.uint32)
+    return packed
 
 
 def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
 from tilewright.fuse.cuda.choice import Choice
 from tilewright.fuse.cuda.cut import Kernel, build, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.stack import Source, Stack
-from tilewright.ladder.rung import Stages
 from tilewright.model.layers import Layer, Pixels
-from tilewright.model.network import Parameters
+from tilewright.model.network import Parameters, Stages
 from tilewright.runtime import Buffer, GpuKernel, are_pixels
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.trace import Cost
@@ -57,7 +56,7 @@ class FusedNetwork:
     parameters: Parameters
     choice: Choice
     plans: list[Kernel] = field(init=False)
-    sent: list[tuple[Buffer, Any]] = field(init=False)
+    sent: list[tuple[Buffer, Words]] = field(init=False)
     compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
     scratch: list[Buffer] = field(init=False, default_factory=list)
     capacity: int = field(init=False, default=0)

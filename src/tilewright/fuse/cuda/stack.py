@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.packing import Table, pack, tables
+from tilewright.fuse.cuda.packing import Table, pack, pack_all, tables
 from tilewright.fuse.cuda.pictures import SLACK, Picture, runs, steps, words_beyond
 from tilewright.fuse.cuda.sums import Shares, Sink
 from tilewright.model.layers import Shape
@@ -223,20 +223,11 @@ class Stack:
 
     def parameters(self, given: Parameters) -> Words:
         """All biases, then all weights, as the kernel reads them."""
-        packed = np.zeros(self.parameter_words["all"], np.uint32)
+        packers = {}
         for phase in self.sums:
-            name = phase.operation.names[0]
             assert phase.shares
-            weight = given[f"{name}.weight"]
-            self.arithmetic.check_weights(name, weight)
-            words = pack(phase.shares, phase.source, weight)
-            at = self.parameter_words[f"{name}.weight"]
-            packed[at : at + len(words)] = words
-            bias = given.get(f"{name}.bias")
-            if bias is not None:
-                at = self.parameter_words[f"{name}.bias"]
-                packed[at : at + len(bias)] = bias.view(np.uint32)
-        return packed
+            packers[phase.operation.names[0]] = partial(pack, phase.shares, phase.source)
+        return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
     @cached_property
     def tables(self) -> tuple[Table, dict[str, int]]:

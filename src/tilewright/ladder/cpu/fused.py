@@ -16,13 +16,12 @@ from tilewright.ladder.rung import (
     Launch,
     Options,
     Rung,
-    Stages,
     as_options,
     launch_of,
     whole_network,
 )
 from tilewright.model.layers import Pixels
-from tilewright.model.network import Network, Parameters
+from tilewright.model.network import Network, Parameters, Stages
 from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
+from tilewright.ladder.rung import Launch, Options, Rung, launch_of
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -30,7 +30,7 @@ from tilewright.model.layers import (
     Table,
 )
 from tilewright.model.layers.elementwise import quiet
-from tilewright.model.network import Parameters, Stage
+from tilewright.model.network import Parameters, Stage, Stages
 from tilewright.model.pixels import normalise
 from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime

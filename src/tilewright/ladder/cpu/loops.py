@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.ladder.cpu.kept import Kept
-from tilewright.ladder.rung import Stages
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -32,7 +31,7 @@ from tilewright.model.layers import (
     Softmax,
     Table,
 )
-from tilewright.model.network import Parameters, Stage
+from tilewright.model.network import Parameters, Stage, Stages
 from tilewright.threads import share
 
 Array = NDArray[np.float32]

@@ -8,8 +8,8 @@ the one before it: four sums at a time were 3.5 times as fast, without vectors (
 
 from __future__ import annotations
 
-from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
-from tilewright.model.network import Parameters
+from tilewright.ladder.rung import Launch, Options, Rung, launch_of
+from tilewright.model.network import Parameters, Stages
 from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime

@@ -9,8 +9,8 @@ has fewer jobs than cores or so little work that waking a thread costs more.
 from __future__ import annotations
 
 from tilewright.environment import cpu_cores
-from tilewright.ladder.rung import Launch, Options, Rung, Stages, launch_of
-from tilewright.model.network import Parameters
+from tilewright.ladder.rung import Launch, Options, Rung, launch_of
+from tilewright.model.network import Parameters, Stages
 from tilewright.precision import Precision
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime

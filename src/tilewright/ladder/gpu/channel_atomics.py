@@ -20,6 +20,7 @@ from tilewright.ladder.gpu.design import (
     Options,
     Traffic,
     Work,
+    loop_nest,
     oblong_tiles,
     plane_block,
     plane_tiles,
@@ -47,14 +48,7 @@ def build(geometry: Geometry, options: Options) -> Design:
         source("channel_atomics_conv", "atomics.cl", block, constants),
         ("x", "weight", "out"),
         blocks=tiles_y * tiles_x * geometry.channels * geometry.filters,
-        loops=(
-            Loop("filter", geometry.filters, "block"),
-            Loop("y", geometry.out_y, "block and thread"),
-            Loop("x", geometry.out_x, "block and thread"),
-            Loop("channel", geometry.channels, "block, reduced atomically"),
-            Loop("kernel y", geometry.taps_y, "sequential"),
-            Loop("kernel x", geometry.taps_x, "sequential"),
-        ),
+        loops=loop_nest(geometry, channels="block, reduced atomically"),
         traffic=Traffic(global_loads=2 * products, stores=geometry.outputs * geometry.channels),
     )
     return Design((fill, add))

@@ -38,7 +38,7 @@ Options = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Loop:
-    """Where one loop of the computation went."""
+    """Where one loop of the computation went. A kernel's extents multiply to its multiply-adds."""
 
     name: str
     extent: int
@@ -188,6 +188,24 @@ class Geometry:
     @property
     def constants(self) -> dict[str, int | float]:
         return {name.upper(): value for name, value in vars(self).items()}
+
+
+def loop_nest(
+    geometry: Geometry,
+    filters: str = "block",
+    positions: str = "block and thread",
+    channels: str = "sequential",
+    taps: str = "sequential",
+) -> tuple[Loop, ...]:
+    """The loops of a convolution as it is defined, and where each of them went."""
+    return (
+        Loop("filter", geometry.filters, filters),
+        Loop("y", geometry.out_y, positions),
+        Loop("x", geometry.out_x, positions),
+        Loop("channel", geometry.channels, channels),
+        Loop("kernel y", geometry.taps_y, taps),
+        Loop("kernel x", geometry.taps_x, taps),
+    )
 
 
 # Options for a layer on a device.

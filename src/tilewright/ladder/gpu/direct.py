@@ -11,13 +11,15 @@ blocks are too few (docs/ladder.md).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
-    Loop,
     Options,
     Traffic,
     Work,
+    loop_nest,
     oblong_tiles,
     plane_block,
     plane_tiles,
@@ -53,14 +55,7 @@ def plane_work(
         source(name, "direct.cl", block, constants, constant_floats=constant_floats),
         (argument, *(() if constant_floats else ("weight",)), "bias", "out"),
         blocks=tiles_y * tiles_x * count,
-        loops=(
-            Loop("filter", count, "block"),
-            Loop("y", geometry.out_y, "block and thread"),
-            Loop("x", geometry.out_x, "block and thread"),
-            Loop("channel", geometry.channels, "sequential"),
-            Loop("kernel y", geometry.taps_y, "sequential"),
-            Loop("kernel x", geometry.taps_x, "sequential"),
-        ),
+        loops=loop_nest(replace(geometry, filters=count)),
         traffic=Traffic(
             global_loads=products if constant_floats else 2 * products,
             constant_loads=products if constant_floats else 0,

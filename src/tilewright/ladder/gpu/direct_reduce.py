@@ -18,10 +18,10 @@ from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
     Design,
     Geometry,
-    Loop,
     Options,
     Traffic,
     Work,
+    loop_nest,
     power_of_two,
     preferring,
     source,
@@ -60,13 +60,8 @@ def reduce_work(name: str, geometry: Geometry, options: Options, argument: str =
         source(name, "reduce.cl", block, geometry.constants, shared_floats=block[0] * block[1]),
         (argument, "weight", "bias", "out"),
         blocks=tiles(geometry.outputs, block[1]),
-        loops=(
-            Loop("filter", geometry.filters, "block and thread"),
-            Loop("y", geometry.out_y, "block and thread"),
-            Loop("x", geometry.out_x, "block and thread"),
-            Loop("channel", geometry.channels, "thread, reduced"),
-            Loop("kernel y", geometry.taps_y, "thread, reduced"),
-            Loop("kernel x", geometry.taps_x, "thread, reduced"),
+        loops=loop_nest(
+            geometry, filters="block and thread", channels="thread, reduced", taps="thread, reduced"
         ),
         traffic=Traffic(
             global_loads=2 * geometry.outputs * geometry.taps,

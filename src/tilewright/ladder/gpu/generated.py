@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.ladder.rung import Launch, Options, Stages, as_options
-from tilewright.model.network import Parameters
+from tilewright.ladder.rung import Launch, Options, as_options
+from tilewright.model.network import Parameters, Stages
 from tilewright.precision import Precision
 from tilewright.runtime import cuda
 from tilewright.runtime.device import Device

@@ -23,10 +23,10 @@ from tilewright.ladder.gpu.design import (
 )
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.offered import checked
-from tilewright.ladder.rung import Launch, Rung, Stages
+from tilewright.ladder.rung import Launch, Rung
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.layers import Convolution
-from tilewright.model.network import Parameters, Stage
+from tilewright.model.network import Parameters, Stage, Stages
 from tilewright.precision import Precision
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.device import GPU_KINDS, Device

@@ -15,10 +15,10 @@ from __future__ import annotations
 from tilewright.ladder.gpu.design import (
     Design,
     Geometry,
-    Loop,
     Options,
     Traffic,
     Work,
+    loop_nest,
     oblong_tiles,
     plane_block,
     plane_tiles,
@@ -42,14 +42,7 @@ def build(geometry: Geometry, options: Options) -> Design:
         source("shared_conv", "shared.cl", block, constants, shared_floats=shared_size(*staged)),
         ("x", "weight", "bias", "out"),
         blocks=blocks,
-        loops=(
-            Loop("filter", geometry.filters, "block"),
-            Loop("y", geometry.out_y, "block and thread"),
-            Loop("x", geometry.out_x, "block and thread"),
-            Loop("channel", geometry.channels, "sequential, staged in shared memory"),
-            Loop("kernel y", geometry.taps_y, "sequential"),
-            Loop("kernel x", geometry.taps_x, "sequential"),
-        ),
+        loops=loop_nest(geometry, channels="sequential, staged in shared memory"),
         traffic=Traffic(
             global_loads=blocks * geometry.channels * sum(staged),
             shared_loads=2 * blocks * threads * geometry.taps,

@@ -15,10 +15,10 @@ from tilewright.errors import TilewrightError
 from tilewright.ladder.gpu.generated import generated, generated_candidates, generated_plan
 from tilewright.ladder.gpu.layers import other_layer
 from tilewright.ladder.gpu.prepare import GpuLaunch, missing, open_runtime
-from tilewright.ladder.rung import Launch, Options, Rung, Stages
+from tilewright.ladder.rung import Launch, Options, Rung
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.layers import Convolution
-from tilewright.model.network import Parameters
+from tilewright.model.network import Parameters, Stages
 from tilewright.precision import FP16, TF32, Precision
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import Device

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.environment import cpu_cores
-from tilewright.ladder.rung import Launch, Options, Rung, Stages, input_then_network, launch_of
+from tilewright.ladder.rung import Launch, Options, Rung, input_then_network, launch_of
 from tilewright.model.layers import Pixels
 from tilewright.model.layers.onnx_node import BEFORE, INPUT
-from tilewright.model.network import Parameters, Stage
+from tilewright.model.network import Parameters, Stage, Stages
 from tilewright.model.pixels import normalise
 from tilewright.precision import FLOAT32, Precision
 from tilewright.runtime import Buffer, FunctionRuntime

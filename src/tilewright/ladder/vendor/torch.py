@@ -10,8 +10,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from tilewright.ladder.rung import Launch, Options, Rung, Stages, whole_network
-from tilewright.model.network import Parameters, Stage
+from tilewright.ladder.rung import Launch, Options, Rung, whole_network
+from tilewright.model.network import Parameters, Stage, Stages
 from tilewright.precision import Precision
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.device import Device

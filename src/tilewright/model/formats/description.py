@@ -61,7 +61,7 @@ def read(path: Path) -> Network:
     return from_json(text, str(path))
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object in which no key comes twice."""
     content = dict(pairs)
     if len(content) < len(pairs):
@@ -69,7 +69,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def _network(document: Any) -> Network:
+def _network(document: object) -> Network:
     fields = _object("the description", document, required={"name", "input", "layers"})
     name = fields["name"]
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 60:
@@ -93,7 +93,7 @@ def _network(document: Any) -> Network:
     return Network(fields["name"], Pixels(**pixels), tuple(layers))
 
 
-def _layer(entry: Any) -> Layer:
+def _layer(entry: object) -> Layer:
     if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
         raise TilewrightError(f'needs an object with a "type", not {entry!r:.60}')
     kind = entry["type"]
@@ -112,7 +112,7 @@ def _layer(entry: Any) -> Layer:
 
 
 def _object(
-    what: str, value: Any, required: set[str], optional: set[str] | None = None
+    what: str, value: object, required: set[str], optional: set[str] | None = None
 ) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TilewrightError(f"{what} must be an object, not {value!r:.60}")

@@ -21,9 +21,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers.base import Example, Layer, Weights
@@ -32,6 +33,8 @@ from tilewright.model.layers.rounding import SMALLEST_NORMAL, Array, Truth, flus
 from tilewright.precision import Precision
 
 LARGEST_SETTING = 1e30
+# Numbers at once, or for Numba one, in float64 or float32.
+Values = NDArray[np.floating]
 
 
 class Code(Protocol):
@@ -69,7 +72,7 @@ class Elementwise(Layer):
             for form in forms
         )
 
-    function: ClassVar[Callable[..., Any] | None] = None
+    function: ClassVar[Callable[..., Values] | None] = None
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):

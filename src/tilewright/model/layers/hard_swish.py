@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilewright.model.layers.base import Weights
-from tilewright.model.layers.elementwise import Code, Elementwise
+from tilewright.model.layers.elementwise import Code, Elementwise, Values
 from tilewright.model.layers.onnx_node import OnnxNode
 from tilewright.model.layers.rounding import DIVIDE_ULP, Array, Truth
 from tilewright.precision import UNIT, Precision
@@ -30,8 +30,8 @@ class HardSwish(Elementwise):
     cycles = 4
 
     @staticmethod
-    def function(x: Any) -> Any:
-        share = np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6))
+    def function(x: Values) -> Values:
+        share: Values = np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6))
         return x * (share / np.float32(6))
 
     def ulp(self, precision: Precision) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.model.layers.elementwise import Code, Elementwise, literal
+from tilewright.model.layers.elementwise import Code, Elementwise, Values, literal
 from tilewright.model.layers.onnx_node import OnnxNode
 from tilewright.precision import Precision
 
@@ -34,7 +34,7 @@ class LeakyReLU(Elementwise):
         return max(1.0, abs(self.slope))
 
     @staticmethod
-    def function(x: Any, slope: Any) -> Any:
+    def function(x: Values, slope: np.float32) -> Values:
         return np.maximum(x, np.float32(0)) + slope * np.minimum(x, np.float32(0))
 
     def ulp(self, precision: Precision) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.model.layers.elementwise import Code, Elementwise
+from tilewright.model.layers.elementwise import Code, Elementwise, Values
 from tilewright.model.layers.onnx_node import OnnxNode
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class ReLU(Elementwise):
     passes_negative = False
 
     @staticmethod
-    def function(x: Any) -> Any:
+    def function(x: Values) -> Values:
         return np.maximum(x, np.float32(0))
 
     def expression(self) -> str:

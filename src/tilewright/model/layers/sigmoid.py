@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.model.layers.elementwise import Code, Elementwise
+from tilewright.model.layers.elementwise import Code, Elementwise, Values
 from tilewright.model.layers.onnx_node import OnnxNode
 from tilewright.model.layers.rounding import DIVIDE_ULP, EXP_ULP, SMALLEST_NORMAL
 from tilewright.precision import Precision
@@ -30,7 +30,7 @@ class Sigmoid(Elementwise):
     cycles = 20
 
     @staticmethod
-    def function(x: Any) -> Any:
+    def function(x: Values) -> Values:
         return np.float32(1) / (np.float32(1) + np.exp(-x))
 
     def ulp(self, precision: Precision) -> float:

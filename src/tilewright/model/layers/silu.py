@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilewright.model.layers.base import Weights
-from tilewright.model.layers.elementwise import Code, Elementwise
+from tilewright.model.layers.elementwise import Code, Elementwise, Values
 from tilewright.model.layers.onnx_node import BEFORE, INPUT, OnnxNode
 from tilewright.model.layers.rounding import DIVIDE_ULP, EXP_ULP, Array, Truth
 from tilewright.precision import Precision
@@ -32,7 +32,7 @@ class SiLU(Elementwise):
     cycles = 21
 
     @staticmethod
-    def function(x: Any) -> Any:
+    def function(x: Values) -> Values:
         return np.maximum(x, np.float32(LEAST)) / (np.float32(1) + np.exp(-x))
 
     def ulp(self, precision: Precision) -> float:

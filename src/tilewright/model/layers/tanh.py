@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.model.layers.elementwise import Code, Elementwise
+from tilewright.model.layers.elementwise import Code, Elementwise, Values
 from tilewright.model.layers.onnx_node import OnnxNode
 from tilewright.precision import Precision
 
@@ -26,7 +26,7 @@ class Tanh(Elementwise):
     cycles = 25  # some 30 operations
 
     @staticmethod
-    def function(x: Any) -> Any:
+    def function(x: Values) -> Values:
         return np.tanh(x)
 
     def ulp(self, precision: Precision) -> float:
