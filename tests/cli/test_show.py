@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.ladder.own.test_rung import needs_opencl
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import description
@@ -63,3 +65,23 @@ def test_too_many_layers_are_refused_before_they_are_made(tmp_path, capsys, monk
     with pytest.raises(TilewrightError, match="5,001 layers"):
         Network("deep", Pixels((1, 4, 4)), (ReLU(),) * 5001)
     assert len(Network("deep", Pixels((1, 4, 4)), (ReLU(),) * 5000).stages) == 5001
+
+
+def test_what_a_rung_chooses_is_shown_below_the_layers(capsys):
+    assert main(["show", "cifar10", "--rung", "fused"]) == 0
+    text = capsys.readouterr().out
+    assert "who computes what" in text and "input..softmax" in text and "vectors " in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@needs_opencl
+def test_so_is_what_the_header_of_a_kernel_file_offers(capsys):
+    kernel = Path(__file__).parents[2] / "docs" / "kernels"
+    for file in sorted(kernel.glob("*.cl")):
+        assert main(["show", "ece408", "--rung", str(file), "--device", "opencl"]) == 0
+    assert capsys.readouterr().out.count("memory plan resident") >= 4
+
+
+def test_a_device_without_a_rung_is_one_line(capsys):
+    assert main(["show", "cifar10", "--device", "opencl"]) == 2
+    assert "name it with --rung" in capsys.readouterr().err

@@ -1,22 +1,43 @@
-"""Show a network's layers: shapes, parameters, MFLOP, bytes and FLOP per byte."""
+"""Show a network's layers (shapes, parameters, MFLOP, bytes, FLOP per byte) and a rung's plan."""
 
 from __future__ import annotations
 
 import argparse
+
+from tilewright.cli import options
+from tilewright.errors import TilewrightError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "net", metavar="NET", help="cifar10, ece408, ece408-2017, a .json or a .safetensors file"
     )
+    parser.add_argument(
+        "--rung", metavar="NAME|FILE",
+        help="what this rung, or kernel file, chooses for each layer on the device, too",
+    )  # fmt: skip
+    options.add_device(parser)
+    options.add_precision(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
+    from tilewright.ladder import DEFAULT_BATCH, choose
     from tilewright.model.load import load
+    from tilewright.plan import uniform
     from tilewright.views import console
     from tilewright.views.network import layer_table
+    from tilewright.views.plan import steps
 
+    network, plan = load(arguments.net), None
+    if arguments.rung is not None:
+        rung = choose(arguments.device, arguments.rung, arguments.precision)
+        plan = uniform(network, rung, arguments.device, DEFAULT_BATCH)
+    elif arguments.precision is not None or arguments.device.kind != "cpu":
+        raise TilewrightError("--device and --precision are of a rung: name it with --rung")
     screen = console.output()
-    for part in layer_table(load(arguments.net)):
+    for part in layer_table(network):
         screen.print(part)
+    if plan is not None:
+        screen.print()
+        screen.print(steps(plan))
     return 0

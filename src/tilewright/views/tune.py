@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from rich.console import RenderableType
 
@@ -12,6 +12,7 @@ from tilewright.results.tune import Part, PlanRecord, TuneRecord
 from tilewright.views import units
 from tilewright.views.console import table
 from tilewright.views.ladder import percent
+from tilewright.views.plan import options, span
 
 
 def report(tuned: TuneRecord) -> Iterator[RenderableType]:
@@ -36,7 +37,7 @@ def _parts(plan: PlanRecord) -> RenderableType:
     )  # fmt: skip
     for part in plan.parts:
         rows.add_row(
-            _layers(part.layers), part.rung, ", ".join(_pairs(part.options)),
+            span(part.layers), part.rung, options(part.options),
             "-" if part.seconds is None else units.seconds(part.seconds),
             "-" if part.own_seconds is None else units.seconds(part.own_seconds),
             _times(part), units.count(part.tried),
@@ -62,7 +63,7 @@ def _words(tuned: TuneRecord) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for part in tuned.best.parts:
         if part.tried > 1:
-            reasons.setdefault(part.reason, []).append(_layers(part.layers))
+            reasons.setdefault(part.reason, []).append(span(part.layers))
     for reason, layers in reasons.items():
         yield f"{', '.join(layers)}: {reason}"
     for each in tuned.wrong:
@@ -84,25 +85,7 @@ def _words(tuned: TuneRecord) -> Iterator[str]:
     yield f"  tilewright run --net {shlex.quote(tuned.net)} --plan {shlex.quote(tuned.file)}"
 
 
-def _layers(layers: Sequence[str]) -> str:
-    return layers[0] if len(layers) == 1 else f"{layers[0]}..{layers[-1]}"
-
-
 def _times(part: Part) -> str:
     if not part.seconds or part.own_seconds is None:
         return "-"
     return units.times(part.own_seconds / part.seconds)
-
-
-def _pairs(value: object, name: str = "") -> Iterator[str]:
-    """Names and values, whatever they are in."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _pairs(each, key)
-    elif isinstance(value, list | tuple) and any(isinstance(x, Mapping) for x in value):
-        for each in value:
-            yield from _pairs(each, name)
-    elif isinstance(value, list | tuple):
-        yield f"{name} {'x'.join(map(str, value))}"
-    else:
-        yield f"{name} {value}"
