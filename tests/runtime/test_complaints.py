@@ -96,6 +96,7 @@ def test_a_kernel_that_takes_something_else_is_told(error_of):
         ("error: mine.cl:3:7: bad", CompilerMessage(3, 7, "bad")),
         ("error: mine.cl:3:7 <Spelling=mine.cl:3:9>: bad", CompilerMessage(3, 9, "bad")),
         ("error: mine.cl:3:7 <Spelling=/a/b.cl:80:9>: bad", CompilerMessage(3, 7, "bad")),
+        ("error: mine.cl:3:7 <Spelling=<scratch space>:9:1>: bad", CompilerMessage(3, 7, "bad")),
         ("mine.cl(3): error: bad\n      x;\n      ^", CompilerMessage(3, 5, "bad")),
         ("mine.cl(3): error #20: bad", CompilerMessage(3, None, "bad")),
     ],

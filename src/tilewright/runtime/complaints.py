@@ -111,7 +111,7 @@ def _messages(file: str, log: str) -> Iterator[CompilerMessage]:
     clang = re.compile(rf"(?:.*/)?{name}:(\d+):(\d+): (?:fatal )?error: (.*)")
     pocl = re.compile(
         rf"(?:fatal )?error: (?:.*/)?{name}:(\d+):(\d+)"
-        rf"(?: <Spelling=(?:.*/)?(?:{name}:(\d+):(\d+)|[^>]*)>)?: (.*)"
+        rf"(?: <Spelling=(?:.*/)?(?:{name}:(\d+):(\d+)|.*?)>)?: (.*)"
     )
     nvrtc = re.compile(rf"(?:.*/)?{name}\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)")
     lines = log.splitlines()
