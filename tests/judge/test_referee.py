@@ -59,6 +59,11 @@ def test_no_worker_is_left_of_a_submission_that_was_judged(
         gc.enable()
 
 
+def test_the_likeliest_mistake_comes_first(referee: Referee):
+    found = referee(handed_in(kernel_file(DIRECT, ("sum = bias[filter]", "sum = 0"))))
+    assert found.outcome == "wrong" and found.reason.startswith("bias forgotten: conv (")
+
+
 def test_less_precision_than_all_are_compared_in_is_refused(referee: Referee):
     found = referee(handed_in(kernel_file(DIRECT, more='precision = "tf32"')))
     assert found.outcome == "refused"

@@ -14,6 +14,7 @@ from tilewright.runtime.complaints import (
     KernelDoesNotCompile,
     check_parameters,
     in_users_lines,
+    no_such_kernel,
 )
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
@@ -135,3 +136,8 @@ def test_complaints_travel_between_processes():
 
 def test_kernels_of_our_own_are_not_checked():
     check_parameters(Source("mine", TEXT, (8, 1, 1), ()), "**")
+
+
+def test_a_name_that_opencl_has_already():
+    assert "'all' is a function of OpenCL C's own" in str(no_such_kernel("all", ["_cl_all"]))
+    assert "it has b, c" in str(no_such_kernel("a", iter(["b", "c"])))

@@ -107,9 +107,9 @@ def _outcome(checked: Checked) -> Outcome:
 
 
 def _headline(checked: Checked) -> str:
-    """What is wrong, in one line."""
+    """What is wrong, in one line that begins with the likeliest mistake."""
     if checked.diagnosis is not None:
-        return checked.diagnosis.headline
+        return f"{checked.diagnosis.words[0]}: {checked.diagnosis.headline}"
     return (checked.problem.splitlines() or [""])[0]
 
 
