@@ -113,7 +113,8 @@ def check(
         found = diagnose(verdict.fault.evidence)
         return replace(done, outcome="wrong", diagnosis=found, choice=choice)
     if not verdict.trials:
-        return replace(done, problem="the file is for none of the layers that are tried")
+        why = f": {verdict.unfit}" if verdict.unfit else ""
+        return replace(done, problem=f"the file is for none of the layers that are tried{why}")
     return replace(done, outcome="right")
 
 

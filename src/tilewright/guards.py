@@ -14,6 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tilewright.errors import TilewrightError
 from tilewright.evidence import PARAMETER_POISON, SCRATCH_POISON, SHARED_POISON, Damage
 from tilewright.ladder.gpu.design import BLOCK_THREADS
 from tilewright.model.layers import Shape
@@ -23,6 +24,7 @@ from tilewright.runtime.dialect import Source
 
 # Elements; a multiple of what devices want pointers to be aligned to.
 MARGIN = 1024
+MOST_SCRATCH = 2**28  # floats: what should be there is kept here, too, and a file asks for it
 # For each multiprocessor, so that all of them get some.
 SPOILING_BLOCKS = 4
 # Shared memory filled with one value: whoever runs next and reads what it has not written gets
@@ -127,6 +129,10 @@ class GuardingRuntime:
 
     def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Buffer:
         size = math.prod(shape)
+        if size > MOST_SCRATCH:
+            raise TilewrightError(
+                f"its scratch takes {size:,} floats; more than {MOST_SCRATCH:,} are not guarded"
+            )
         guarded = Scratch(self.inner, "scratch", (size,), dtype, SCRATCH_POISON)
         return self._given(self.scratch, guarded, shape)
 

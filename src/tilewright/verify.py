@@ -54,13 +54,17 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Verdict:
-    """What verification found. `worst` is the largest error seen as a share of its bound."""
+    """What verification found. `worst` is the largest error seen as a share of its bound.
+
+    `unfit` is why the first trial that the rung cannot do was left out.
+    """
 
     seed: int
     trials: int
     outputs: int
     worst: float
     fault: Fault | None
+    unfit: str = ""
 
     @property
     def passed(self) -> bool:
@@ -132,7 +136,7 @@ def prove(
     do that add nothing atomically.
     """
     count = outputs = 0
-    worst = 0.0
+    worst, unfit = 0.0, ""
     for trial in compiled_ahead(rung, device, tried):
         if trial.arrival and rung.vendor:
             continue  # ONNX Runtime's max pooling swallows NaN (1.31.1); ours must not
@@ -142,7 +146,8 @@ def prove(
         for way in rung.ways:
             try:
                 attempt = Attempt(rung, device, trial, truths, repeatable, way)
-            except DoesNotFit:
+            except DoesNotFit as error:
+                unfit = unfit or str(error)
                 count -= 1
                 break
             fault = attempt.fault()
@@ -150,4 +155,4 @@ def prove(
             worst = max(worst, attempt.worst)
             if fault is not None:
                 return Verdict(seed, count, outputs, worst, fault)
-    return Verdict(seed, count, outputs, worst, None)
+    return Verdict(seed, count, outputs, worst, None, unfit)

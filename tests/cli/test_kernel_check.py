@@ -93,6 +93,19 @@ def test_other_choices_of_parameters_are_tried_too(check):
     assert found[0]["diagnosis"]["reasons"][0]["word"] == "never written"
 
 
+def test_files_that_are_no_text_do_not_keep_others_from_their_turn(tmp_path, capsys):
+    (tmp_path / "binary.cl").write_bytes(b"\xff\x00")
+    (tmp_path / "folder.cl").mkdir()
+    (tmp_path / "marked.cl").write_text(
+        "\ufeff" + kernel_file(DIRECT, ("float sum", "float float"))
+    )
+    paths = [str(tmp_path / f"{name}.cl") for name in ("binary", "folder", "marked")]
+    assert main(["kernel", "check", *paths]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "binary.cl:1: not UTF-8 text" in said and "folder.cl is not a plain file" in said
+    assert "marked.cl does not compile" in said
+
+
 def test_what_cannot_be_run_is_code_2(check, tmp_path, capsys):
     assert main(["kernel", "check", str(tmp_path / "none.cl")]) == 2
     assert "cannot read the kernel file" in capsys.readouterr().err

@@ -49,6 +49,27 @@ def bout(lane: FakeLane, found: Ceilings = FAST, again: Ceilings = FAST) -> Bout
     )  # fmt: skip
 
 
+def test_no_image_of_a_call_may_be_wrong():
+    """Whichever is drawn to be computed again: here always the first."""
+
+    def all_but_the_last(x: Values) -> Values:
+        out = right(x)
+        out[-1, -1, -1, -1] += 0.01
+        return out
+
+    def infinite(x: Values) -> Values:
+        out = right(x)
+        out[-1] = np.inf
+        return out
+
+    for answer in (all_but_the_last, infinite):
+        judged = bout(FakeLane(answer))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tilewright.judge.bout.compare", lambda *given: (0.0, None))
+            with pytest.raises(Refused, match="of a timed call's 3 images some are wrong"):
+                judged.turn()
+
+
 def test_every_call_has_other_input_and_both_kinds_are_timed():
     lane = FakeLane(right)
     judged = bout(lane)

@@ -10,7 +10,7 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.judge import protocol, reasons
 from tilewright.judge.allowance import Allowance
-from tilewright.judge.reasons import Doing, death, error_of, unwelcome
+from tilewright.judge.reasons import Doing, death, error_of, last_words, unwelcome
 from tilewright.judge.seccomp import SPAWN, THREAD, Asked
 from tilewright.runtime import DeviceFault
 from tilewright.runtime.complaints import KernelDoesNotCompile
@@ -66,3 +66,9 @@ def test_errors_come_as_what_they_were_and_cannot_steer_the_terminal():
     assert isinstance(told, KernelDoesNotCompile)
     assert told.messages[0].line == 3 and "\x1b" not in told.messages[0].text
     assert type(error("KernelDoesNotCompile")) is TilewrightError
+
+
+def test_last_words_name_no_folders():
+    said = b"dlopen(\"/home/me/.cache/judged/ab12/mine.so\") failed:\n  '/tmp/x y/a.so': 3/4 of it"
+    assert last_words(said) == "dlopen(\"mine.so\") failed: 'x y/a.so': 3/4 of it"
+    assert len(last_words(b"x" * 999)) == 300

@@ -14,6 +14,7 @@ from tilewright.runtime.complaints import (
     KernelDoesNotCompile,
     check_parameters,
     in_users_lines,
+    no_such_kernel,
 )
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
@@ -96,6 +97,7 @@ def test_a_kernel_that_takes_something_else_is_told(error_of):
         ("error: mine.cl:3:7: bad", CompilerMessage(3, 7, "bad")),
         ("error: mine.cl:3:7 <Spelling=mine.cl:3:9>: bad", CompilerMessage(3, 9, "bad")),
         ("error: mine.cl:3:7 <Spelling=/a/b.cl:80:9>: bad", CompilerMessage(3, 7, "bad")),
+        ("error: mine.cl:3:7 <Spelling=<scratch space>:9:1>: bad", CompilerMessage(3, 7, "bad")),
         ("mine.cl(3): error: bad\n      x;\n      ^", CompilerMessage(3, 5, "bad")),
         ("mine.cl(3): error #20: bad", CompilerMessage(3, None, "bad")),
     ],
@@ -134,3 +136,8 @@ def test_complaints_travel_between_processes():
 
 def test_kernels_of_our_own_are_not_checked():
     check_parameters(Source("mine", TEXT, (8, 1, 1), ()), "**")
+
+
+def test_a_name_that_opencl_has_already():
+    assert "'all' is a function of OpenCL C's own" in str(no_such_kernel("all", ["_cl_all"]))
+    assert "it has b, c" in str(no_such_kernel("a", iter(["b", "c"])))

@@ -64,6 +64,9 @@ def main(arguments: argparse.Namespace) -> int:
         raise TilewrightError("kernel files run with --device opencl or cuda, not on cpu")
     if reason := gpu_backend(device.kind).missing(device):
         raise TilewrightError(f"device '{device}': {reason}")
+    for path in arguments.files:
+        if not path.exists():  # what is there, but is no kernel, does not keep others from theirs
+            raise TilewrightError(f"cannot read the kernel file {path}: there is none")
     if arguments.json not in (None, "-"):
         check_writable(Path(arguments.json))
     if arguments.net is None:

@@ -2,7 +2,9 @@
 
 Every call has other input. Every output is looked at: nothing of it may be left unwritten or be
 the same as another call's, and one image, drawn anew, is computed again in float64 and compared
-within the rounding that the arithmetic allows. A time below what the device can do is refused.
+within the rounding that the arithmetic allows. All images are then added up with signs drawn after
+the call: the convolution of that sum must be the sum of the outputs. A time below what the device
+can do is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from tilewright.profile.result import Ceilings
 
 # Of the time that arithmetic or memory take at least by measured ceilings, which may be too low.
 MARGIN = 0.7
+OF_FLOAT64 = 2.0**-40  # of a sum of outputs: more than adding them up in float64 loses
 
 
 class Refused(TilewrightError):
@@ -102,3 +105,27 @@ class Bout:
         _, problem = compare(out[drawn : drawn + 1], truth)
         if problem is not None:
             raise Refused(f"{self.stage.name}, image {drawn} of a timed call: {problem}")
+        self._check_sum(x, out)
+
+    def _check_sum(self, x: Values, out: Values) -> None:
+        """One image's work for all of them: what is wrong in any of them, and not small, shows."""
+        images = len(x)
+        signs = self.generator.choice((-1.0, 1.0), images)
+        total = np.einsum("i,i...->...", signs, x, dtype=np.float64)
+        size = np.abs(x).mean(axis=0, dtype=np.float64)
+        given = np.stack([total, np.zeros_like(total), size])
+        truth = reference.layer(self.stage, self.parameters, given, precision=self.precision)
+        value, nothing, _ = truth.value  # of nothing the bias is left
+        with np.errstate(invalid="ignore"):
+            found = np.einsum("i,i...->...", signs, out, dtype=np.float64) - signs.sum() * nothing
+            error = np.abs(found - (value - nothing))
+            lost = OF_FLOAT64 * np.abs(out).sum(axis=0, dtype=np.float64)
+            allowed = images * truth.bound[2] + lost
+            wrong = ~((error <= allowed) & np.isfinite(found))
+        if wrong.any():
+            place = tuple(int(index) for index in np.argwhere(wrong)[0])
+            raise Refused(
+                f"{self.stage.name}: of a timed call's {images} images some are wrong: added up, "
+                f"output{list(place)} is off by {error[place]:.2g}, and rounding allows "
+                f"{allowed[place]:.2g}"
+            )

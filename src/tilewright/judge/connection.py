@@ -35,7 +35,7 @@ from tilewright.judge.process import (
     stopped,
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
-from tilewright.judge.reasons import Doing, death, error_of, unwelcome
+from tilewright.judge.reasons import LAST_SHOWN, Doing, death, error_of, last_words, unwelcome
 from tilewright.runtime.device import Device
 from tilewright.terminal import printable
 
@@ -45,7 +45,6 @@ SENT_TOGETHER = 2**14  # bytes of requests
 PART = 2**16  # bytes read at once
 LOOK_SECONDS = 0.25  # between looks at the folder
 HUSH_SECONDS = 5.0  # until all threads stand still
-LAST_SHOWN = 300  # characters
 UNASKED = "it sent an answer that nobody asked for"
 
 
@@ -168,8 +167,8 @@ class Connection:
 
     def _end(self, why: str) -> None:
         if self.reason is None:
-            words = printable(self.said[-LAST_WORDS:].decode(errors="replace")).split()
-            last = f" (its last words: {' '.join(words)[-LAST_SHOWN:]})" if words else ""
+            words = last_words(self.said[-LAST_WORDS:])
+            last = f" (its last words: {words})" if words else ""
             self.reason = f"the worker was stopped {self.doing}: {why}{last}"
             self.finish()
 

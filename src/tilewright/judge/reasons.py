@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import assert_never
 
@@ -26,6 +27,9 @@ MEANINGS = {
 }
 
 
+LAST_SHOWN = 300  # characters
+
+
 class Doing:
     """What a worker is at, for those who ask why it is no more: `running` is not waited for yet."""
 
@@ -48,6 +52,12 @@ def death(code: int) -> str:
     number = signal.Signals(-code)
     meaning = f", {MEANINGS[number]}" if number in MEANINGS else ""
     return f"it was killed by {number.name}{meaning}"
+
+
+def last_words(said: bytes | bytearray) -> str:
+    """The end of what a worker printed; of a path the name, as folders are nobody's business."""
+    words = " ".join(printable(said.decode(errors="replace")).split())
+    return re.sub(r"(?:/[^\s/'\":]+)+/", "", words)[-LAST_SHOWN:]
 
 
 def unwelcome(asked: seccomp.Asked, group: int, sealed: bool, allowance: Allowance) -> str | None:

@@ -6,6 +6,7 @@ raised.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Referee:
             path = Path(folder) / Path(handed_in.file).name
             path.write_bytes(handed_in.content)
             judged = self._judged(path)
+            gc.collect()  # a worker ends with the last who knows it, and some know each other
             # Where it was put to be judged is nobody's business.
             return Judged(
                 outcome=judged.outcome,
@@ -64,9 +66,16 @@ class Referee:
         if not checked.passed:
             words = f"{_headline(checked)}\n\n{self.words(checked)}"
             return Judged(outcome=_outcome(checked), reason=words.strip())
+        rung = rung_of(read(path))
+        if rung.precision.operand_unit > self.baseline.precision.operand_unit:
+            return Judged(
+                outcome="refused",
+                reason=f"it is right in {rung.precision.name}, and all are compared in "
+                f"{self.baseline.precision.name}, the class of {self.baseline.label}",
+            )
         verdict = checked.verdict
         assert verdict is not None  # of a kernel that is right
-        mine, other = self._timed(rung_of(read(path)), verdict)
+        mine, other = self._timed(rung, verdict)
         if mine.refused is not None:
             return Judged(outcome="refused", reason=mine.refused)
         if other.refused is not None:
@@ -98,9 +107,9 @@ def _outcome(checked: Checked) -> Outcome:
 
 
 def _headline(checked: Checked) -> str:
-    """What is wrong, in one line."""
+    """What is wrong, in one line that begins with the likeliest mistake."""
     if checked.diagnosis is not None:
-        return checked.diagnosis.headline
+        return f"{checked.diagnosis.words[0]}: {checked.diagnosis.headline}"
     return (checked.problem.splitlines() or [""])[0]
 
 

@@ -85,6 +85,11 @@ def in_users_lines(source: Source, refused: CompilerRefused) -> TilewrightError:
 
 
 def no_such_kernel(name: str, known: Iterable[str]) -> TilewrightError:
+    known = tuple(known)
+    if f"_cl_{name}" in known:  # as PoCL spells what OpenCL C has already
+        return TilewrightError(
+            f"{name!r} is a function of OpenCL C's own: give the kernel another name"
+        )
     return TilewrightError(f"there is no kernel {name!r} in the source; it has {', '.join(known)}")
 
 
@@ -111,7 +116,7 @@ def _messages(file: str, log: str) -> Iterator[CompilerMessage]:
     clang = re.compile(rf"(?:.*/)?{name}:(\d+):(\d+): (?:fatal )?error: (.*)")
     pocl = re.compile(
         rf"(?:fatal )?error: (?:.*/)?{name}:(\d+):(\d+)"
-        rf"(?: <Spelling=(?:.*/)?(?:{name}:(\d+):(\d+)|[^>]*)>)?: (.*)"
+        rf"(?: <Spelling=(?:.*/)?(?:{name}:(\d+):(\d+)|.*?)>)?: (.*)"
     )
     nvrtc = re.compile(rf"(?:.*/)?{name}\((\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (.*)")
     lines = log.splitlines()

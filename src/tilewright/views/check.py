@@ -40,7 +40,7 @@ def _verdict(checked: Checked, seed: int) -> Iterator[str]:
     assert verdict is not None
     if diagnosis is None:
         if not checked.passed:
-            yield f"  {checked.outcome}: {checked.problem}"
+            yield from _wrapped(f"{checked.outcome}: {checked.problem}")
             return
         skipped = f"; {checked.skipped} trials are of layers that it is not for, or do not fit"
         yield (

@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
 
 
 class HeaderError(TilewrightError):
-    """What the header of a kernel file says cannot be; the message begins with file and line."""
+    """A kernel file that cannot be read, or whose header says what cannot be: file and line."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.errors import TilewrightError, unknown
+from tilewright.errors import unknown
 from tilewright.ladder.gpu.design import (
     BLOCK_THREADS,
     Array,
@@ -26,7 +26,7 @@ from tilewright.ladder.gpu.design import (
     tiles,
 )
 from tilewright.ladder.gpu.prepare import constant_argument, gpu_rung
-from tilewright.ladder.own.expression import Expression, Place
+from tilewright.ladder.own.expression import Expression, HeaderError, Place
 from tilewright.ladder.own.header import AXES, IMAGES, Entry, KernelFile, Three, parse
 from tilewright.ladder.rung import Rung
 from tilewright.runtime.device import GPU_KINDS, Kind
@@ -50,18 +50,18 @@ def load(path: Path | str) -> Rung:
 def read(path: Path) -> KernelFile:
     """A kernel file and what its header says."""
     if path.exists() and not path.is_file():  # a pipe could be read for ever
-        raise TilewrightError(f"{path} is not a plain file: no kernel file")
+        raise HeaderError(f"{path} is not a plain file: no kernel file")
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise TilewrightError(f"cannot read the kernel file {path}: {error.strerror}") from error
+        raise HeaderError(f"cannot read the kernel file {path}: {error.strerror}") from error
     if len(content) > LARGEST_FILE:
-        raise TilewrightError(f"{path} has more than {LARGEST_FILE:,} bytes: no kernel file")
+        raise HeaderError(f"{path} has more than {LARGEST_FILE:,} bytes: no kernel file")
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:
         line = 1 + content.count(b"\n", 0, error.start)
-        raise TilewrightError(f"{path}:{line}: not UTF-8 text") from error
+        raise HeaderError(f"{path}:{line}: not UTF-8 text") from error
     return parse(text, path)
 
 
