@@ -1320,9 +1320,10 @@ def test_a_fault_says_where_and_by_how_much():
     assert "within" in verdict.fault.problem
 
 
-def test_the_seed_repeats_a_verdict_and_else_inputs_are_fresh():
+def test_the_seed_repeats_a_verdict_and_else_inputs_are_fresh(only_odd):
     broken = rung_with("conv", last_channel_left_out)
     assert verify(broken, CPU, seed=5) == verify(broken, CPU, seed=5)
+    only_odd("relu")
     assert verify(im2col.RUNG, CPU).seed != verify(im2col.RUNG, CPU).seed
 
 
