@@ -55,7 +55,7 @@ def prepare(
     if not any(stage.layer.computes for stage in stages):
         return None
     if not pixels and [stage.kind for stage in stages] == ["input"]:
-        # Most networks of a proof meet no bytes: half of its kernels would be compiled in vain.
+        # Most networks of a proof meet no bytes: a third of its kernels would be compiled in vain.
         ready = cache(partial(rung.prepare, runtime, stages, parameters, options, rung.precision))
         return lambda x, out: ready()(x, out)
     launch = rung.prepare(runtime, stages, parameters, options, rung.precision)
