@@ -71,6 +71,13 @@ def test_every_network_is_begun_once_before_the_first_is_tried(name, precision):
     assert list(drawn) == TRIALS[1:]
 
 
+def test_the_input_is_compiled_for_bytes_alone():
+    runtime = Noted()
+    list(compiled_ahead(rung_on(runtime, "tuned"), CUDA, TRIALS))
+    names = ({name for name, _ in texts} for texts in runtime.begun)
+    assert ["layer_normalise" in each for each in names] == [False, True, False]
+
+
 def test_a_whole_network_is_compiled_for_what_it_is_given():
     runtime = Noted()
     list(compiled_ahead(rung_on(runtime, "network", "tf32"), CUDA, TRIALS))

@@ -34,6 +34,12 @@ def test_a_program_grows_with_what_it_is_given():
     np.testing.assert_allclose(made(PIXELS)[:2], few, atol=1e-6)
 
 
+def test_bytes_are_taken_where_none_were_expected():
+    expected = program(7)
+    made = Program(NETWORK, expected.plan, {"im2col": choose(CPU, "im2col")}, pixels=False)
+    np.testing.assert_array_equal(made(PIXELS), expected(PIXELS))
+
+
 def test_every_layer_of_every_batch_is_in_the_trace():
     trace = Trace()
     program(3)(PIXELS, trace)

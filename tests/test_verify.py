@@ -17,7 +17,9 @@ from tilewright.ladder.cpu import im2col
 from tilewright.ladder.rung import whole_network
 from tilewright.model import zoo
 from tilewright.model.layers import (
+    AveragePool,
     Convolution,
+    Elementwise,
     Flatten,
     FullyConnected,
     MaxPool,
@@ -1318,9 +1320,10 @@ def test_a_fault_says_where_and_by_how_much():
     assert "within" in verdict.fault.problem
 
 
-def test_the_seed_repeats_a_verdict_and_else_inputs_are_fresh():
+def test_the_seed_repeats_a_verdict_and_else_inputs_are_fresh(only_odd):
     broken = rung_with("conv", last_channel_left_out)
     assert verify(broken, CPU, seed=5) == verify(broken, CPU, seed=5)
+    only_odd("relu")
     assert verify(im2col.RUNG, CPU).seed != verify(im2col.RUNG, CPU).seed
 
 
@@ -1357,6 +1360,22 @@ def test_networks_in_one_function_are_right(network, only_the_network):
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
 
 
+def others(shapes):
+    """Layers of other kinds. Every activation is code of its own; else what has a remainder of the
+    tiles of 16 and 64, several of them, sums in parts, one value and more than a block's."""
+    kept = {
+        FullyConnected: ((3, 5, 7), (33, 1, 1), (64, 1, 1), (5000, 1, 1)),
+        Softmax: ((1,), (33,), (1025,)),
+        MaxPool: ((2, 9, 8), (1, 8, 11), (33, 9, 9)),
+        AveragePool: ((4, 5, 5), (2, 7, 8)),
+    }
+    return [
+        (shape, layer)
+        for shape, layer in shapes
+        if isinstance(layer, Elementwise) or shape in kept.get(type(layer), ())
+    ]
+
+
 @pytest.mark.parametrize("rung", rungs(OPENCL), ids=name_of)
 def test_every_gpu_rung_is_right(rung, monkeypatch):
     """All layers of the first rung; of the others, the convolutions, which alone are their own."""
@@ -1365,21 +1384,20 @@ def test_every_gpu_rung_is_right(rung, monkeypatch):
     # The same shapes each time, so that kernels are compiled once; values are fresh.
     first = rung is rungs(OPENCL)[0]
     shapes = trials_module._odd_layers(np.random.default_rng(1))
-    # Of the convolutions those with a remainder of every kind of tile, strides and padding.
-    few = [shapes[number] for number in (1, 2, 3, 4, 6, 7, 14)]
+    # Of the convolutions those with a remainder of every kind of tile, a rectangular kernel,
+    # padding and none; a wide picture with strides, and windows that lie in the padding alone.
+    few = [shapes[number] for number in (1, 2, 6, 7)]
+    few.append(((33, 6, 37), Convolution(32, (2, 3), stride=(3, 2), padding=(1, 3), bias=False)))
     # As many channels and filters as the largest of them has, a third of its sums: they take half
     # of the time that a CPU plays the GPU.
     (large,) = [layer for shape, layer in shapes if shape == (65, 5, 4)]
     few.append(((65, 3, 2), large))
     assert {layer.kind for _, layer in few} == {"conv"}
-    drawn = 11
-    others = [each for each in shapes[:-drawn] if each[1].kind != "conv"]
     monkeypatch.setattr(
-        trials_module, "_odd_layers", lambda generator: few + others if first else few
+        trials_module, "_odd_layers", lambda generator: few + others(shapes) if first else few
     )
-    # Layers one after the other are no more than single ones to these rungs: flattened, pooled
-    # twice, fully connected.
-    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", trials_module.ODD_SEQUENCES[5:8])
+    # Layers one after the other are no more than single ones to these rungs: of all kinds, once.
+    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", trials_module.ODD_SEQUENCES[6:7])
     if not first:
         everything = verify_module.trials
         monkeypatch.setattr(

@@ -88,14 +88,18 @@ def trials(
     for shape, layer in _odd_layers(generator):
         if computes(_alone(shape, layer)):
             yield from layer_trials(shape, layer, precision, generator)
-    # Where a network is at hand, its own sequences are tried below.
-    for shape, layers in (*ODD_SEQUENCES, *(_pooled(generator) if network is None else ())):
+    for shape, layers in ODD_SEQUENCES:
         sequence = Network("layers", Pixels(shape), layers)
         if not computes(sequence):
             continue
         yield from _network_trials(sequence, precision, generator)
         if fuses(sequence):
             yield from _isolated_trials(sequence, ("sparse", "covering"), precision, generator)
+    # Where a network is at hand, its own sequences are tried below.
+    for shape, layers in _pooled(generator) if network is None else ():
+        sequence = Network("layers", Pixels(shape), layers)
+        if computes(sequence) and fuses(sequence):
+            yield from _network_trials(sequence, precision, generator)
     if network is None:
         return
     for stage in network.stages:
@@ -171,8 +175,8 @@ ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
 
 
 def _pooled(generator: Generator) -> Iterator[tuple[Shape, tuple[Layer, ...]]]:
-    """A convolution, an activation and a maximum, for activations that are not in the others: a
-    maximum may not always be taken first."""
+    """A convolution, an activation and a maximum, for activations that are not in the others: where
+    they are computed together, a maximum may not always be taken first."""
     met = {type(layer) for _, layers in ODD_SEQUENCES for layer in layers}
     for shape, layer in _odd_layers(generator):
         if isinstance(layer, Elementwise) and type(layer) not in met:

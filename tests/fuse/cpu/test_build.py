@@ -39,6 +39,14 @@ def test_both_schedules_are_kept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_code_in_use_is_loaded_once():
+    held = build.compile_network(SMALL, build.host(), None)
+    again = build.compile_network(SMALL, build.host(), None)
+    assert again.engine is held.engine
+    del held, again
+    assert not build.compile_network(SMALL, build.host(), None).from_cache
+
+
 def test_another_cpu_is_another_object(tmp_path):
     build.compile_network(SMALL, build.host(), tmp_path)
     other = replace(build.host(), cpu="generic")

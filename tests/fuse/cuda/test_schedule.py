@@ -81,7 +81,8 @@ def test_what_the_verifier_tries(precision: str) -> None:
         tried += 1
         layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
         kernels = kernels_of(network.input, network.layers, precision)
-        wrong = problem(network, trial.images, precision, kernels)
+        # Two images: the second finds what the first left in shared memory, as the others would.
+        wrong = problem(network, trial.images[:2], precision, kernels)
         assert wrong is None, f"{layers} on {network.input.shape}, {trial.inputs}: {wrong}"
     assert tried > 200
 

@@ -1,7 +1,8 @@
 """From a network to machine code: chosen for this CPU, compiled once, kept on disk.
 
 An object file is kept under a key made of everything it depends on: the network's layers, the
-CPU and its features, the versions of LLVM and Tilewright and the generator's own source.
+CPU and its features, the versions of LLVM and Tilewright and the generator's own source. Code that
+is in use already is loaded once: it has no memory of its own that calls could change.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import llvmlite.binding as llvm
 
@@ -51,7 +53,7 @@ class Machine:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A network as machine code. `engine` owns the memory it lies in."""
+    """A network as machine code. `engine` owns the memory it lies in, and others may hold it."""
 
     schedule: Schedule
     engine: llvm.ExecutionEngine
@@ -130,7 +132,9 @@ def compile_code(code: str, on: Machine, folder: Path | None = None) -> llvm.Exe
 def _engine(
     on: Machine, folder: Path | None, key: str, module: Callable[[], llvm.ModuleRef]
 ) -> tuple[llvm.ExecutionEngine, bool]:
-    """A module as machine code, and whether it was kept already."""
+    """A module as machine code, and whether it was there already."""
+    if (loaded := _loaded.get(key)) is not None:
+        return loaded, True
     store = None if folder is None else Store(folder, KINDS["compiled"])
     content = None if store is None else store.read(key)
     found = content is not None
@@ -141,7 +145,12 @@ def _engine(
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(on))
     engine.add_object_file(llvm.ObjectFileRef.from_data(content))
     engine.finalize_object()
+    _loaded[key] = engine
     return engine, found
+
+
+# Engines that someone holds, by their keys.
+_loaded: WeakValueDictionary[str, llvm.ExecutionEngine] = WeakValueDictionary()
 
 
 def assembly(network: Network, on: Machine, plan: Schedule) -> str:
