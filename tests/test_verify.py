@@ -1108,9 +1108,9 @@ def test_a_right_network_passes_the_trials_that_catch_wrong_ones(network):
 
 @pytest.mark.parametrize("network", [DEEP, SQUASHED], ids=lambda network: network.name)
 def test_a_right_network_passes_as_a_whole(network, only_the_network):
-    for seed in range(3):
-        verdict = verify(whole(Suspect, network), CPU, network, seed=seed)
-        assert verdict.passed, verdict.fault
+    """With numbers that are new each time."""
+    verdict = verify(whole(Suspect, network), CPU, network)
+    assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
 
 
 def test_a_batch_that_is_asked_for_is_tried(only_the_network):

@@ -72,19 +72,23 @@ def tried_of(network: Network | None, precision: str) -> Iterator[Trial]:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_the_verifier_tries(precision: str) -> None:
-    """Single layers and short sequences of odd sizes, with every kind of inputs."""
+    """Single layers and short sequences of odd sizes, with every kind of inputs.
+
+    What a kernel does depends on its network alone, which comes with some eight kinds of inputs:
+    every other one of them is run, others in another precision.
+    """
     tried = 0
-    for trial in tried_of(None, precision):
+    for number, trial in enumerate(tried_of(None, precision)):
         network = trial.network
-        if trial.arrival:
-            continue  # test_not_finite
+        if trial.arrival or (number + PRECISIONS.index(precision)) % 2:
+            continue  # of what is not finite: test_not_finite
         tried += 1
         layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
         kernels = kernels_of(network.input, network.layers, precision)
         # Two images: the second finds what the first left in shared memory, as the others would.
         wrong = problem(network, trial.images[:2], precision, kernels)
         assert wrong is None, f"{layers} on {network.input.shape}, {trial.inputs}: {wrong}"
-    assert tried > 200
+    assert tried > 100
 
 
 @settings(max_examples=30, deadline=None)
