@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from tilewright.store import key_of
 from tilewright.trials import Generator, Trial, trials
 from tilewright.verify import BATCH, Verdict, prove
 
+# Refused: it cannot be launched. Stopped: its worker was.
+Outcome = Literal["right", "wrong", "refused", "does not compile", "stopped"]
 # Files of the compiler that are kept, each for one text.
 FOLDERS, MOST_FOLDERS = "judged", 50
 # Choices of parameters that are tried besides the first: each has to be compiled.
@@ -45,7 +48,7 @@ class Checked:
     name: str
     idea: str
     precision: str
-    outcome: str  # right, wrong, refused (it cannot be launched), does not compile, stopped
+    outcome: Outcome
     problem: str = ""
     verdict: Verdict | None = None
     diagnosis: Diagnosis | None = None

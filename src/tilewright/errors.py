@@ -17,11 +17,12 @@ class TilewrightError(Exception):
 
 
 class SeveralLines(TilewrightError):
-    """The exception: what is wrong takes several lines to show, and they are in `report`."""
+    """The exception: what is wrong takes several lines to show, and they are in `report`; the
+    message says it in one."""
 
     @property
     def report(self) -> str:
-        raise NotImplementedError
+        return str(self)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> TilewrightError:

@@ -143,7 +143,7 @@ def _show(history: History, numbers: list[int]) -> None:
 
 def _export(history: History, arguments: argparse.Namespace) -> None:
     from tilewright.results.export import export
-    from tilewright.views import console
+    from tilewright.views import console, units
 
     form = arguments.format or "csv"
     if arguments.out is not None:
@@ -157,4 +157,5 @@ def _export(history: History, arguments: argparse.Namespace) -> None:
         return
     with atomic_write(arguments.out) as file:
         file.write(content)
-    print(f"{len(entries)} records in {printable(str(arguments.out))}", file=sys.stderr)
+    count = units.plural(len(entries), "record")
+    print(f"{count} in {printable(str(arguments.out))}", file=sys.stderr)

@@ -77,10 +77,9 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ranked(judged: Sequence[tuple[Submission, Judged]], points: Expression) -> list[Graded]:
-    """Places and points: those that are right by time, the others after them by name.
-
-    Times that cannot be told apart get no different places by rounding: ranks go by the median.
-    """
+    """Places and points: those that are right by their median time, the others after them by
+    name. The same time to the last bit is the same place; whether two times can be told apart is
+    for their intervals to say."""
     times = {
         each.student: found.total.median
         for each, found in judged

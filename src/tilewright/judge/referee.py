@@ -23,7 +23,7 @@ from tilewright.ladder.own.rung import read, rung_of
 from tilewright.ladder.rung import Rung
 from tilewright.measure import Rounds
 from tilewright.model.network import Network
-from tilewright.results.grade import Judged, Outcome
+from tilewright.results.grade import Judged
 from tilewright.runtime.device import Device
 from tilewright.verify import Verdict
 
@@ -65,7 +65,7 @@ class Referee:
         )  # fmt: skip
         if not checked.passed:
             words = f"{_headline(checked)}\n\n{self.words(checked)}"
-            return Judged(outcome=_outcome(checked), reason=words.strip())
+            return Judged(outcome=checked.outcome, reason=words.strip())
         rung = rung_of(read(path))
         if rung.precision.operand_unit > self.baseline.precision.operand_unit:
             return Judged(
@@ -97,13 +97,6 @@ class Referee:
                 raise TilewrightError(f"its proof takes longer than {self.limit:g} s")
 
         return progress
-
-
-def _outcome(checked: Checked) -> Outcome:
-    for outcome in ("wrong", "does not compile", "stopped", "refused"):
-        if checked.outcome == outcome:
-            return outcome
-    raise AssertionError(checked.outcome)
 
 
 def _headline(checked: Checked) -> str:

@@ -39,7 +39,6 @@ RUNS_ON: dict[Language, tuple[Kind, ...]] = {
     "cuda": ("cuda",),
     "opencl": ("opencl",),
 }
-LANGUAGES = {"dialect": "the dialect", "cuda": "CUDA C", "opencl": "OpenCL C"}
 
 
 def load(path: Path | str) -> Rung:
