@@ -23,7 +23,6 @@ import numpy as np
 from benchmarks.cpu import networks
 
 from tilewright.execute import Program
-from tilewright.ladder import find
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -35,11 +34,12 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.plan import uniform
+from tilewright.rungs import find
 from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import Limits, Source
 from tilewright.runtime.gather import Gathering
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 SUBJECTS = (("network", "fp16"), ("network", "tf32"), ("network", "fp32"))
 SUBJECTS += (("tensor", "fp16"), ("tensor", "tf32"))

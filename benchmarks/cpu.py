@@ -25,9 +25,7 @@ import tilewright
 from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cpu.peak import Peak
-from tilewright.ladder.vendor.onnxruntime import onnx_model
-from tilewright.ladder.vendor.torch import layer_function
-from tilewright.measure import interleave
+from tilewright.measure.samples import interleave
 from tilewright.model import zoo
 from tilewright.model.layers import (
     AveragePool,
@@ -42,7 +40,9 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.results.document import plain
-from tilewright.trials import random_parameters
+from tilewright.rungs.vendor.onnxruntime import onnx_model
+from tilewright.rungs.vendor.torch import layer_function
+from tilewright.truth.trials import random_parameters
 
 Engine = Callable[[np.ndarray], Any]
 BATCHES = (1, 16, 100, 1000)

@@ -42,16 +42,16 @@ from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import choose as choose_cut
 from tilewright.fuse.cuda.run import FusedNetwork
-from tilewright.ladder import choose
-from tilewright.ladder.vendor.torch import layer_function
-from tilewright.measure import Sample
+from tilewright.measure.peak import measured_peak
+from tilewright.measure.samples import Sample
 from tilewright.model.network import Network
-from tilewright.peak import measured_peak
 from tilewright.results.document import plain
+from tilewright.rungs import choose
+from tilewright.rungs.vendor.torch import layer_function
 from tilewright.runtime import cuda
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import CUDA
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 BATCHES = (1, 16, 256, 1000, 10_000)
 LARGEST = {"cifar10": 50_000}

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilewright.ladder.rung import Launch, Options, Rung, whole_network
-from tilewright.ladder.vendor import torch as vendor
 from tilewright.model.layers import AveragePool, Convolution, Pixels, Pooling
 from tilewright.model.network import Network, Parameters, Stages
 from tilewright.precision import Precision
+from tilewright.rungs.rung import Launch, Options, Rung, whole_network
+from tilewright.rungs.vendor import torch as vendor
 from tilewright.runtime import FunctionRuntime
 
 Forward = Callable[[Any], Any]

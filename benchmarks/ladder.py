@@ -31,11 +31,11 @@ from tilewright.climb import climb, prepare
 from tilewright.data.catalogue import open_data
 from tilewright.execute import Program, program_of
 from tilewright.files import atomic_write
-from tilewright.ladder import choose
-from tilewright.measure import interleave
+from tilewright.measure.samples import interleave
 from tilewright.model.load import load
 from tilewright.results.climbed import record
 from tilewright.results.document import plain
+from tilewright.rungs import choose
 from tilewright.runtime.device import Device
 from tilewright.trace import Trace, busy_seconds
 from tilewright.views import ladder as view

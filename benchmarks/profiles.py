@@ -30,9 +30,9 @@ from rich.console import Console
 import tilewright
 from tilewright import environment
 from tilewright.files import atomic_write
-from tilewright.profile import saved
-from tilewright.profile.result import Profile
-from tilewright.profile.session import prepare, record
+from tilewright.profiling import saved
+from tilewright.profiling.result import Profile
+from tilewright.profiling.session import prepare, record
 from tilewright.results.document import plain
 from tilewright.runtime import cupti_records
 from tilewright.runtime.device import Device

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tilewright.ladder import rungs as rungs_of
+from tilewright.rungs import rungs as rungs_of
 from tilewright.runtime.device import DEVICES
 from tilewright.views import units
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from tilewright.job import Request
-from tilewright.profile.result import Profile
-from tilewright.profile.session import prepare, record
+from tilewright.profiling.result import Profile
+from tilewright.profiling.session import prepare, record
 from tilewright.runtime import cupti
 
 RUNGS = ("direct", "direct-reduce", "padded", "padded-reduce")

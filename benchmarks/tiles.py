@@ -24,13 +24,13 @@ import numpy as np
 
 from tilewright import environment
 from tilewright.files import atomic_write
-from tilewright.ladder.gpu import tuned
-from tilewright.ladder.gpu.design import Geometry
-from tilewright.ladder.gpu.prepare import GpuLaunch
-from tilewright.ladder.vendor.torch import layer_function
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.results.document import plain
+from tilewright.rungs.gpu import tuned
+from tilewright.rungs.gpu.design import Geometry
+from tilewright.rungs.gpu.prepare import GpuLaunch
+from tilewright.rungs.vendor.torch import layer_function
 from tilewright.runtime import nvrtc
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import CUDA

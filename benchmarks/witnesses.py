@@ -20,8 +20,8 @@ from rich.console import Console
 
 from tilewright.execute import Program
 from tilewright.job import make_ready
-from tilewright.ladder.gpu.design import BLOCK_THREADS, source
-from tilewright.profile.result import Profile
+from tilewright.profiling.result import Profile
+from tilewright.rungs.gpu.design import BLOCK_THREADS, source
 from tilewright.runtime.cupti import CuptiCollector
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source

@@ -47,7 +47,7 @@ SLOW = (
     "tests/fuse/cuda/test_schedule.py",
     "tests/judge/test_bench.py",
     "tests/judge/test_isolation.py",
-    "tests/ladder/test_rungs.py",
+    "tests/rungs/test_rungs.py",
     "tests/runtime/test_dialect.py::test_kernels_of",
     "tests/runtime/test_races.py",
     "tests/runtime/test_strict.py",
@@ -67,7 +67,7 @@ LONGEST = ("tests/test_wheel.py", "tests/test_verify.py")
 OF_CACHING = (
     "tests/cli/test_cache.py",
     "tests/fuse/cpu/test_build.py",
-    "tests/ladder/cpu/test_loops.py",
+    "tests/rungs/cpu/test_loops.py",
     "tests/runtime/test_pocl.py",
     "tests/test_store.py",
 )

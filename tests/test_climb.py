@@ -5,24 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.ladder.own.test_rung import KERNELS, needs_opencl
-from tests.profile.made import CEILINGS
+from tests.profiling.made import CEILINGS
 from tests.results.made import ENVIRONMENT
+from tests.rungs.own.test_rung import KERNELS, needs_opencl
 from tilewright import climb
 from tilewright.errors import TilewrightError
-from tilewright.evidence import Fault
 from tilewright.judge import WorkerStopped
-from tilewright.ladder import choose, find, rungs
-from tilewright.ladder.own import load
-from tilewright.measure import Sample, interleave
+from tilewright.measure.samples import Sample, interleave
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.precision import FLOAT32, FP16, TF32
 from tilewright.results.climbed import record
+from tilewright.rungs import choose, find, rungs
+from tilewright.rungs.own import load
 from tilewright.runtime.device import CPU, CUDA, OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.trials import random_parameters
-from tilewright.verify import Verdict
+from tilewright.truth.evidence import Fault
+from tilewright.truth.trials import random_parameters
+from tilewright.truth.verify import Verdict
 from tilewright.views import ladder as view
 
 

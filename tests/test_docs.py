@@ -15,8 +15,8 @@ import pytest
 from benchmarks import tables
 
 from tilewright.cli import VERBS, Parser, main
-from tilewright.ladder import rungs
 from tilewright.model.layers import TYPES
+from tilewright.rungs import rungs
 from tilewright.runtime.device import DEVICES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,12 +7,12 @@ import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, program_of
 from tilewright.job import Request, run
-from tilewright.ladder import choose, rungs
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
+from tilewright.rungs import choose, rungs
 from tilewright.runtime.device import CPU, OPENCL
 from tilewright.trace import Trace
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 NETWORK = tilewright.load("cifar10")
 PIXELS = np.random.default_rng(0).integers(0, 256, (7, 3, 32, 32), np.uint8)

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from tests.fuse.cuda.interpreter import interpret
-from tests.profile.made import CEILINGS
-from tilewright import climb, reference
-from tilewright import trials as trials_module
-from tilewright.attempt import compare
+from tests.profiling.made import CEILINGS
+from tilewright import climb
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.fuse.cpu.groups import LLVM
@@ -23,10 +21,6 @@ from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.operations import CUDA as OPERATIONS
-from tilewright.ladder import find, rungs
-from tilewright.ladder.cpu.im2col import NUMPY
-from tilewright.ladder.cpu.loops import LOOPS
-from tilewright.ladder.gpu.layers import DIALECT
 from tilewright.model.formats import description
 from tilewright.model.layers import (
     FORMS,
@@ -45,9 +39,16 @@ from tilewright.model.layers.elementwise import literal
 from tilewright.model.layers.onnx_node import OnnxNode
 from tilewright.model.network import Network
 from tilewright.plan import uniform
+from tilewright.rungs import find, rungs
+from tilewright.rungs.cpu.im2col import NUMPY
+from tilewright.rungs.cpu.loops import LOOPS
+from tilewright.rungs.gpu.layers import DIALECT
 from tilewright.runtime.device import CPU, DEVICES, OPENCL
-from tilewright.trials import random_parameters
-from tilewright.verify import verify
+from tilewright.truth import reference
+from tilewright.truth import trials as trials_module
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
+from tilewright.truth.verify import verify
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ import pytest
 
 from tilewright import climb, job, memory
 from tilewright.execute import program_of
-from tilewright.ladder import find
 from tilewright.model.formats import weights
 from tilewright.model.layers import Flatten, FullyConnected, Pixels
 from tilewright.model.network import Network
+from tilewright.rungs import find
 from tilewright.runtime import opencl
 from tilewright.runtime.device import CPU, OPENCL
 from tilewright.trace import Trace
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 pytestmark = pytest.mark.skipif(
     opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL))

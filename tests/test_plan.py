@@ -9,13 +9,13 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, program_of
-from tilewright.ladder import choose, find, resolve, rungs, together
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.plan import Plan, Step, check, uniform
+from tilewright.rungs import choose, find, resolve, rungs, together
 from tilewright.runtime import opencl
 from tilewright.runtime.device import CPU, OPENCL
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 BARE = Network(
     "small",

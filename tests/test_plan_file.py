@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from tests.test_plan import NETWORK, PIXELS, mixed, needs_opencl
-from tilewright import ladder, plan_file
+from tilewright import plan_file
+from tilewright import rungs as ladder
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import find, resolve
 from tilewright.model.layers import ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
+from tilewright.rungs import find, resolve
 from tilewright.runtime.device import CPU
 
 

@@ -23,15 +23,15 @@ OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "atom
 # Rungs' helpers that read: the kernels' own text, kernel files of users and those to start from,
 # and the source that Numba's code was made of.
 READERS = {
-    "tilewright.ladder.gpu.design",
-    "tilewright.ladder.own.rung",
-    "tilewright.ladder.own.start",
-    "tilewright.ladder.cpu.kept",
+    "tilewright.rungs.gpu.design",
+    "tilewright.rungs.own.rung",
+    "tilewright.rungs.own.start",
+    "tilewright.rungs.cpu.kept",
 }
 # The kinds of vectors of a CPU are known to its code generator.
 RUNTIMES_BEYOND = {("tilewright.runtime.cpu", "tilewright.fuse.cpu.build")}
 # Types in their own way: what a rung's `prepare` takes is what its own `open_runtime` gave.
-UNTYPED = {("tilewright.ladder.rung", "runtime")}
+UNTYPED = {("tilewright.rungs.rung", "runtime")}
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def test_only_the_command_line_prints():
 
 
 def test_no_runtime_knows_a_network():
-    rooms = ("model", "ladder", "fuse", "plan", "execute", "memory", "job", "profile")
+    rooms = ("model", "rungs", "fuse", "plan", "execute", "memory", "job", "profiling")
     found = crossings("runtime", rooms)
     # Of a layer it knows the shape of arrays, and no more.
     named = {
@@ -153,16 +153,16 @@ def test_no_runtime_knows_a_network():
 
 
 def test_rungs_know_neither_plans_nor_programs():
-    rooms = ("plan", "execute", "job", "climb", "verify", "profile", "data", "files")
-    assert crossings("ladder", rooms) == set()
-    assert crossings("fuse", ("ladder", "plan", "execute", "job", "data")) == set()
+    rooms = ("plan", "execute", "job", "climb", "truth", "profiling", "data", "files")
+    assert crossings("rungs", rooms) == set()
+    assert crossings("fuse", ("rungs", "plan", "execute", "job", "data")) == set()
 
 
 def test_no_rung_opens_a_file():
     openers = {
         name
         for name, tree in modules().items()
-        if inside(name, "ladder")
+        if inside(name, "rungs")
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", getattr(node.func, "attr", None)) in OPENING

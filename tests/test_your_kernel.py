@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.ladder.gpu.kernels import USUAL
-from tests.ladder.own.test_rung import ODD, geometry, needs_nvrtc, needs_opencl, network
+from tests.rungs.gpu.kernels import USUAL
+from tests.rungs.own.test_rung import ODD, geometry, needs_nvrtc, needs_opencl, network
 from tests.test_docs import ROOT, blocks, read
 from tilewright.cli import main
-from tilewright.ladder.own import load, parse
-from tilewright.ladder.own.expression import FUNCTIONS, HeaderError
-from tilewright.ladder.own.header import SIZES, THREADS
-from tilewright.ladder.own.start import LIKE, start
 from tilewright.precision import CLASSES
+from tilewright.rungs.own import load, parse
+from tilewright.rungs.own.expression import FUNCTIONS, HeaderError
+from tilewright.rungs.own.header import SIZES, THREADS
+from tilewright.rungs.own.start import LIKE, start
 from tilewright.runtime import nvrtc
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import prelude
-from tilewright.verify import verify_at_hand
+from tilewright.truth.verify import verify_at_hand
 
 PAGE = ROOT / "docs" / "your-kernel.md"
 FILES = sorted((ROOT / "docs" / "kernels").iterdir())
 files = pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
-COURSE = ROOT / "tests" / "ladder" / "own" / "kernels" / "course.cl"
+COURSE = ROOT / "tests" / "rungs" / "own" / "kernels" / "course.cl"
 
 
 @needs_opencl

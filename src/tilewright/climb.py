@@ -13,30 +13,30 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.conditions import Conditions, Watch
 from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, program_of
 from tilewright.judge import WorkerStopped
-from tilewright.ladder import rungs
-from tilewright.ladder.rung import Rung
-from tilewright.measure import Rounds, Sample, interleave
+from tilewright.measure.conditions import Conditions, Watch
+from tilewright.measure.samples import Rounds, Sample, interleave
 from tilewright.memory import pin
 from tilewright.model.layers import MissingForm, Pixels
 from tilewright.model.load import load
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FLOAT32
-from tilewright.profile.ceilings import ceilings
-from tilewright.proof import in_worker
-from tilewright.proofs import Prove, side_by_side
+from tilewright.profiling.ceilings import ceilings
 from tilewright.results.ladder import ALONE, TOGETHER
+from tilewright.rungs import rungs
+from tilewright.rungs.rung import Rung
 from tilewright.runtime import HostArray, cuda
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.trace import Event, Trace
-from tilewright.trials import random_parameters
-from tilewright.verify import Verdict, verify
+from tilewright.truth.before_run import in_worker
+from tilewright.truth.side_by_side import Prove, side_by_side
+from tilewright.truth.trials import random_parameters
+from tilewright.truth.verify import Verdict, verify
 
 # Called with what is being done, how much of it is done, and how much there is.
 Progress = Callable[[str, int, int], None]

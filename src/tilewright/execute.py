@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder import support
-from tilewright.ladder.rung import Launch, Options, Rung
 from tilewright.memory import FLOWS
 from tilewright.model import zoo
 from tilewright.model.layers import Shape
 from tilewright.model.network import Network, Parameters, Stages
 from tilewright.plan import Plan, check, uniform
+from tilewright.rungs import support
+from tilewright.rungs.rung import Launch, Options, Rung
 from tilewright.runtime import Buffer, GpuRuntime, HostArray, Runtime, are_pixels
 from tilewright.runtime.device import Device
 from tilewright.runtime.gather import Gathering, compile_together

@@ -15,18 +15,18 @@ from tilewright.data import catalogue
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import DEFAULT_BATCH, choose, resolve, together
-from tilewright.ladder.rung import Rung
 from tilewright.memory import pin, pins
 from tilewright.model.load import describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
 from tilewright.plan_file import read
-from tilewright.proof import prove_first
 from tilewright.results.record import Environment
+from tilewright.rungs import DEFAULT_BATCH, choose, resolve, together
+from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import CPU, Device
 from tilewright.trace import Trace
-from tilewright.verify import Verdict
+from tilewright.truth.before_run import prove_first
+from tilewright.truth.verify import Verdict
 
 WARM_UP_IMAGES = 10
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tilewright.ladder.rung import ParametersAgain
 from tilewright.model.layers import Shape
 from tilewright.model.pixels import normalise
+from tilewright.rungs.rung import ParametersAgain
 from tilewright.runtime import GpuRuntime, HostArray, Mark
 from tilewright.runtime.staging import copy
 from tilewright.trace import Event, reaching

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder import support
-from tilewright.ladder.rung import Options, Rung, no_options
 from tilewright.model.network import Network, Stages
+from tilewright.rungs import support
+from tilewright.rungs.rung import Options, Rung, no_options
 from tilewright.runtime.device import Device
 
 

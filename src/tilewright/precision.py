@@ -56,7 +56,7 @@ class Precision:
 
     `operand_smallest` is the absolute error of operands too small for the relative one, `largest`
     the largest operand. `stored`: activations between layers are rounded like operands. `fast` is
-    how convolutions are computed, if not as sums of products: `tilewright.fast` has its bound.
+    how convolutions are computed, if not as sums of products (bounds in `tilewright.truth.fast`).
     """
 
     name: str

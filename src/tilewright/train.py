@@ -24,10 +24,10 @@ from torch.nn import functional
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
-from tilewright.ladder.vendor.torch import layer_function
 from tilewright.model.formats import weights
 from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
+from tilewright.rungs.vendor.torch import layer_function
 from tilewright.runtime.device import Device
 
 EVALUATION_BATCH = 500

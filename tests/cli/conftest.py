@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tilewright.profile import ceilings
+from tilewright.profiling import ceilings
 
 measured_once = cache(ceilings.measure)
 

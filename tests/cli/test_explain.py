@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-import tilewright.profile.ceilings as ceilings_module
+import tilewright.profiling.ceilings as ceilings_module
 from tilewright.cli import main
 from tilewright.fuse.cpu import build
-from tilewright.ladder import rungs
-from tilewright.profile.result import Ceilings
+from tilewright.profiling.result import Ceilings
+from tilewright.rungs import rungs
 from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import DoesNotFit, Source, prelude
@@ -133,7 +133,7 @@ def test_the_source_with_the_prelude_in_its_place_is_the_kernel(capsys, no_gpu):
 
 @pytest.mark.parametrize("name", ["plane.cl", "padded.cl", "course.cl", "course.cu"])
 def test_a_kernel_file_is_explained_as_far_as_it_is_known(name, capsys):
-    path = str(Path(__file__).parents[1] / "ladder" / "own" / "kernels" / name)
+    path = str(Path(__file__).parents[1] / "rungs" / "own" / "kernels" / name)
     assert main(["explain", path, "--net", "ece408", "--layer", "conv1"]) == 0
     out = capsys.readouterr().out
     assert "grid and block" in out and "issued;" not in out and "0 B" not in out
@@ -147,6 +147,6 @@ def test_a_kernel_file_is_explained_as_far_as_it_is_known(name, capsys):
 
 
 def test_a_layer_that_a_kernel_file_is_not_for_says_why(capsys):
-    path = str(Path(__file__).parents[1] / "ladder" / "own" / "kernels" / "course.cl")
+    path = str(Path(__file__).parents[1] / "rungs" / "own" / "kernels" / "course.cl")
     assert main(["explain", path, "--net", "cifar10", "--layer", "conv1"]) == 0
     assert "course.cl requires PAD_Y == 0" in " ".join(capsys.readouterr().out.split())

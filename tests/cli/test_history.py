@@ -13,8 +13,8 @@ from tests.results import made
 from tests.test_climb import quick, trusting  # noqa: F401
 from tilewright.cli import main
 from tilewright.files import history_file
-from tilewright.ladder import rungs
 from tilewright.results.history import History
+from tilewright.rungs import rungs
 
 
 @pytest.fixture

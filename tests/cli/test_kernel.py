@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.ladder.own.test_rung import needs_opencl
+from tests.rungs.own.test_rung import needs_opencl
 from tilewright.cli import main
 from tilewright.model.formats.weights import save
 from tilewright.model.layers import Convolution, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 
 @pytest.fixture

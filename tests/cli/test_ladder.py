@@ -7,8 +7,8 @@ import pytest
 from tests.test_climb import quick, trusting  # noqa: F401
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
-from tilewright.ladder import rungs
-from tilewright.measure import Rounds
+from tilewright.measure.samples import Rounds
+from tilewright.rungs import rungs
 from tilewright.runtime.device import CPU
 
 pytestmark = pytest.mark.usefixtures("quick", "trusting")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.test_climb import quick, trusting  # noqa: F401
-from tilewright import climb, ladder
+from tilewright import climb
+from tilewright import rungs as ladder
 from tilewright.cli import main
 from tilewright.files import atomic_write
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.profile.made import CEILINGS, profile
+from tests.profiling.made import CEILINGS, profile
 from tilewright.cli import main
-from tilewright.profile import saved, session
+from tilewright.profiling import saved, session
 from tilewright.results.document import text as text_of
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL

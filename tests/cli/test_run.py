@@ -77,7 +77,7 @@ def test_a_network_of_ones_own(tmp_path, capsys):
     """A .json description with a .safetensors, then the latter alone."""
     from tilewright.model.formats import weights
     from tilewright.model.formats.description import read
-    from tilewright.trials import random_parameters
+    from tilewright.truth.trials import random_parameters
 
     net = tmp_path / "tiny.json"
     net.write_text(

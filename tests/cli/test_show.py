@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.ladder.own.test_rung import needs_opencl
+from tests.rungs.own.test_rung import needs_opencl
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import description

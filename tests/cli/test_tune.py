@@ -12,11 +12,11 @@ from tests.own_kernels import DIRECT, kernel_file
 from tests.test_plan import NETWORK, needs_opencl
 from tilewright.cli import main
 from tilewright.judge import sandbox
-from tilewright.ladder import resolve
-from tilewright.measure import exactly
+from tilewright.measure.samples import exactly
 from tilewright.model.formats.description import to_json
 from tilewright.plan_file import read
 from tilewright.results import schema
+from tilewright.rungs import resolve
 from tilewright.tune import device
 from tilewright.tune.device import OnDevice
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.ladder.gpu.design import Convolutions, Design, Geometry, Options
-from tilewright.ladder.gpu.direct import RUNG
-from tilewright.ladder.gpu.prepare import gpu_rung
-from tilewright.ladder.rung import Rung
+from tilewright.rungs.gpu.design import Convolutions, Design, Geometry, Options
+from tilewright.rungs.gpu.direct import RUNG
+from tilewright.rungs.gpu.prepare import gpu_rung
+from tilewright.rungs.rung import Rung
 
 
 def changed(name: str, old: str, new: str) -> Rung:

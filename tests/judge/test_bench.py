@@ -16,7 +16,6 @@ import pytest
 from tests.judge.changed import changed
 from tests.kept import KEPT
 from tilewright import cli
-from tilewright.conditions import CpuTime
 from tilewright.data.dataset import Dataset
 from tilewright.files import history_file
 from tilewright.judge import WorkerStopped, arena, isolated, process, sandbox
@@ -25,20 +24,21 @@ from tilewright.judge.allowance import Allowance
 from tilewright.judge.arena import Entry, Row
 from tilewright.judge.bench import Bench, bench
 from tilewright.judge.office import Office
-from tilewright.ladder import choose
-from tilewright.ladder.rung import Rung
-from tilewright.measure import Sample
+from tilewright.measure.conditions import CpuTime
+from tilewright.measure.samples import Sample
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.precision import TF32
-from tilewright.profile.result import Ceilings
+from tilewright.profiling.result import Ceilings
 from tilewright.results.document import text
 from tilewright.results.history import History
 from tilewright.results.schema import schema
+from tilewright.rungs import choose
+from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.opencl import missing
-from tilewright.trials import random_parameters
-from tilewright.verify import Verdict
+from tilewright.truth.trials import random_parameters
+from tilewright.truth.verify import Verdict
 
 pytestmark = [
     pytest.mark.skipif(missing(OPENCL) is not None, reason="needs PoCL"),
@@ -93,7 +93,9 @@ def test_a_wrong_proof_is_the_reason():
     rung = changed("forgetful", "float sum = bias[filter];", "float sum = 0 * bias[filter];")
     dataset = Dataset("drawn", PIXELS, None, "drawn")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tilewright.checks.SHAPES", (((3, 11, 13), Convolution(5, 3, padding=1)),))
+        patch.setattr(
+            "tilewright.truth.quick.SHAPES", (((3, 11, 13), Convolution(5, 3, padding=1)),)
+        )
         found = bench([Entry(rung, OPENCL, judged=True)], NETWORK, dataset, OPENCL, 4, rounds=1)
     (row,) = found.rows
     assert str(row.refused).startswith("wrong: conv") and found.ranked() == []
@@ -141,8 +143,8 @@ def test_the_command_prints_tables_and_json(capsys: pytest.CaptureFixture[str], 
         *("--net", str(_saved(tmp_path)), "--batch", "3", "--repeats", "1"),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tilewright.checks.SHAPES", ())
-        patch.setattr("tilewright.checks.quick", lambda *given: iter(()))
+        patch.setattr("tilewright.truth.quick.SHAPES", ())
+        patch.setattr("tilewright.truth.quick.quick", lambda *given: iter(()))
         patch.setattr(module, "quick", lambda *given: iter(()))
         patch.setattr(module, "library", lambda device: None)
         assert cli.main([*arguments, "--json", str(tmp_path / "out.json")]) == 1

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tilewright import reference
 from tilewright.judge.bout import MARGIN, Bout, Refused, floor
 from tilewright.judge.lanes import POISON, Values
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.precision import FLOAT32
-from tilewright.profile.result import Ceilings
-from tilewright.trials import random_parameters
+from tilewright.profiling.result import Ceilings
+from tilewright.truth import reference
+from tilewright.truth.trials import random_parameters
 
 BARE = Network("one", Pixels((2, 5, 4)), (Convolution(3, 3, padding=1),))
 NETWORK = BARE.with_parameters(random_parameters(BARE, np.random.default_rng(1)))

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from tests.kept import KEPT
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.execute import Program
-from tilewright.guards import guarding
 from tilewright.judge import lanes, sandbox
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.lanes import DistantLane, Lane, LibraryLane, SharedLane
 from tilewright.judge.office import Office
 from tilewright.judge.remote import RemoteRuntime
-from tilewright.ladder import choose
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.plan import uniform
+from tilewright.rungs import choose
 from tilewright.runtime.device import CPU, OPENCL
 from tilewright.runtime.opencl import missing
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.guards import guarding
+from tilewright.truth.trials import random_parameters
 
 BARE = Network("one", Pixels((3, 8, 7)), (Convolution(4, 3, padding=1),))
 NETWORK = BARE.with_parameters(random_parameters(BARE, np.random.default_rng(1)))

@@ -11,15 +11,15 @@ import pytest
 from tests.judge.changed import changed
 from tests.judge.test_bench import judged, quick  # noqa: F401 - a fixture that is used by itself
 from tests.own_kernels import DIRECT, SUM, kernel_file
-from tilewright.check import check
-from tilewright.checks import KINDS, SHAPES, _chosen
 from tilewright.errors import TilewrightError
 from tilewright.judge import sandbox
-from tilewright.ladder.own import load
+from tilewright.judge.check import check
 from tilewright.precision import FLOAT32
+from tilewright.rungs.own import load
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.opencl import missing
-from tilewright.verify import prove
+from tilewright.truth.quick import KINDS, SHAPES, _chosen
+from tilewright.truth.verify import prove
 
 needs_pocl = pytest.mark.skipif(missing(OPENCL) is not None, reason="needs PoCL")
 needs_walls = pytest.mark.skipif(

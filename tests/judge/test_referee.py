@@ -14,8 +14,8 @@ from tilewright.judge import sandbox
 from tilewright.judge.connection import Connection
 from tilewright.judge.referee import Referee
 from tilewright.judge.submissions import Submission
-from tilewright.ladder import choose
 from tilewright.model.layers import Convolution
+from tilewright.rungs import choose
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.opencl import missing
 
@@ -28,7 +28,7 @@ pytestmark = [
 @pytest.fixture
 def referee(monkeypatch: pytest.MonkeyPatch) -> Referee:
     shape = ((3, 11, 13), Convolution(5, 3, padding=1))
-    monkeypatch.setattr("tilewright.checks.SHAPES", (shape,))
+    monkeypatch.setattr("tilewright.truth.quick.SHAPES", (shape,))
     dataset = Dataset("drawn", PIXELS, LABELS, "drawn")
     return Referee(
         NETWORK, dataset, OPENCL, 4, choose(OPENCL, "direct"), seed=7, rounds=1, limit=60,

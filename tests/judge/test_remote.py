@@ -14,17 +14,17 @@ from tilewright.execute import Program
 from tilewright.judge import WorkerStopped, isolated, sandbox
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.connection import WINDOW
-from tilewright.ladder import choose
-from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
+from tilewright.rungs import choose
+from tilewright.rungs.rung import Rung
 from tilewright.runtime import GpuRuntime
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.opencl import missing
 from tilewright.trace import Trace
-from tilewright.trials import random_parameters
-from tilewright.verify import verify
+from tilewright.truth.trials import random_parameters
+from tilewright.truth.verify import verify
 
 pytestmark = [
     pytest.mark.skipif(missing(OPENCL) is not None, reason="needs PoCL"),
@@ -57,7 +57,7 @@ def test_a_worker_computes_what_the_runtime_here_does(name: str):
 
 
 def test_the_proof_works_in_isolation(monkeypatch: pytest.MonkeyPatch):
-    from tilewright import verify as module
+    from tilewright.truth import verify as module
 
     whole = module.trials
     monkeypatch.setattr(module, "trials", lambda *given: islice(whole(*given), 4))

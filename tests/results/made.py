@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.results.ladder import (
     ConditionsRecord,
     Correctness,

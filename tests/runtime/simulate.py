@@ -18,12 +18,8 @@ from typing import IO
 
 import numpy as np
 
-from tests.ladder.gpu.kernels import GPU_RUNGS
-from tilewright import reference
-from tilewright.attempt import compare
+from tests.rungs.gpu.kernels import GPU_RUNGS
 from tilewright.execute import program_of
-from tilewright.ladder import find
-from tilewright.ladder.gpu import design
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -36,11 +32,15 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
+from tilewright.rungs import find
+from tilewright.rungs.gpu import design
 from tilewright.runtime import dialect
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
 from tilewright.runtime.opencl import OpenClRuntime
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
 
 # Every kind of layer; tiles that are full and tiles that are not; a row of four for vector stores;
 # more channels, taps and inputs than are staged at a time.

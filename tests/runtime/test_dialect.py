@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import tilewright
 from tests.kept import compile_cubin
-from tests.ladder.gpu.kernels import GPU_RUNGS, ODD, USUAL, sources
+from tests.rungs.gpu.kernels import GPU_RUNGS, ODD, USUAL, sources
 from tilewright.errors import TilewrightError
-from tilewright.ladder.gpu.design import Geometry, shared_size
+from tilewright.rungs.gpu.design import Geometry, shared_size
 from tilewright.runtime import nvrtc, opencl
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Source, prelude
@@ -126,14 +126,14 @@ def test_what_does_not_fit_says_what_and_by_how_much(source, words):
 
 
 FILES = sorted(
-    file.name for file in files("tilewright.ladder.gpu").iterdir() if file.name.endswith(".cl")
+    file.name for file in files("tilewright.rungs.gpu").iterdir() if file.name.endswith(".cl")
 )
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_kernels_keep_to_the_rules_that_compilers_do_not_check(file):
     """Each of these compiles, and runs, on one of the two sides."""
-    text = (files("tilewright.ladder.gpu") / file).read_text()
+    text = (files("tilewright.rungs.gpu") / file).read_text()
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     assert len(re.findall(r"\bTW_ENTRY TW_NAME\(", code)) == 1
     words = set(re.findall(r"\w+", code))

@@ -11,15 +11,15 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.ladder import find
 from tilewright.model import zoo
 from tilewright.plan import uniform
+from tilewright.rungs import find
 from tilewright.runtime import GpuKernel, cuda
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import DoesNotFit, Limits
 from tilewright.runtime.gather import Gathering, compile_together
 from tilewright.runtime.multiprocessor import REFERENCE
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 LIMITS = Limits(1024, 49152, 65536, 2**34, 100)
 

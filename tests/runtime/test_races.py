@@ -84,7 +84,7 @@ def test_every_barrier_is_needed_and_missed_when_it_is_gone(rung, file, number):
 
 
 def test_no_barrier_is_forgotten_above():
-    folder = ROOT / "src" / "tilewright" / "ladder" / "gpu"
+    folder = ROOT / "src" / "tilewright" / "rungs" / "gpu"
     counted = {file.name: file.read_text().count("TW_BARRIER();") for file in folder.glob("*.cl")}
     named = {(file, number) for _, file, number in BARRIERS}
     assert len(named) == sum(counted.values())

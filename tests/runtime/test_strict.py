@@ -10,16 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.profile.made import CEILINGS
+from tests.profiling.made import CEILINGS
 from tests.runtime import strict
 from tests.runtime.strict import AMD, GENEROUS, NVIDIA, SMALL, Violation
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.execute import program_of
 from tilewright.job import Request
-from tilewright.ladder import find, rungs
 from tilewright.model.formats import weights
 from tilewright.model.layers import (
     Convolution,
@@ -31,12 +28,15 @@ from tilewright.model.layers import (
     Softmax,
 )
 from tilewright.model.network import Network
-from tilewright.profile import session
+from tilewright.profiling import session
+from tilewright.rungs import find, rungs
 from tilewright.runtime import DeviceFault, opencl
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
 
 HERE = not opencl.unusable() and any(map(opencl.is_pocl, opencl.devices()))
 pytestmark = pytest.mark.skipif(

@@ -10,24 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.ladder.gpu.kernels import USUAL
 from tests.own_kernels import DIRECT, kernel_file
+from tests.rungs.gpu.kernels import USUAL
 from tests.test_plan import NETWORK, needs_opencl
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.alternatives import alternatives
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.ladder import find
-from tilewright.ladder.gpu.design import Geometry
-from tilewright.ladder.own import load
-from tilewright.ladder.rung import Rung, as_options
 from tilewright.model import zoo
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.precision import FP16
-from tilewright.proof import choosing
+from tilewright.rungs import find
+from tilewright.rungs.gpu.design import Geometry
+from tilewright.rungs.own import load
+from tilewright.rungs.rung import Rung, as_options
 from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.runtime.dialect import Limits
-from tilewright.trials import random_parameters
+from tilewright.truth.before_run import choosing
+from tilewright.truth.trials import random_parameters
 from tilewright.tune.device import OnDevice, part_of
 from tilewright.tune.search import Candidate
 from tilewright.tune.spans import Span, shared, spans, taking_part

@@ -11,10 +11,10 @@ import pytest
 
 from tests.test_plan import NETWORK
 from tilewright.errors import TilewrightError
-from tilewright.ladder import find
-from tilewright.ladder.rung import Options, whole_network
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.plan import Plan, names
+from tilewright.rungs import find
+from tilewright.rungs.rung import Options, whole_network
 from tilewright.runtime.device import OPENCL
 from tilewright.tune.outcome import Tuned
 from tilewright.tune.search import Candidate, Timer

@@ -6,9 +6,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.profile.made import profile
+from tests.profiling.made import profile
 from tests.results import made
-from tilewright.profile import saved
+from tilewright.profiling import saved
 from tilewright.results.changes import compare
 from tilewright.results.history import History
 from tilewright.views import history as view

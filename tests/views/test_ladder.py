@@ -9,17 +9,17 @@ import pytest
 
 from tests.results.made import ENVIRONMENT
 from tilewright.climb import Ladder, Row, Subject
-from tilewright.conditions import Conditions
 from tilewright.data.dataset import Dataset
 from tilewright.fuse.cpu.schedule import PlainGroup, by_images
 from tilewright.fuse.cpu.tiles import Target
-from tilewright.ladder import rungs
-from tilewright.measure import Sample
+from tilewright.measure.conditions import Conditions
+from tilewright.measure.samples import Sample
 from tilewright.model import zoo
 from tilewright.results.climbed import record
 from tilewright.results.document import plain
+from tilewright.rungs import rungs
 from tilewright.runtime.device import CPU
-from tilewright.verify import Verdict
+from tilewright.truth.verify import Verdict
 from tilewright.views import ladder as view
 
 NETWORK = zoo.network("cifar10")

@@ -7,9 +7,9 @@ from hypothesis import Phase, given, settings
 from rich.cells import cell_len
 from rich.console import Console
 
-from tests.profile.made import profile, profiles
-from tilewright.profile.compare import compare
-from tilewright.profile.tally import Row
+from tests.profiling.made import profile, profiles
+from tilewright.profiling.compare import compare
+from tilewright.profiling.tally import Row
 from tilewright.runtime.device import CPU, Device
 from tilewright.views import comparison as comparison_view
 from tilewright.views import profile as view

@@ -11,11 +11,11 @@ from rich.console import Console
 from tests.results.made import ENVIRONMENT
 from tilewright.data.dataset import Dataset
 from tilewright.job import Result
-from tilewright.ladder import choose
 from tilewright.model import zoo
 from tilewright.plan import uniform
 from tilewright.results.document import text
 from tilewright.results.run import record
+from tilewright.rungs import choose
 from tilewright.runtime.device import CPU
 from tilewright.trace import Event, Trace
 from tilewright.views import run as view

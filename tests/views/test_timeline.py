@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.profile.made import events
+from tests.profiling.made import events
 from tilewright.errors import TilewrightError
-from tilewright.profile.order import Ordered
+from tilewright.profiling.order import Ordered
 from tilewright.trace import Event
 from tilewright.views import timeline as module
 from tilewright.views.timeline import Timeline

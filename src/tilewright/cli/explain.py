@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright.ladder import find
+    from tilewright.rungs import find
 
     rung = find(arguments.rung).at(arguments.precision)
     if rung.precisions:
@@ -60,8 +60,8 @@ def main(arguments: argparse.Namespace) -> int:
 def _explain_cpu(arguments: argparse.Namespace) -> int:
     from tilewright.climb import prepare
     from tilewright.fuse.cpu.explain import explain, machine_code
-    from tilewright.ladder import choose
-    from tilewright.profile.ceilings import ceilings
+    from tilewright.profiling.ceilings import ceilings
+    from tilewright.rungs import choose
     from tilewright.runtime.device import CPU
     from tilewright.views import console
     from tilewright.views.explain import report

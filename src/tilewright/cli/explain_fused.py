@@ -9,9 +9,9 @@ from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut, sources
 from tilewright.fuse.cuda.explain import explain
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
-from tilewright.ladder.gpu.explain import target
-from tilewright.ladder.rung import Rung
 from tilewright.model.load import load
+from tilewright.rungs.gpu.explain import target
+from tilewright.rungs.rung import Rung
 from tilewright.views import console
 from tilewright.views.explain_fused import report
 

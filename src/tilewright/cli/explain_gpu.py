@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder import DEFAULT_BATCH
-from tilewright.ladder.gpu.explain import chosen, designed, explain, target
-from tilewright.ladder.rung import Rung
 from tilewright.model.load import load
+from tilewright.rungs import DEFAULT_BATCH
+from tilewright.rungs.gpu.explain import chosen, designed, explain, target
+from tilewright.rungs.rung import Rung
 from tilewright.views import console
 from tilewright.views import explain_gpu as view
 

@@ -10,7 +10,7 @@ from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
     from tilewright.judge.arena import Entry
-    from tilewright.ladder.rung import Rung
+    from tilewright.rungs.rung import Rung
     from tilewright.runtime.device import Device
 
 MOST_IMAGES = 10_000
@@ -93,7 +93,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _load(arguments: argparse.Namespace) -> tuple[list[Rung], dict[str, str]]:
     """The kernels, and why others are none; an error where none is left."""
-    from tilewright.ladder import choose
+    from tilewright.rungs import choose
 
     judged: dict[str, Rung] = {}
     unreadable: dict[str, str] = {}
@@ -115,7 +115,7 @@ def _entries(arguments: argparse.Namespace, judged: list[Rung]) -> list[Entry]:
     """The kernels, whom they are compared with, and the library, each once."""
     from tilewright.judge.arena import Entry
     from tilewright.judge.bench import library
-    from tilewright.ladder import choose
+    from tilewright.rungs import choose
 
     device: Device = arguments.device
     if arguments.rungs is not None:

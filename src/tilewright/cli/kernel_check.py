@@ -48,14 +48,14 @@ def _seed(text: str) -> int:
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright import environment
-    from tilewright.check import check
+    from tilewright.judge.check import check
     from tilewright.model import zoo
     from tilewright.model.load import describe
     from tilewright.results import document
     from tilewright.results.check import record
     from tilewright.runtime.registry import gpu_backend
-    from tilewright.sanitize import Sanitized, sanitize
-    from tilewright.verify import fresh_seed
+    from tilewright.truth.sanitize import Sanitized, sanitize
+    from tilewright.truth.verify import fresh_seed
     from tilewright.views import check as view
     from tilewright.views import console
 

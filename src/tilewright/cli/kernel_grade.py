@@ -71,9 +71,9 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.judge.grade import Grading, formula, ranked
     from tilewright.judge.referee import Referee
     from tilewright.judge.submissions import submissions
-    from tilewright.ladder import choose
     from tilewright.results import document
     from tilewright.results.grade import GradeRecord
+    from tilewright.rungs import choose
     from tilewright.runtime.registry import gpu_backend
     from tilewright.views import console
     from tilewright.views import grade as view

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright.ladder.own.start import start
+    from tilewright.rungs.own.start import start
 
     language: Language = "dialect"
     if arguments.cuda or arguments.opencl:

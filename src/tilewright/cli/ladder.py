@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     from tilewright import environment
     from tilewright.climb import climb, prepare
-    from tilewright.measure import Rounds
+    from tilewright.measure.samples import Rounds
     from tilewright.results import document
     from tilewright.results.climbed import record
     from tilewright.views import console

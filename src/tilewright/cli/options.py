@@ -13,7 +13,7 @@ from tilewright.files import check_writable
 
 if TYPE_CHECKING:
     from tilewright.job import Request
-    from tilewright.ladder.rung import Rung
+    from tilewright.rungs.rung import Rung
     from tilewright.runtime.device import Device
 
 LARGEST = 10**9
@@ -43,7 +43,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def request(arguments: argparse.Namespace) -> Request:
     from tilewright.job import Request
-    from tilewright.ladder import DEFAULT_BATCH
+    from tilewright.rungs import DEFAULT_BATCH
     from tilewright.runtime.device import CPU
 
     return Request(
@@ -130,7 +130,7 @@ def positive(text: str) -> int:
 
 
 def add_batch(parser: argparse.ArgumentParser) -> None:
-    from tilewright.ladder import DEFAULT_BATCH
+    from tilewright.rungs import DEFAULT_BATCH
 
     parser.add_argument(
         "--batch", type=positive, default=DEFAULT_BATCH, metavar="N",
@@ -186,7 +186,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 def own_rungs(device: Device, files: Sequence[str]) -> list[Rung]:
     """The rungs in kernel files; all other rungs have names."""
-    from tilewright.ladder import OWN_SUFFIXES, choose
+    from tilewright.rungs import OWN_SUFFIXES, choose
 
     for name in files:
         if not name.endswith(OWN_SUFFIXES):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
     from rich.console import RenderableType
 
-    from tilewright.profile.session import Progress, Recording, Subject
+    from tilewright.profiling.session import Progress, Recording, Subject
 
 DEFAULT_REPEATS = 6  # the fewest that say how certain their median is
 OUTPUTS = ("json", "csv", "trace")
@@ -51,9 +51,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _profile(arguments: argparse.Namespace) -> int:
-    from tilewright.profile import saved
-    from tilewright.profile.ceilings import measured_again
-    from tilewright.profile.session import prepare
+    from tilewright.profiling import saved
+    from tilewright.profiling.ceilings import measured_again
+    from tilewright.profiling.session import prepare
     from tilewright.views import console
     from tilewright.views import profile as view
 
@@ -70,7 +70,7 @@ def _profile(arguments: argparse.Namespace) -> int:
 
 
 def _record(subject: Subject, trace: str | None, progress: Progress) -> Recording:
-    from tilewright.profile.session import record
+    from tilewright.profiling.session import record
     from tilewright.views.timeline import Timeline
 
     if trace is None:
@@ -86,9 +86,9 @@ def _compare(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from tilewright.model.load import describe
-    from tilewright.profile import compare, saved
-    from tilewright.profile.result import layers_of
-    from tilewright.profile.session import prepare_all, record
+    from tilewright.profiling import compare, saved
+    from tilewright.profiling.result import layers_of
+    from tilewright.profiling.session import prepare_all, record
     from tilewright.views import comparison as view
     from tilewright.views import console
 
@@ -119,7 +119,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _is_saved(name: str) -> bool:
     """Whether a side is a profile in a file, and not a rung: kernel files are rungs."""
-    from tilewright.ladder import OWN_SUFFIXES
+    from tilewright.rungs import OWN_SUFFIXES
 
     return not name.endswith(OWN_SUFFIXES) and (name.endswith(".json") or Path(name).is_file())
 

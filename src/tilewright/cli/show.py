@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright.ladder import DEFAULT_BATCH, choose
     from tilewright.model.load import load
     from tilewright.plan import uniform
+    from tilewright.rungs import DEFAULT_BATCH, choose
     from tilewright.views import console
     from tilewright.views.network import layer_table
     from tilewright.views.plan import steps

@@ -43,8 +43,8 @@ def main(arguments: argparse.Namespace) -> int:
     if find_spec("torch") is None:
         raise TilewrightError("training needs PyTorch: pip install 'tilewright[train]'")
     from tilewright.data.catalogue import open_parts
-    from tilewright.ladder.vendor import torch as vendor
     from tilewright.model.load import describe
+    from tilewright.rungs.vendor import torch as vendor
     from tilewright.train import DEFAULT_RECIPE, RECIPES, Training
     from tilewright.views import console, units
 

@@ -13,7 +13,7 @@ from tilewright.files import atomic_write, check_writable
 from tilewright.terminal import printable
 
 if TYPE_CHECKING:
-    from tilewright.ladder.rung import Rung
+    from tilewright.rungs.rung import Rung
 
 BUDGET = 60
 IMAGES, IMAGES_CUDA = 100, 10_000
@@ -120,7 +120,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _rungs(arguments: argparse.Namespace) -> list[Rung]:
     """Those that are named, or all, in the precision asked for; each name once."""
-    from tilewright.ladder import OWN_SUFFIXES, choose, rungs
+    from tilewright.rungs import OWN_SUFFIXES, choose, rungs
     from tilewright.tune.spans import taking_part
 
     device, given = arguments.device, list(dict.fromkeys(arguments.rungs))

@@ -14,7 +14,7 @@ from tilewright.errors import TilewrightError
 
 if TYPE_CHECKING:
     from tilewright.judge.allowance import Allowance
-    from tilewright.ladder.rung import Rung
+    from tilewright.rungs.rung import Rung
 
 
 class WorkerStopped(TilewrightError):

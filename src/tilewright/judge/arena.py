@@ -10,25 +10,25 @@ from functools import partial, reduce
 import numpy as np
 
 from tilewright.climb import Progress, alone
-from tilewright.conditions import CpuTime, Watch, read_times
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.guards import guarding
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.bout import Bout
 from tilewright.judge.lanes import DistantLane, Lane, LibraryLane, SharedLane
 from tilewright.judge.office import ALIGNMENT, Office, is_native
 from tilewright.judge.process import cpu_seconds
 from tilewright.judge.remote import RemoteRuntime
-from tilewright.ladder.gpu.prepare import open_runtime
-from tilewright.ladder.rung import Rung
-from tilewright.measure import Rounds, Sample, interleave
+from tilewright.measure.conditions import CpuTime, Watch, read_times
+from tilewright.measure.samples import Rounds, Sample, interleave
 from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
-from tilewright.profile.ceilings import Known, better, ceilings, measure
-from tilewright.profile.result import Ceilings
+from tilewright.profiling.ceilings import Known, better, ceilings, measure
+from tilewright.profiling.result import Ceilings
+from tilewright.rungs.gpu.prepare import open_runtime
+from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
-from tilewright.verify import Verdict
+from tilewright.truth.guards import guarding
+from tilewright.truth.verify import Verdict
 
 ASKED = 9  # times for nothing, to know what asking takes
 TRIES = 3  # of the ceilings, before a time is called impossible

@@ -15,9 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from tilewright.checks import quick
 from tilewright.climb import Progress
-from tilewright.conditions import Conditions, Watch
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
@@ -25,13 +23,15 @@ from tilewright.judge import isolated
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.arena import Arena, Entry, Row
 from tilewright.judge.office import is_native
-from tilewright.ladder.rung import Rung
-from tilewright.measure import Rounds
+from tilewright.measure.conditions import Conditions, Watch
+from tilewright.measure.samples import Rounds
 from tilewright.model.network import Network
 from tilewright.plan import uniform
-from tilewright.profile.result import Ceilings
+from tilewright.profiling.result import Ceilings
+from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import CPU, Device
-from tilewright.verify import Verdict, fresh_seed, prove
+from tilewright.truth.quick import quick
+from tilewright.truth.verify import Verdict, fresh_seed, prove
 
 # The course looks at correctness for so many images.
 COURSE_SIZES = (100, 1000, 10_000)
@@ -142,7 +142,7 @@ def _judged(
 
 def library(device: Device) -> Entry | None:
     """The yardstick: PyTorch on the same device; for PoCL, whose device is the CPU, on that."""
-    from tilewright.ladder.vendor.torch import RUNG
+    from tilewright.rungs.vendor.torch import RUNG
 
     where = device if device.kind in RUNG.devices else CPU
     if where is CPU and not is_native(device):

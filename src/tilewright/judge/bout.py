@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
 from tilewright.judge.lanes import POISON, Lane, Values
 from tilewright.model.network import Parameters, Stage
 from tilewright.precision import Precision
-from tilewright.profile.result import Ceilings
+from tilewright.profiling.result import Ceilings
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
 
 # Of the time that arithmetic or memory take at least by measured ceilings, which may be too low.
 MARGIN = 0.7

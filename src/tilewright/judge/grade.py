@@ -14,8 +14,8 @@ import msgspec
 
 from tilewright.journal import Journal
 from tilewright.judge.submissions import Submission
-from tilewright.ladder.own.expression import Expression, Place
 from tilewright.results.grade import Graded, Judged
+from tilewright.rungs.own.expression import Expression, Place
 
 SCHEMA = "tilewright.grading/1"
 # What a formula can speak of: whole microseconds, and whole numbers.

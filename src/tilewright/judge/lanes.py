@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.execute import Program
-from tilewright.guards import GuardingRuntime
 from tilewright.judge.office import Office
 from tilewright.judge.protocol import Flush, Record
 from tilewright.judge.remote import RemoteRuntime
@@ -26,6 +25,7 @@ from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.arrays import Array
 from tilewright.trace import Trace
+from tilewright.truth.guards import GuardingRuntime
 
 Values = NDArray[np.float32]
 POISON = np.uint32(0x7FC05A5A)  # a NaN that no arithmetic makes

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tilewright.check import Checked, check
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.judge.arena import Entry, Row
 from tilewright.judge.bench import bench
+from tilewright.judge.check import Checked, check
 from tilewright.judge.submissions import Submission
-from tilewright.ladder.own.rung import read, rung_of
-from tilewright.ladder.rung import Rung
-from tilewright.measure import Rounds
+from tilewright.measure.samples import Rounds
 from tilewright.model.network import Network
 from tilewright.results.grade import Judged
+from tilewright.rungs.own.rung import read, rung_of
+from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
-from tilewright.verify import Verdict
+from tilewright.truth.verify import Verdict
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from tilewright.errors import TilewrightError
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.office import Memory, Office
 from tilewright.judge.protocol import Copy, Launch, Piece
-from tilewright.ladder.rung import Rung
 from tilewright.model.layers import Shape
+from tilewright.rungs.rung import Rung
 from tilewright.runtime import Buffer, GpuKernel, HostArray, Mark
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.complaints import KernelDoesNotCompile

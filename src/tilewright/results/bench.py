@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.results.ladder import ConditionsRecord
 from tilewright.results.record import Count, Rate, Record, Seconds, Share, about, an_image
 

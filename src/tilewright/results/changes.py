@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.errors import TilewrightError
-from tilewright.measure import Ratio, Sample, ratio_apart
+from tilewright.measure.samples import Ratio, Sample, ratio_apart
 from tilewright.results.record import Record
 
 

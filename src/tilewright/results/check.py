@@ -17,9 +17,9 @@ from tilewright.results.record import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.check import Checked
-    from tilewright.diagnose import Diagnosis
-    from tilewright.sanitize import Sanitized
+    from tilewright.judge.check import Checked
+    from tilewright.truth.diagnose import Diagnosis
+    from tilewright.truth.sanitize import Sanitized
 
 
 class ReasonRecord(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.measure import Sample, ratio
+from tilewright.measure.samples import Sample, ratio
 from tilewright.precision import FLOAT32
 from tilewright.results.ladder import (
     Against,
@@ -21,7 +21,7 @@ from tilewright.results.record import Environment, Timing, timing, verification
 
 if TYPE_CHECKING:
     from tilewright.climb import Ladder, Row, Subject
-    from tilewright.conditions import Conditions
+    from tilewright.measure.conditions import Conditions
     from tilewright.model.network import Network
     from tilewright.runtime.device import Device
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.results.record import Record, Seconds, about, an_image
 
 Outcome = Literal[

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from tilewright.conditions import BUSY
-from tilewright.measure import UNKNOWN, Interval, Ratio, Sample
+from tilewright.measure.conditions import BUSY
+from tilewright.measure.samples import UNKNOWN, Interval, Ratio, Sample
 from tilewright.results.record import (
     MOST_OPERATIONS,
     Count,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.results.record import (
     MOST,
     Count,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 
 if TYPE_CHECKING:
-    from tilewright.verify import Verdict
+    from tilewright.truth.verify import Verdict
 
 
 def about(words: str) -> Meta:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct, convert
 
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.results.record import (
     Count,
     Rate,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.results.ladder import Against, ConditionsRecord
 from tilewright.results.record import Count, Record, Seconds, Timing, about, an_image, timing
 

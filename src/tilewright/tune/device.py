@@ -11,24 +11,24 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.conditions import Conditions, Watch
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, prepare
-from tilewright.ladder.rung import Rung
-from tilewright.measure import Rounds, Sample, interleave
+from tilewright.measure.conditions import Conditions, Watch
+from tilewright.measure.samples import Rounds, Sample, interleave
 from tilewright.memory import pin
 from tilewright.model.layers import Flatten, Layer, Pixels
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
-from tilewright.proof import as_one, choosing, in_worker
+from tilewright.rungs.rung import Rung
 from tilewright.runtime import Buffer, HostArray
 from tilewright.runtime.device import Device
 from tilewright.runtime.gather import CompilesAhead, Gathering, compile_together
 from tilewright.trace import Trace
-from tilewright.trials import Trial, layer_trials, pixels_trial, whole_trials
+from tilewright.truth.before_run import as_one, choosing, in_worker
+from tilewright.truth.trials import Trial, layer_trials, pixels_trial, whole_trials
+from tilewright.truth.verify import fresh_seed, prove
 from tilewright.tune.search import Candidate, Timer
 from tilewright.tune.spans import Span
-from tilewright.verify import fresh_seed, prove
 
 # What a GPU takes to leave its idle clocks; what is slower than that is warm after two calls.
 WARM_SECONDS = 0.03

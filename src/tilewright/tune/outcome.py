@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.measure import Ratio, Sample, ratio
+from tilewright.measure.samples import Ratio, Sample, ratio
 from tilewright.plan import Plan
 from tilewright.tune.search import Candidate, Ending, Tried
 from tilewright.tune.spans import Span

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.rung import Options, Value
+from tilewright.rungs.rung import Options, Value
 
 CLEARLY_SLOWER = 1.25  # times the best; noise of a short sample is less
 BETTER = 0.99  # of the best, to count as one that is better

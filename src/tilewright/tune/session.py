@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.rung import Rung
 from tilewright.model.network import Network
 from tilewright.plan import Plan, Step
 from tilewright.precision import FLOAT32
+from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
 from tilewright.tune.outcome import Chosen, Dropped, Entry, Tuned
 from tilewright.tune.search import Candidate

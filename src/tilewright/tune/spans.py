@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import TilewrightError
-from tilewright.ladder.rung import Rung
 from tilewright.model.network import Network, Stages
 from tilewright.precision import FLOAT32
+from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.tune.search import Candidate

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tilewright.errors import TilewrightError
-from tilewright.measure import Sample
+from tilewright.measure.samples import Sample
 from tilewright.plan import Plan
 from tilewright.runtime.device import Device
 from tilewright.tune.cover import Part, cover

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from tilewright.judge.arena import Row
 from tilewright.judge.bench import COURSE_SIZES, Bench
-from tilewright.measure import CONFIDENCE, Sample, ratio
+from tilewright.measure.samples import CONFIDENCE, Sample, ratio
 from tilewright.model.network import Network
 from tilewright.results.benched import library_share, memory_share, peak_share
 from tilewright.views import units

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tilewright.views import units
 
 if TYPE_CHECKING:
-    from tilewright.check import Checked
-    from tilewright.sanitize import Sanitized
+    from tilewright.judge.check import Checked
+    from tilewright.truth.sanitize import Sanitized
 
 WIDTH = 100
 

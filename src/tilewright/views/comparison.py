@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from tilewright.profile.compare import Change, Comparison
-from tilewright.profile.result import Profile
+from tilewright.profiling.compare import Change, Comparison
+from tilewright.profiling.result import Profile
 from tilewright.views import units
 from tilewright.views.console import table
 from tilewright.views.profile import images

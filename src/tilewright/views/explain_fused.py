@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from tilewright.fuse.cuda.explain import Facts
-from tilewright.ladder.gpu.explain import Target
-from tilewright.ladder.rung import Rung
 from tilewright.model.network import Network
+from tilewright.rungs.gpu.explain import Target
+from tilewright.rungs.rung import Rung
 from tilewright.views import units
 from tilewright.views.console import table
 from tilewright.views.explain_gpu import assumptions

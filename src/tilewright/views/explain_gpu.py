@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
-from tilewright.ladder.gpu.design import Design
-from tilewright.ladder.gpu.explain import KernelFacts, LayerFacts, Target
-from tilewright.ladder.rung import Rung
 from tilewright.limits import FEW_BLOCKS, INDICES, MEMORY
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network, Stage
+from tilewright.rungs.gpu.design import Design
+from tilewright.rungs.gpu.explain import KernelFacts, LayerFacts, Target
+from tilewright.rungs.rung import Rung
 from tilewright.views import units
 from tilewright.views.console import table
 

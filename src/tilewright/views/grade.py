@@ -10,7 +10,7 @@ from html import escape
 
 from rich.table import Table
 
-from tilewright.measure import Ratio, ratio
+from tilewright.measure.samples import Ratio, ratio
 from tilewright.results.grade import Graded, GradeRecord
 from tilewright.terminal import printable
 from tilewright.views import units

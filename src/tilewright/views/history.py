@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from tilewright.measure import CONFIDENCE, Sample
+from tilewright.measure.samples import CONFIDENCE, Sample
 from tilewright.results.changes import Change, Changes
 from tilewright.results.history import Entry
 from tilewright.results.ladder import LadderRecord

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from tilewright.measure import CONFIDENCE, FAIR, Ratio, Sample, ratio
+from tilewright.measure.samples import CONFIDENCE, FAIR, Ratio, Sample, ratio
 from tilewright.results.ladder import ALONE, TOGETHER, LadderRecord, RungRecord
 from tilewright.results.record import Verification
 from tilewright.views import units

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from rich.console import RenderableType
 from rich.table import Table
 
-from tilewright.measure import Sample
-from tilewright.profile import meaning
-from tilewright.profile.result import DEVICE_KINDS, Profile
-from tilewright.profile.roofline import Facts, roofline
-from tilewright.profile.tally import Row
-from tilewright.profile.wall import PARTS, PROFILER, WORDS
+from tilewright.measure.samples import Sample
+from tilewright.profiling import meaning
+from tilewright.profiling.result import DEVICE_KINDS, Profile
+from tilewright.profiling.roofline import Facts, roofline
+from tilewright.profiling.tally import Row
+from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
 from tilewright.views import regions, units
 from tilewright.views.console import table

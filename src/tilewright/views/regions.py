@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from tilewright.profile.result import Profile, Region, in_and_out, regions
-from tilewright.profile.tally import Row, by_name
+from tilewright.profiling.result import Profile, Region, in_and_out, regions
+from tilewright.profiling.tally import Row, by_name
 from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HOST, Size
 from tilewright.views import units
 from tilewright.views.console import table

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from tilewright.measure import CONFIDENCE
+from tilewright.measure.samples import CONFIDENCE
 from tilewright.results.tune import Part, PlanRecord, TuneRecord
 from tilewright.views import units
 from tilewright.views.console import table

@@ -8,8 +8,6 @@ import pytest
 from tests.fuse.cpu import test_nan
 from tests.fuse.cpu.foreign import Arm, needs_arm
 from tests.fuse.cpu.machines import MACHINES
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.fuse.cpu import build, tickets
 from tilewright.fuse.cpu.few import phases
 from tilewright.fuse.cpu.schedule import by_channels, by_images
@@ -25,7 +23,9 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
 
 NEON = MACHINES["neon"]
 # All kinds of layers, fused and on their own; sizes that divide nothing.

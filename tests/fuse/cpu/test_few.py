@@ -12,7 +12,7 @@ from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_channels
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 LARGE = Network("layer", Pixels((1, 70, 70)), (Convolution(12, 7),))
 

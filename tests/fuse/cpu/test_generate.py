@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import schedule as schedules
 from tilewright.fuse.cpu.generate import generate
@@ -26,7 +24,9 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
 
 BOTH = pytest.mark.parametrize("schedule", [by_images, by_channels])
 EVERY_LEVEL = pytest.mark.parametrize("level", TARGETS)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.fuse.cpu.machines import MACHINES, ON_THIS_CPU, runnable
-from tilewright import reference
 from tilewright.fuse.cpu import build
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_images
@@ -23,7 +22,8 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.trials import random_parameters
 
 SHAPE = (2, 5, 6)
 # Every kind of layer, on its own and where it is fused with others; 5 and 19 filters leave lanes

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 import tilewright
 from tests.strategies import networks
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build, shares
@@ -29,7 +27,9 @@ from tilewright.model.layers import (
 )
 from tilewright.model.load import load_parameters
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
 
 X86_LEVELS = [
     pytest.param(level, marks=pytest.mark.skipif(absent, reason=f"this CPU has no {level}"))

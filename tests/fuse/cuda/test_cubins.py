@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kept import compile_cubin
-from tests.ladder.gpu.kernels import ACTIVATIONS
+from tests.rungs.gpu.kernels import ACTIVATIONS
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import Kernel, cut

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.fuse.cuda.interpreter import interpret
 from tests.strategies import networks as drawn_networks
-from tilewright import reference
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
@@ -33,7 +32,8 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.trials import random_parameters
 
 PRECISIONS = list(ARITHMETICS)
 

@@ -12,12 +12,12 @@ from tilewright.fuse.cuda import run as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import choose
 from tilewright.fuse.cuda.run import FusedNetwork
-from tilewright.ladder import find
 from tilewright.model import zoo
 from tilewright.model.layers import FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
+from tilewright.rungs import find
 from tilewright.runtime import GpuKernel
-from tilewright.trials import random_parameters
+from tilewright.truth.trials import random_parameters
 
 
 class Noted:

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.memory import Mistake
 from tests.strategies import networks as drawn_networks
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda import cut as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
@@ -39,7 +37,9 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.trials import Trial, random_parameters, trials
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import Trial, random_parameters, trials
 
 PRECISIONS = list(ARITHMETICS)
 

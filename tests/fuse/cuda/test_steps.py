@@ -15,8 +15,6 @@ import pytest
 
 from tests.fuse.cuda.interpreter import run_program
 from tests.fuse.cuda.memory import Memory, Mistake
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
@@ -56,7 +54,9 @@ from tilewright.model.layers import (
 )
 from tilewright.model.layers import Softmax as SoftmaxLayer
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
 
 PRECISIONS = list(ARITHMETICS)
 

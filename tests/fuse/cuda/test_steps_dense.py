@@ -10,8 +10,6 @@ import pytest
 
 from tests.fuse.cuda.dense_interpreter import run_dense
 from tests.fuse.cuda.memory import Mistake
-from tilewright import reference
-from tilewright.attempt import compare
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.dense import Dense
@@ -30,7 +28,9 @@ from tilewright.fuse.cuda.steps_dense import (
 )
 from tilewright.model.layers import FullyConnected, Pixels, ReLU, Softmax
 from tilewright.model.network import Network
-from tilewright.trials import random_parameters
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
 
 IMAGES = 18  # more than a tile of 16, and no whole number of them
 FEATURES = 400  # more chunks than the ring has places

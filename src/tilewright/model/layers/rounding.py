@@ -1,6 +1,6 @@
 """A layer's output in float64 and how far from it a right kernel may be: what bounds are made of.
 
-`tilewright.reference` says where the bounds come from.
+`tilewright.truth.reference` says where the bounds come from.
 """
 
 from __future__ import annotations

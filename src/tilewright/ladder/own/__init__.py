@@ -1,6 +1,0 @@
-"""Kernels of one's own: a file with device code, and a header that says how it is launched."""
-
-from tilewright.ladder.own.header import KernelFile, parse
-from tilewright.ladder.own.rung import load
-
-__all__ = ["KernelFile", "load", "parse"]

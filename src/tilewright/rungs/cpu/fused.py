@@ -1,0 +1,87 @@
+"""`fused`: the whole network as one machine-code function, made for this network and this CPU.
+
+All shapes are constants, activations stay in cache from pixels to probabilities, and activation
+and pooling happen in registers at the end of each convolution (`tilewright.fuse.cpu`). Lanes are
+images, so that no layer's shape leaves a vector half empty; for fewer images than that takes, lanes
+are output channels, and all cores work on one image. It wins least where a layer has a few channels
+more than vectors hold and the images are few: with 4 to 16 images of `ece408` it lost to ONNX
+Runtime on a Xeon (benchmarks/README.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.model.layers import Pixels
+from tilewright.model.network import Network, Parameters, Stages
+from tilewright.precision import Precision
+from tilewright.rungs.rung import (
+    Launch,
+    Options,
+    Rung,
+    as_options,
+    launch_of,
+    whole_network,
+)
+from tilewright.runtime import FunctionRuntime
+from tilewright.runtime.cpu import open_runtime
+from tilewright.runtime.device import Device
+
+
+def plan(device: Device, stages: Stages, precision: Precision) -> Options:
+    """Both schedules, for the vectors of this CPU."""
+    from tilewright.fuse.cpu.build import host
+    from tilewright.fuse.cpu.choice import choose
+
+    return as_options(choose(_network(stages), host()))
+
+
+def candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
+    """Other tiles of both schedules."""
+    from tilewright.fuse.cpu.alternatives import alternatives
+    from tilewright.fuse.cpu.build import host
+
+    yield from map(as_options, alternatives(_network(stages), host()))
+
+
+def prepare(
+    runtime: FunctionRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
+    from tilewright.fuse.cpu.build import host
+    from tilewright.fuse.cpu.choice import SINGLE, Choice, build
+    from tilewright.fuse.cpu.run import FusedNetwork
+
+    network, machine, choice = _network(stages), host(), Choice.of(options)
+    fused = FusedNetwork(
+        network.with_parameters(parameters),
+        machine,
+        single=SINGLE[choice.images],
+        plans=build(network, machine, choice),
+    )
+    return launch_of(runtime, "fused", stages, fused.run, fused.parts)
+
+
+def _network(stages: Stages) -> Network:
+    pixels = stages[0].layer
+    assert isinstance(pixels, Pixels)  # the rung takes networks whole
+    return Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
+
+
+RUNG = Rung(
+    name="fused",
+    idea="the whole network as one function for this CPU: activations stay in registers and cache",
+    against="im2col",
+    devices=("cpu",),
+    plan=plan,
+    candidates=candidates,
+    prepare=prepare,
+    open_runtime=open_runtime,
+    form="llvm",
+    skips_taps=True,
+    cut=whole_network,
+    ways=({"images": "few"}, {"images": "many"}),
+)

@@ -1,0 +1,44 @@
+"""Layers whose CUDA kernels are generated for them (`tilewright.fuse.cuda`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.model.network import Parameters, Stages
+from tilewright.precision import Precision
+from tilewright.rungs.rung import Launch, Options, as_options
+from tilewright.runtime import cuda
+from tilewright.runtime.device import Device
+
+
+def generated_plan(device: Device, stages: Stages, precision: Precision) -> Options:
+    """How the layers are cut into kernels, and each kernel's arrangement."""
+    from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+    from tilewright.fuse.cuda.cut import choose
+
+    capability = cuda.gpu(device.index).capability
+    return as_options(choose(stages, ARITHMETICS[precision.name], capability))
+
+
+def generated_candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
+    """Other arrangements of the same kernels, by the planner's estimate."""
+    from tilewright.fuse.cuda.alternatives import alternatives
+    from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+
+    capability = cuda.gpu(device.index).capability
+    yield from map(as_options, alternatives(stages, ARITHMETICS[precision.name], capability))
+
+
+def generated(
+    rung: str,
+    runtime: cuda.CudaRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
+    from tilewright.fuse.cuda.choice import Choice
+    from tilewright.fuse.cuda.run import FusedNetwork
+
+    choice = Choice.of(options)
+    return FusedNetwork(runtime, rung, precision.name, stages, parameters, choice)

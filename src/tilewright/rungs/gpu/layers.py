@@ -1,0 +1,147 @@
+"""The layers that are not convolutions, on a GPU: the same kernels on every rung.
+
+One thread an output, but for fully connected layers, a product in register tiles over the batch,
+and softmax, a thread an image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tilewright.model.layers import (
+    AveragePool,
+    Elementwise,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    Pooling,
+    Softmax,
+    Table,
+)
+from tilewright.model.network import Stage
+from tilewright.rungs.gpu.design import (
+    BLOCK_THREADS,
+    Design,
+    Loop,
+    Traffic,
+    Work,
+    source,
+    tiles,
+)
+
+FC_IMAGES, FC_DEPTH, FC_EACH = 64, 16, 4
+FC_PART = 2048  # inputs of a sum that one block takes
+SOFTMAX_IMAGES = 64
+
+
+DIALECT: Table[Callable[[Stage, Any], Design]] = Table("dialect")
+
+
+def other_layer(stage: Stage) -> Design:
+    return DIALECT.find(stage)(stage, stage.layer)
+
+
+@DIALECT.of(Pixels)
+def _pixels(stage: Stage, layer: Pixels) -> Design:
+    constants = {"SCALE": layer.scale, "SHIFT": layer.shift}
+    return _flat(stage, "layer_normalise", "normalise.cl", constants)
+
+
+@DIALECT.family(Elementwise)
+def _elementwise(stage: Stage, layer: Elementwise) -> Design:
+    design = _flat(stage, f"layer_{layer.kind}", "elementwise.cl", {})
+    (work,) = design.works
+    text = f"#define TW_FUNCTION(x) ({layer.expression()})\n{work.source.text}"
+    return Design((replace(work, source=replace(work.source, text=text)),))
+
+
+def _flat(stage: Stage, name: str, file: str, constants: dict[str, int | float]) -> Design:
+    """Every output depends on the input at its own place."""
+    size = math.prod(stage.output_shape)
+    kernel = source(name, file, (BLOCK_THREADS, 1, 1), {"SIZE": size, **constants})
+    loops = (Loop("value", size, "block and thread"),)
+    traffic = Traffic(global_loads=size * stage.layer.input_bytes / 4, stores=size)
+    return Design((Work(kernel, ("x", "out"), tiles(size, BLOCK_THREADS), 1, loops, traffic),))
+
+
+@DIALECT.of(MaxPool, AveragePool)
+def _pooling(stage: Stage, layer: Pooling) -> Design:
+    channels, height, width = stage.input_shape
+    _, out_y, out_x = stage.output_shape
+    size = channels * out_y * out_x
+    constants: dict[str, int | float] = {
+        "CHANNELS": channels, "HEIGHT": height, "WIDTH": width, "OUT_Y": out_y, "OUT_X": out_x,
+        "TAPS_Y": layer.size[0], "TAPS_X": layer.size[1],
+        "STRIDE_Y": layer.stride[0], "STRIDE_X": layer.stride[1],
+        "AVERAGE": int(isinstance(layer, AveragePool)),
+    }  # fmt: skip
+    window = math.prod(layer.size)
+    work = Work(
+        source("layer_pool", "pool.cl", (BLOCK_THREADS, 1, 1), constants),
+        ("x", "out"),
+        blocks=tiles(size, BLOCK_THREADS),
+        loops=(
+            Loop("output", size, "block and thread"),
+            Loop("window", window, "sequential"),
+        ),
+        traffic=Traffic(global_loads=size * window, stores=size),
+    )
+    return Design((work,))
+
+
+@DIALECT.of(FullyConnected)
+def _fully_connected(stage: Stage, layer: FullyConnected) -> Design:
+    """Long sums are split over blocks: a layer with few outputs would leave most of a GPU idle."""
+    inputs, outputs = math.prod(stage.input_shape), layer.outputs
+    across = 16 if outputs <= 16 else 64
+    parts, blocks = tiles(inputs, FC_PART), tiles(outputs, across)
+    constants: dict[str, int | float] = {
+        "INPUTS": inputs, "OUTPUTS": outputs, "ACROSS": across, "IMAGES": FC_IMAGES,
+        "DEPTH": FC_DEPTH, "EACH": FC_EACH, "PARTS": parts, "PART_INPUTS": FC_PART, "TILES": blocks,
+    }  # fmt: skip
+    depth = tiles(inputs, FC_DEPTH) * FC_DEPTH
+    multiply = Work(
+        source(
+            "layer_fc", "fc.cl", (across // FC_EACH, FC_IMAGES // FC_EACH, 1), constants,
+            shared_floats=FC_DEPTH * (FC_IMAGES + across + 8),
+        ),
+        ("x", "weight", "bias", "out" if parts == 1 else "parts", "images"),
+        blocks=blocks * parts,
+        images_per_block=FC_IMAGES,
+        loops=(
+            Loop("output", outputs, "block, thread and registers"),
+            Loop("input", inputs, "block, then sequential, staged in shared memory"),
+        ),
+        traffic=Traffic(
+            global_loads=blocks * depth * (1 + across / FC_IMAGES),
+            shared_loads=blocks * depth * across / FC_EACH / 2,
+            stores=outputs * parts,
+        ),
+    )  # fmt: skip
+    if parts == 1:
+        return Design((multiply,))
+    add = Work(
+        source("layer_fc_sum", "fc_sum.cl", (FC_IMAGES, 1, 1), constants),
+        ("parts", "bias", "out"),
+        blocks=tiles(outputs, FC_IMAGES),
+        loops=(Loop("output", outputs, "block and thread"), Loop("part", parts, "sequential")),
+        traffic=Traffic(global_loads=outputs * (parts + 1), stores=outputs),
+    )
+    return Design((multiply, add), {"parts": outputs * parts})
+
+
+@DIALECT.of(Softmax)
+def _softmax(stage: Stage, layer: Softmax) -> Design:
+    (size,) = stage.output_shape
+    work = Work(
+        source("layer_softmax", "softmax.cl", (SOFTMAX_IMAGES, 1, 1), {"SIZE": size}),
+        ("x", "out", "images"),
+        blocks=1,
+        images_per_block=SOFTMAX_IMAGES,
+        loops=(Loop("feature", size, "sequential"),),
+        traffic=Traffic(global_loads=3 * size, stores=2 * size),
+    )
+    return Design((work,))

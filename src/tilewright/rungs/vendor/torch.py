@@ -1,0 +1,84 @@
+"""`torch`: PyTorch's eager mode, oneDNN on the CPU and cuDNN on a GPU, layer after layer.
+
+Tensors stay on the device from pixels to probabilities. On a GPU, TF32 is off: the rung claims
+float32 and is verified as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from tilewright.model.network import Parameters, Stage, Stages
+from tilewright.precision import Precision
+from tilewright.rungs.rung import Launch, Options, Rung, whole_network
+from tilewright.runtime import Buffer, Runtime
+from tilewright.runtime.device import Device
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tilewright.runtime.torch import TorchRuntime
+
+
+def missing(device: Device) -> str | None:
+    if find_spec("torch") is None:
+        return "torch not installed: pip install 'tilewright[torch]'"
+    if device.kind == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            return f"PyTorch {torch.__version__} finds no CUDA GPU on this machine"
+        if device.index >= torch.cuda.device_count():
+            return f"there are {torch.cuda.device_count()} CUDA GPUs, numbered from 0"
+    return None
+
+
+def open_runtime(device: Device, memory: str) -> Runtime:
+    from tilewright.runtime.torch import TorchRuntime
+
+    return TorchRuntime(device)
+
+
+def prepare(
+    runtime: TorchRuntime,
+    stages: Stages,
+    parameters: Parameters,
+    options: Options,
+    precision: Precision,
+) -> Launch:
+    import torch
+
+    kernels = []
+    for stage in stages:
+        tensors = [runtime.upload(parameters[name].copy()) for name in stage.parameter_shapes]
+        function = layer_function(stage, *tensors)
+        kernels.append((runtime.build(f"torch_{stage.kind}", function), (stage.name,)))
+
+    def launch(x: Buffer, out: Buffer) -> None:
+        assert isinstance(x, torch.Tensor) and isinstance(out, torch.Tensor)
+        for kernel, layers in kernels:
+            x = runtime.launch(kernel, x, layers=layers)
+        out.copy_(x)
+
+    return launch
+
+
+def layer_function(stage: Stage, *parameters: Tensor) -> Callable[[Tensor], Tensor]:
+    """A layer as PyTorch computes it, on tensors of any device."""
+    return stage.layer.torch(*parameters)
+
+
+RUNG = Rung(
+    name="torch",
+    idea="PyTorch eager: the framework's own kernels (oneDNN, cuDNN), layer after layer",
+    devices=("cpu", "cuda"),
+    prepare=prepare,
+    open_runtime=open_runtime,
+    form="torch",
+    cut=whole_network,  # PyTorch makes the tensors between the layers itself
+    missing=missing,
+    vendor=True,
+    memories=("resident",),  # on the CPU nothing has to travel
+)

@@ -1,0 +1,82 @@
+"""What `kernel check` tries: few convolutions that catch much, in seconds.
+
+Every shape has to be compiled, which takes the most time: there are few, and each is odd in several
+ways. Together they have windows of all kinds (rectangular, strides that differ, padding on one axis
+alone, larger than the picture's half), one channel and many, planes smaller than a tile, a row more
+than 16 and 32, more filters than 32; then some networks' layers, and a large batch. The kinds of
+numbers are those of the whole proof (`tilewright.truth.verify`), the most telling ones first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tilewright.model.layers import Convolution, Shape
+from tilewright.model.network import Network
+from tilewright.precision import Precision
+from tilewright.truth.trials import Generator, Trial, layer_trials
+
+SHAPES: tuple[tuple[Shape, Convolution], ...] = (
+    ((3, 11, 13), Convolution(5, 3, padding=1)),
+    ((2, 17, 19), Convolution(7, (3, 5), stride=(2, 3), padding=(1, 0))),
+    ((33, 6, 5), Convolution(17, 3, padding=2)),
+    ((5, 24, 21), Convolution(35, 5)),
+    ((4, 35, 18), Convolution(3, (5, 2), stride=2, padding=(2, 1), bias=False)),
+    ((1, 9, 37), Convolution(1, 1)),
+)
+# Exact sums first: what is wrong shows as a difference of whole numbers.
+TELLING = "whole numbers, large inputs"
+KINDS = (
+    *(TELLING, "whole numbers, large weights", "impulse weights", "covering weights"),
+    *("real numbers", "NaN and infinity"),
+)
+LAYER_KINDS = (TELLING, "real numbers")
+LAYER_CALLS = ((0, 1), (2,))
+# Batches that divide nothing and a large one, and the images they are made of.
+BATCHES = (37, 257, 1, 130)
+
+
+def quick(
+    precision: Precision, networks: Sequence[Network], generator: Generator
+) -> Iterator[Trial]:
+    """The odd shapes with all kinds of numbers, a large batch, then the networks' convolutions."""
+    for shape, layer in SHAPES:
+        yield from _chosen(shape, layer, KINDS, precision, generator)
+    shape, layer = SHAPES[0]
+    for trial in _chosen(shape, layer, (TELLING,), precision, generator):
+        yield replace(trial, inputs="large batches", calls=_batches(len(trial.images)))
+    seen = {SHAPES[0]}
+    for network in networks:
+        for stage in network.stages:
+            if not isinstance(stage.layer, Convolution) or (stage.input_shape, stage.layer) in seen:
+                continue
+            seen.add((stage.input_shape, stage.layer))
+            for trial in _chosen(stage.input_shape, stage.layer, LAYER_KINDS, precision, generator):
+                where = f"{trial.inputs} ({stage.name} of {network.name})"
+                yield replace(trial, inputs=where, calls=LAYER_CALLS)
+
+
+def telling(precision: Precision, generator: Generator) -> Iterator[Trial]:
+    """The least that says whether a kernel is right: two shapes, exact sums."""
+    for shape, layer in SHAPES[:2]:
+        yield from _chosen(shape, layer, (TELLING,), precision, generator)
+
+
+def _chosen(
+    shape: Shape,
+    layer: Convolution,
+    kinds: Sequence[str],
+    precision: Precision,
+    generator: Generator,
+) -> list[Trial]:
+    made = {trial.inputs: trial for trial in layer_trials(shape, layer, precision, generator)}
+    return [made[kind] for kind in kinds]
+
+
+def _batches(images: int) -> tuple[tuple[int, ...], ...]:
+    """Calls in which no image follows itself, at its place or at the next."""
+    return tuple(
+        tuple((number + place) % images for place in range(size))
+        for number, size in enumerate(BATCHES)
+    )

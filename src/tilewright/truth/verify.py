@@ -1,0 +1,158 @@
+"""Proof that a rung computes the right answer.
+
+Every layer kind is tried alone on sizes that divide nothing evenly and on the sizes of the
+network at hand; then short sequences of layers, which some rungs fuse; then the whole network,
+step by step. Inputs are fresh and random each time. Outputs are compared with the float64
+reference, element by element, against the computed rounding bound (`tilewright.truth.reference`).
+
+Several kinds of inputs leave a wrong kernel little room. *Whole numbers* make every partial sum
+exact, so that the bound is zero: one tap too many, a wrong index or a rounded operand shows,
+however long the sum. They come with large inputs or large weights, as single *impulses* of up to
+24 bits, and *positive*, so that sums fill an accumulator. *Sparse* and *covering* weights make sums
+of few products of all bits, for all inputs, whose bound is a few ulp. *Real numbers* show
+everything else; *special values* are zeros, tiny, huge and equal numbers. *NaN and infinity* must
+arrive wherever they belong.
+
+Where several layers are one step, only its end can be seen. Each of them is then looked at alone
+in its place: all the others are given weights with which they pass values on
+(`tilewright.truth.isolation`), for values and for pixels.
+
+Full batches, tails and batches of the size asked for go through the same buffers, and many calls,
+each with other images: a kernel that remembers, or takes the tail for a full batch, gives itself
+away. Inputs and outputs lie between margins of NaN, each with its own bits, and outputs start as
+NaN: what is not written, is read or written outside, or comes out as NaN does not pass, nor does a
+kernel that changes its input. A rung that computes large batches otherwise than small ones is tried
+in each of its ways. Weights and what lies between a layer's kernels have margins, too; scratch and
+shared memory are poisoned before every call.
+
+What is found wrong comes with its evidence (`tilewright.truth.evidence`), of which
+`tilewright.truth.diagnose` says what it looks like.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.execute import Program
+from tilewright.model.network import Network
+from tilewright.plan import uniform
+from tilewright.rungs.rung import Rung
+from tilewright.runtime.device import Device
+from tilewright.runtime.dialect import DoesNotFit
+from tilewright.truth.ahead import compiled_ahead
+from tilewright.truth.attempt import Attempt, Truths
+from tilewright.truth.evidence import Fault
+from tilewright.truth.trials import Trial, at_hand, trials
+
+# Images at a time, if none are asked for: more than any vector has lanes.
+BATCH = 100
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification found. `worst` is the largest error seen as a share of its bound.
+
+    `unfit` is why the first trial that the rung cannot do was left out.
+    """
+
+    seed: int
+    trials: int
+    outputs: int
+    worst: float
+    fault: Fault | None
+    unfit: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.fault is None
+
+
+def verify(
+    rung: Rung,
+    device: Device,
+    network: Network | None = None,
+    seed: int | None = None,
+    batch: int = BATCH,
+    progress: Callable[[], None] = lambda: None,
+) -> Verdict:
+    """Try a rung on the odd cases and, if given, on every layer and the whole of a network.
+
+    Without a seed the inputs are new each time; the verdict's seed repeats them. The network is
+    tried in batches of the given size, among others. What is larger than the device allows the
+    rung's kernels is not tried; DoesNotFit if that is the network.
+    """
+    if network is not None and network.parameters:
+        Program(network, uniform(network, rung, device, batch), {rung.name: rung})
+    seed = fresh_seed() if seed is None else seed
+    generator = np.random.default_rng(seed)
+
+    def fuses(net: Network) -> bool:
+        parts = rung.cut(net)
+        return any(sum(stage.layer.computes for stage in part) > 1 for part in parts)
+
+    def computes(net: Network) -> bool:
+        return not any(map(rung.supports, net.stages))
+
+    everything = trials(network, rung.precision, fuses, batch, generator, computes)
+    return prove(rung, device, everything, seed, progress=progress)
+
+
+def verify_at_hand(
+    rung: Rung,
+    device: Device,
+    network: Network,
+    batch: int,
+    progress: Callable[[], None] = lambda: None,
+) -> Verdict:
+    """Try a rung on a network's convolutions and the whole of it: what a run wants to know first.
+
+    DoesNotFit if the device has too little for it.
+    """
+    Program(network, uniform(network, rung, device, batch), {rung.name: rung})
+    seed = fresh_seed()
+    tried = at_hand(network, rung.precision, batch, np.random.default_rng(seed))
+    return prove(rung, device, tried, seed, progress=progress)
+
+
+def fresh_seed() -> int:
+    return secrets.randbits(32)
+
+
+def prove(
+    rung: Rung,
+    device: Device,
+    tried: Iterable[Trial],
+    seed: int,
+    repeatable: bool = False,
+    progress: Callable[[], None] = lambda: None,
+) -> Verdict:
+    """Hold a rung to some trials, up to the first that it fails.
+
+    `repeatable`: each call is made twice, and both must give the same to the last bit, as kernels
+    do that add nothing atomically.
+    """
+    count = outputs = 0
+    worst, unfit = 0.0, ""
+    for trial in compiled_ahead(rung, device, tried):
+        if trial.arrival and rung.vendor:
+            continue  # ONNX Runtime's max pooling swallows NaN (1.31.1); ours must not
+        progress()
+        count += 1
+        truths = Truths(trial, rung)
+        for way in rung.ways:
+            try:
+                attempt = Attempt(rung, device, trial, truths, repeatable, way)
+            except DoesNotFit as error:
+                unfit = unfit or str(error)
+                count -= 1
+                break
+            fault = attempt.fault()
+            outputs += attempt.compared
+            worst = max(worst, attempt.worst)
+            if fault is not None:
+                return Verdict(seed, count, outputs, worst, fault)
+    return Verdict(seed, count, outputs, worst, None, unfit)

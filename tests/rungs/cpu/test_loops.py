@@ -1,0 +1,147 @@
+"""The compiled loops: kept on disk, bounded in time, and alive in a child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+    Tanh,
+)
+from tilewright.model.network import Network
+from tilewright.rungs.cpu import kept, loops
+from tilewright.store import open_store
+from tilewright.truth.trials import random_parameters
+
+VALUES = np.array([-1.5, 0.0, 2.5], np.float32).reshape(3, 1)
+
+
+def fresh_relu():
+    """The kernel as at the start of a process, which has compiled nothing yet."""
+    loops.elementwise.cache_clear()
+    return loops.elementwise(ReLU.function)
+
+
+def hits(function):
+    """How often machine code was found on disk in a run that must be right."""
+    out = np.full_like(VALUES, 9)
+    function(VALUES, out, 0, 3)
+    np.testing.assert_array_equal(out, np.maximum(VALUES, 0))
+    return sum(function.stats.cache_hits.values())
+
+
+def test_machine_code_is_kept_where_the_command_line_finds_it(own_cache):
+    assert hits(fresh_relu()) == 0
+    assert hits(fresh_relu()) == 1
+    (path,) = open_store("numba").entries()
+    assert path.parent == own_cache / "tilewright" / "numba"
+    path.unlink()
+    assert hits(fresh_relu()) == 0
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda c: b"", lambda c: c[: len(c) // 2], lambda c: c[:99] + b"\xff" + c[100:]]
+)
+def test_damaged_machine_code_is_compiled_again(damage):
+    assert hits(fresh_relu()) == 0
+    (path,) = open_store("numba").entries()
+    path.write_bytes(damage(path.read_bytes()))
+    assert hits(fresh_relu()) == 0
+    assert hits(fresh_relu()) == 1
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(own_cache):
+    (own_cache / "tilewright").write_text("no folder")
+    assert hits(fresh_relu()) == 0
+    assert hits(fresh_relu()) == 0
+
+
+def test_what_numba_keeps_by_itself_is_not_read():
+    """A truncated file beside the source, or where NUMBA_CACHE_DIR says, would end every start."""
+    compiled = [each for each in vars(loops).values() if isinstance(each, Dispatcher)]
+    assert len(compiled) == 6
+    compiled.append(loops.elementwise(Tanh.function))
+    assert all(isinstance(each._cache, kept.Kept) for each in compiled)
+
+
+LAYERS = (
+    Convolution(6, 5, padding=2), ReLU(), MaxPool(3, stride=1), Tanh(), AveragePool(2), Flatten(),
+    FullyConnected(70), Softmax(),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("images", [1, 1_000_000])
+def test_no_call_lasts_long_however_many_images(monkeypatch, images):
+    """The jobs of a batch are done in order, each once, and never too many at a time."""
+    network = Network("bounded", Pixels((3, 64, 64)), LAYERS)
+    network = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
+    for stage in network.stages:
+        if stage.kind == "flatten":
+            continue
+        made = loops.loops_for((stage,), network.parameters)
+        calls = []
+        counting = loops.Loops(
+            lambda x, out, first, last, *_, calls=calls: calls.append((first, last)),
+            made.settings, made.jobs, made.piece,
+        )  # fmt: skip
+        counting.on(1)(range(images), np.empty(0, np.float32))
+        ends = [0, *(last for _, last in calls)]
+        assert [first for first, _ in calls] == ends[:-1]
+        assert ends[-1] == images * made.jobs
+        # Nanoseconds of a call, where an operation takes one.
+        each = max(stage.flops, 30 * np.prod(stage.output_shape)) / made.jobs
+        assert max(last - first for first, last in calls) * each < 2e8
+        assert images == 1 or len(calls) < images
+
+
+def test_the_caller_compiles():
+    """On other threads it could not be interrupted."""
+    calls = []
+
+    def kernel(x, out, first, last):
+        calls.append((threading.current_thread(), last - first))
+
+    loops.Loops(kernel, (), 1, 10).on(2)(range(40), np.empty(0, np.float32))
+    assert calls[0] == (threading.current_thread(), 0)
+    assert threading.current_thread() not in [thread for thread, _ in calls[1:]]
+    assert sum(jobs for _, jobs in calls) == 40
+
+
+FORKED = """
+import os
+import numpy as np
+from tilewright.execute import program_of
+from tilewright.rungs import choose
+from tilewright.rungs.cpu import threads as rung
+rung.cpu_cores = lambda: 2  # whatever cores there are
+from tilewright.model.layers import Pixels, ReLU
+from tilewright.model.network import Network
+from tilewright.runtime.device import CPU
+network = Network("n", Pixels((1, 2, 2)), (ReLU(),))
+program = program_of(network, choose(CPU, "threads"), CPU, 8)
+images = np.zeros((8, 1, 2, 2), np.float32)
+before = program(images)
+child = os.fork()
+assert (program(images) == before).all()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_threads_work_in_a_child_process():
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
