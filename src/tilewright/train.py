@@ -204,10 +204,12 @@ class Training:
         return parameters
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
+        made: dict[int, torch.Tensor] = {}
         for stage, names in self.stages:
             tensors = [self.parameters[name] for name in names]
-            x = layer_function(stage, *tensors)(x)
-        return x
+            taken = [made[index] for index in stage.sources] or [x]
+            made[stage.index] = layer_function(stage, *tensors)(*taken)
+        return made[stage.index]
 
     def _varied(self, images: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Mirror half of the images and shift each by a little, the edge taking the middle grey."""
@@ -220,7 +222,8 @@ class Training:
         columns = torch.where(mirrored[:, None], width - 1 - columns, columns) + moves[1]
         # The value that enters the network as (about) nothing.
         pixels = self.network.input
-        grey = min(255, max(0, round(-pixels.shift / pixels.scale))) if pixels.scale else 0
+        first, scale = pixels.shifts[0], pixels.scales[0]
+        grey = min(255, max(0, round(-first / scale))) if scale else 0
         padded = functional.pad(images, (shift,) * 4, value=grey)
         image = torch.arange(count, device=self.device)[:, None, None, None]
         channel = torch.arange(channels, device=self.device)[:, None, None]

@@ -33,7 +33,7 @@ def normalised(f: Function, pixels: Pixels, suffix: str, row: Value) -> Value:
     if suffix == "f32":
         return row
     number = f.op(f"uitofp <{f.lanes} x i8> {row} to {f.vector}")
-    return f.fma(number, f.constant(pixels.scale), f.constant(pixels.shift))
+    return f.fma(number, f.constant(pixels.scales[0]), f.constant(pixels.shifts[0]))
 
 
 class Steps:

@@ -88,7 +88,7 @@ class FusedNetwork:
         for buffer, words in self.sent:
             self.runtime.write(buffer, words)
 
-    def __call__(self, x: Buffer, out: Buffer) -> None:
+    def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None:
         most = self.most
         for first in range(0, len(x), most):
             self._piece(x[first : first + most], out[first : first + most])

@@ -81,6 +81,7 @@ RUNG = Rung(
     prepare=prepare,
     open_runtime=open_runtime,
     form="llvm",
+    specials=frozenset(),
     skips_taps=True,
     cut=whole_network,
     ways=({"images": "few"}, {"images": "many"}),
