@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.serving import called
 from tests.serving.called import Exchanged, OnGpu, refused
 from tests.serving.fake_gpu import FakeCard, FakeTensor, compiled
 from tilewright.errors import TilewrightError
@@ -165,6 +166,11 @@ def test_arrays_of_the_host_go_through(made, monkeypatch):
     network(pixels(network, 3), stream=given)
     assert {each.stream for each in card.driver.launches[before:]} == {given}
     assert all(each.capacity <= 4 for each in network.through.all)
+
+
+def test_arrays_of_the_host_are_refused_as_on_the_cpu():
+    network, _ = compiled(called.BARE)
+    called.check_refusals(network)
 
 
 def test_threads_with_arrays_of_the_host_have_streams_of_their_own(made):
