@@ -29,6 +29,7 @@ from tilewright.rungs import find
 from tilewright.runtime import DeviceFault, GpuKernel
 from tilewright.runtime.device import CUDA
 from tilewright.serving.cuda import CudaCompiled
+from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT, WrongContext
 from tilewright.serving.gpu_arrays import Looked
 from tilewright.truth.trials import random_parameters
 
@@ -68,8 +69,6 @@ class Stream:
 
 
 class FakeDriver:
-    context: int | None = CONTEXT
-
     def __init__(self) -> None:
         self.functions: list[tuple[str, Callable[..., None]]] = []
         self.streams: dict[int, Stream] = {0: Stream()}
@@ -77,19 +76,17 @@ class FakeDriver:
         self.contexts = threading.local()  # of a thread: none until it is told
         self.error = 0
 
-    def current(self, found: Any) -> int:
-        found._obj.value = getattr(self.contexts, "now", None)
-        return 0
-
     @contextmanager
     def inside(self) -> Iterator[None]:
         before, self.contexts.now = getattr(self.contexts, "now", None), CONTEXT
         yield
-        self.contexts.now = before
+        self.contexts.now = before or CONTEXT
 
     def launch(self, function: Any, *rest: Any) -> int:
         """The driver's arguments: C values, and addresses of the kernel's arguments."""
-        assert self.contexts.now == CONTEXT, "a thread without a context"
+        now = getattr(self.contexts, "now", None)
+        if now != CONTEXT:
+            return NO_CONTEXT if now is None else OTHER_CONTEXT
         if self.error:
             return self.error
         *sizes, shared, stream, addresses, extra = rest
@@ -113,7 +110,8 @@ class FakeDriver:
         return 0
 
     def fault(self, error: int) -> DeviceFault:
-        return DeviceFault(f"error {error}")
+        wrong = error in (NO_CONTEXT, OTHER_CONTEXT)
+        return (WrongContext if wrong else DeviceFault)(f"error {error}")
 
     def is_captured(self, stream: int) -> bool:
         return self.streams[stream].captured is not None
@@ -233,9 +231,8 @@ class FakeKind:
 
     def look(self, tensor: FakeTensor) -> Looked:
         array = tensor.array
-        return Looked(
-            array.ctypes.data, array.shape, array.dtype.name, array.flags.c_contiguous, tensor.gpu
-        )
+        contiguous = array.flags.c_contiguous
+        return array.ctypes.data, array.shape, array.dtype.name, contiguous, tensor.gpu
 
     def empty(self, like: FakeTensor, shape: Any, stream: int | None) -> tuple[FakeTensor, int]:
         self.empty_on.append(stream)

@@ -308,6 +308,18 @@ def test_images_of_a_batch_may_begin_anywhere_in_another():
     np.testing.assert_array_equal(got.array, card.expected(images[1:]))
 
 
+def test_a_thread_that_works_on_another_gpu(made):
+    """Its context is as it was afterwards; a lane is not lost for it."""
+    network, card = made
+    card.driver.contexts.now = 5
+    for _ in range(3):
+        got = network(FakeTensor(images := pixels(network, 2)))
+        assert card.driver.contexts.now == 5
+    card.driver.wait(0)
+    np.testing.assert_array_equal(got.array, card.expected(images))
+    assert len(network.lanes.all) <= 2
+
+
 def test_what_the_driver_refuses_is_said(made):
     network, card = made
     card.driver.error = 700
@@ -345,7 +357,7 @@ def test_arguments_are_those_of_the_driver_s_function():
     assert address is not None
     # As a library hands out its functions: without types of arguments.
     card.driver.launch = ctypes.CFUNCTYPE(ctypes.c_int)(address)  # type: ignore[method-assign]
-    network.lanes.free[None][0].ready.clear()
+    network.lanes.anyones[0].ready.clear()
     network(images, out=out, stream=(1 << 40) + 5)
     ((function, *sizes, stream, first),) = got
     assert (function, stream) == (1, (1 << 40) + 5)

@@ -19,11 +19,7 @@ from tilewright.serving.driver import Driver
 class Launching(Protocol):
     """The part of CUDA's driver that calls need (`driver.py`)."""
 
-    context: int | None
-
     def launch(self, *arguments: Any) -> int: ...
-
-    def current(self, *arguments: Any) -> int: ...
 
     def fault(self, error: int) -> DeviceFault: ...
 
@@ -81,9 +77,9 @@ class CudaCard:
     def __init__(self, runtime: CudaRuntime, functions: Any) -> None:
         self.runtime, self.index = runtime, runtime.index
         self.limits, self.capability = runtime.limits, runtime.capability
-        self.side = runtime.cupy.cuda.Stream(non_blocking=True)
         self.streams: list[Any] = []
         with runtime.device:
+            self.side = runtime.cupy.cuda.Stream(non_blocking=True)
             self.driver = Driver(functions)
 
     @contextmanager

@@ -79,6 +79,8 @@ class CudaCompiled(Compiled):
         self.boundaries = {UINT8: _boundary(values), FLOAT32: _boundary(4 * values)}
         self.sizes = {UINT8: values, FLOAT32: 4 * values}
         self.output_size = 4 * math.prod(self.output_shape)
+        self.output_boundary = _boundary(self.output_size)
+        self.most = math.inf if batch is None else batch
         # Memory must not be given back while a kernel works in it.
         finalize(self, card.driver.wait_for_all).atexit = False
 
@@ -103,7 +105,8 @@ class CudaCompiled(Compiled):
         ):
             raise self._refusal(looked)
         count = shape[0]
-        self.check_count(count)
+        if count > self.most:
+            self.check_count(count)
         if out is None:
             out, target = kind.empty(images, (count, *self.output_shape), handle)
         else:
@@ -156,7 +159,7 @@ class CudaCompiled(Compiled):
             raise TilewrightError(f"out is {dtype}, and outputs are float32")
         if shape != (count, *self.output_shape):
             raise host.wrong_out(tuple(shape), (count, *self.output_shape))
-        if not contiguous or address % _boundary(self.output_size):
+        if not contiguous or address % self.output_boundary:
             raise TilewrightError("out is not contiguous, or begins inside a word of memory")
         if address < images + size and images < address + count * self.output_size:
             raise TilewrightError("out lies where the images do: they are read while it is written")
@@ -164,22 +167,23 @@ class CudaCompiled(Compiled):
 
     def _refusal(self, looked: Looked) -> TilewrightError:
         """Why images cannot be taken."""
-        if looked.dtype not in self.boundaries:
-            return wrong_type(looked.dtype)
-        if looked.shape[1:] != self.shape:
-            return wrong_shape(tuple(looked.shape), self.shape, self.network.name)
-        if looked.gpu != self.card.index:
+        _, shape, dtype, contiguous, gpu = looked
+        if dtype not in self.boundaries:
+            return wrong_type(dtype)
+        if shape[1:] != self.shape:
+            return wrong_shape(tuple(shape), self.shape, self.network.name)
+        if gpu != self.card.index:
             return TilewrightError(
-                f"images lie {_where(looked.gpu)}, and the network was compiled for GPU "
-                f"{self.card.index}: compile it with device='cuda:{looked.gpu}', too"
+                f"images lie {_where(gpu)}, and the network was compiled for GPU "
+                f"{self.card.index}: compile it with device='cuda:{gpu}', too"
             )
-        if not looked.contiguous:
+        if not contiguous:
             return TilewrightError(
                 "images are not contiguous, and on a GPU nothing is copied unasked: give "
                 "x.contiguous(), or cupy.ascontiguousarray(x)"
             )
         return TilewrightError(
-            f"images begin at an address that is no multiple of {self.boundaries[looked.dtype]} "
+            f"images begin at an address that is no multiple of {self.boundaries[dtype]} "
             "bytes: give a copy, as x.clone() or x.copy() does"
         )
 

@@ -18,6 +18,9 @@ from tilewright.runtime import DeviceFault
 
 LIBRARY = "libcuda.so.1"
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+# CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: a thread that has done nothing on a GPU
+# yet, and one that is at work on another.
+NO_CONTEXT, OTHER_CONTEXT = 201, 400
 
 
 @cache
@@ -25,21 +28,22 @@ def library() -> Any:
     return ctypes.CDLL(LIBRARY)
 
 
+class WrongContext(DeviceFault):
+    """The thread works elsewhere; nothing was launched."""
+
+
 class Driver:
     """The functions of the library, for the context of one GPU.
 
-    Arguments of `launch` and `current` are C values, as ctypes has them, since Python's integers
-    would be cut to 32 bits; all others are plain numbers.
+    Arguments of `launch` are C values, as ctypes has them, since Python's integers would be cut to
+    32 bits; all others are plain numbers.
     """
 
     def __init__(self, functions: Any) -> None:
         self.functions = functions
         # As they are: checks of arguments by ctypes take as long again.
         self.launch: Callable[..., int] = functions["cuLaunchKernel"]
-        self.current: Callable[..., int] = functions["cuCtxGetCurrent"]
-        found = c_void_p()
-        self.check(self.current(ctypes.byref(found)))
-        self.context = found.value
+        self.context = self._current()
 
     def check(self, error: int) -> None:
         if error:
@@ -49,11 +53,21 @@ class Driver:
         said = c_char_p()
         known = self.functions["cuGetErrorString"](c_int(error), ctypes.byref(said)) == 0
         words = said.value.decode() if known and said.value else "unknown"
-        return DeviceFault(f"CUDA's driver: {words} (error {error})")
+        kind = WrongContext if error in (NO_CONTEXT, OTHER_CONTEXT) else DeviceFault
+        return kind(f"CUDA's driver: {words} (error {error})")
+
+    def _current(self) -> int | None:
+        found = c_void_p()
+        self.check(self.functions["cuCtxGetCurrent"](ctypes.byref(found)))
+        return found.value
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """With the GPU's context as the thread's, whatever that is otherwise."""
+        """With the GPU's context as the thread's, which it keeps if it has none."""
+        if self._current() is None:
+            self.check(self.functions["cuCtxSetCurrent"](c_void_p(self.context)))
+            yield
+            return
         self.check(self.functions["cuCtxPushCurrent_v2"](c_void_p(self.context)))
         try:
             yield

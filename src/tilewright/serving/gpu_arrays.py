@@ -6,7 +6,7 @@ that is all that a launch needs, and costs well under a microsecond.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
@@ -14,14 +14,9 @@ from tilewright.model.layers import Shape
 UINT8, FLOAT32 = "uint8", "float32"
 
 
-class Looked(NamedTuple):
-    """What there is to know of an array."""
-
-    address: int
-    shape: Shape
-    dtype: str
-    contiguous: bool
-    gpu: int  # its number; below 0: in the host's memory
+# Its address, shape and type, whether it is contiguous, and the number of its GPU: below 0 it lies
+# in the host's memory. A plain tuple: anything else takes as long to make as to find all this out.
+Looked = tuple[int, Shape, str, bool, int]
 
 
 class Kind(Protocol):
@@ -50,9 +45,7 @@ class TorchKind:
                 "a tensor requires a gradient, and none is computed here: give x.detach()"
             )
         kind = self.types.get(array.dtype) or str(array.dtype).removeprefix("torch.")
-        return Looked(
-            array.data_ptr(), array.shape, kind, array.is_contiguous(), array.get_device()
-        )
+        return array.data_ptr(), array.shape, kind, array.is_contiguous(), array.get_device()
 
     def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
         if stream is None:
@@ -75,10 +68,8 @@ class CupyKind:
         self.cupy, self.index = cupy, index
 
     def look(self, array: Any) -> Looked:
-        return Looked(
-            array.data.ptr, array.shape, array.dtype.name, array.flags.c_contiguous,
-            array.data.device_id,
-        )  # fmt: skip
+        memory, contiguous = array.data, array.flags.c_contiguous
+        return memory.ptr, array.shape, array.dtype.name, contiguous, memory.device_id
 
     def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
         cupy = self.cupy

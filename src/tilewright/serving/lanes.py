@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from ctypes import byref, c_void_p
 from threading import RLock, get_ident
 
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model.network import Network
 from tilewright.serving.card import Card
+from tilewright.serving.driver import WrongContext
 from tilewright.serving.launches import IMAGES, OUTPUTS, Launches, Noting
 
 # Handles that the driver knows by their number: the default stream, which cannot be captured, and
@@ -37,12 +37,9 @@ class Lane:
         self._note(images, True)
         self.capacity = images if self.noting.allocated else math.inf
 
-    def __call__(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
-        """Launch a batch whose images and outputs have these addresses."""
-        launches = self.ready.get(2 * count + pixels)
-        if launches is None:
-            launches = self._prepare(count, pixels)
-        launches(images, outputs, stream)
+    def launches(self, count: int, pixels: bool) -> Launches:
+        """Those of a batch, ready for its addresses."""
+        return self.ready.get(2 * count + pixels) or self._prepare(count, pixels)
 
     def _prepare(self, count: int, pixels: bool) -> Launches:
         with BUILDING, self.card.preparing():
@@ -73,32 +70,32 @@ class Lanes:
         self, card: Card, network: Network, fused: FusedNetwork, batch: int | None
     ) -> None:
         self.card, self.network, self.fused, self.batch = card, network, fused, batch
-        self.free: dict[Hashable, list[Lane]] = {}
         self.all: list[Lane] = []
         first = self._new(1)
         self.shared = first.capacity == math.inf
-        self.free[None if self.shared else 0] = [first]
+        self.anyones = [first]
+        self.free: dict[Hashable, list[Lane]] = {0: [first]}  # by their streams
 
     def launch(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
-        """Launch a batch, from a thread that has done nothing on this GPU, or on another."""
-        driver, found = self.card.driver, c_void_p()
-        driver.current(byref(found))
-        if found.value == driver.context:
+        """Launch a batch whose images and outputs have these addresses, from any thread."""
+        try:
             self._launch(count, pixels, images, outputs, stream)
-            return
-        with driver.inside():
-            self._launch(count, pixels, images, outputs, stream)
+        except WrongContext:
+            with self.card.driver.inside():
+                self._launch(count, pixels, images, outputs, stream)
 
     def _launch(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
-        free = self.free[None] if self.shared else self._of(stream)
+        free = self.anyones if self.shared else self._of(stream)
         try:
             lane = free.pop()
         except IndexError:
             lane = self._new(count)
-        if lane.capacity < count:
-            lane = self._new(count)  # twice as large or more: those outgrown take no more than it
-        lane(count, pixels, images, outputs, stream)
-        free.append(lane)
+        try:
+            if lane.capacity < count:
+                lane = self._new(count)  # those outgrown take no more than it, all together
+            lane.launches(count, pixels)(images, outputs, stream)
+        finally:
+            free.append(lane)
 
     def _of(self, stream: int) -> list[Lane]:
         """Lanes whose work is on a stream; none that are used again while it is captured.
