@@ -42,11 +42,10 @@ def test_a_caller_that_fails_is_heard_of():
 
 def test_rows_become_a_table(monkeypatch):
     monkeypatch.setattr("benchmarks.serving.TURN_SECONDS", 0.0)
-    made = {"tilewright": lambda: lambda: None, "other": lambda: lambda: sum(range(20_000))}
+    made = {"tilewright": lambda: lambda: None, "other": lambda: lambda: None}
     row = measure(made, batch=2, threads=1, rounds=6, pause=0.0)
     document = {"rows": [{"network": "n", "precision": "fp32", **row}], "host": []}
     (value,) = (each["value"] for each in row["times"])
-    assert value > 1
     head, _, line = tables.serving(document, (1,)).splitlines()
     assert head.startswith("| network | precision | images | threads | tilewright, p50 | p99 |")
     assert line.startswith("| `n` | fp32 | 2 | 1 |") and f"| {value:.2f} |" in line

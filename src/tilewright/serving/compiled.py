@@ -42,9 +42,8 @@ class Compiled(ABC):
         if self.batch is not None and images > self.batch:
             raise too_many(images, self.batch)
 
-    def check_no_stream(self, stream: object) -> None:
-        if stream is not None:
-            raise TilewrightError(
-                f"stream={stream!r:.60}: streams are CUDA's; on {self.device} a call is over when "
-                "it returns"
-            )
+    def no_streams(self, stream: object) -> TilewrightError:
+        return TilewrightError(
+            f"stream={stream!r:.60}: streams are CUDA's; on {self.device} a call is over when it "
+            "returns"
+        )

@@ -24,7 +24,8 @@ class CpuCompiled(Compiled):
         self.fused = FusedNetwork(network)
 
     def __call__(self, images: Any, out: Any = None, stream: Any = None) -> Any:
-        self.check_no_stream(stream)
+        if stream is not None:
+            raise self.no_streams(stream)
         batch = host.read(images, self.network)
         self.check_count(len(batch))
         shape = (len(batch), *self.network.output_shape)

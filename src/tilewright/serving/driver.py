@@ -104,5 +104,5 @@ class Driver:
 
     def wait_for_all(self) -> None:
         """Until nothing is at work in the context."""
-        with self.inside():
+        with self.inside(), self.while_capturing():
             self.check(self.functions["cuCtxSynchronize"]())

@@ -6,6 +6,7 @@ that is all that a launch needs, and costs well under a microsecond.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Protocol
 
 from tilewright.errors import TilewrightError
@@ -72,13 +73,8 @@ class CupyKind:
         return memory.ptr, array.shape, array.dtype.name, contiguous, memory.device_id
 
     def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
-        cupy = self.cupy
-        with cupy.cuda.Device(self.index):
-            if stream is None:
-                made = cupy.empty(shape, cupy.float32)
-            else:
-                with cupy.cuda.ExternalStream(stream, self.index):
-                    made = cupy.empty(shape, cupy.float32)
+        with self._at_work(stream):
+            made = self.cupy.empty(shape, self.cupy.float32)
         return made, made.data.ptr
 
     def current_stream(self) -> int:
@@ -86,13 +82,20 @@ class CupyKind:
 
     def adopt(self, array: Any, stream: int | None) -> Any:
         """Anybody's array as CuPy's, in the same memory, ready for a stream or the current one."""
-        cupy = self.cupy
-        take = cupy.from_dlpack if hasattr(array, "__dlpack__") else cupy.asarray
-        with cupy.cuda.Device(self.index):
-            if stream is None:
-                return take(array)
-            with cupy.cuda.ExternalStream(stream, self.index):
-                return take(array)
+        take = self.cupy.from_dlpack if hasattr(array, "__dlpack__") else self.cupy.asarray
+        with self._at_work(stream):
+            return take(array)
+
+    def _at_work(self, stream: int | None) -> AbstractContextManager[object]:
+        """With the GPU as CuPy's current one, and the stream, if there is one."""
+        cuda = self.cupy.cuda
+        if stream is None and cuda.runtime.getDevice() == self.index:
+            return nullcontext()
+        stack = ExitStack()
+        stack.enter_context(cuda.Device(self.index))
+        if stream is not None:
+            stack.enter_context(cuda.ExternalStream(stream, self.index))
+        return stack
 
 
 def handle_of(stream: Any) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilewright.fuse.cpu.arrays import address
 from tilewright.model.network import Network
 from tilewright.serving.card import Card
-from tilewright.serving.lanes import Lanes
+from tilewright.serving.lanes import BUILDING, Lanes
 
 # Images that go through at once; while they do, the next are copied into pinned memory.
 PIECE_BYTES = 8 * 2**20
@@ -24,7 +24,7 @@ class Passage:
         self.card, self.capacity = card, images
         values = math.prod(network.input.shape)
         results = images * math.prod(network.output_shape)
-        with card.preparing():
+        with BUILDING, card.preparing():
             self.stream = card.new_stream()
             self.device_in = card.allocate((4 * values * images,), np.uint8)
             self.device_out = card.allocate((results,))
