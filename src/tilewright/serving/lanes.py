@@ -37,11 +37,8 @@ class Lane:
         self._note(images, True)
         self.capacity = images if self.noting.allocated else math.inf
 
-    def launches(self, count: int, pixels: bool) -> Launches:
-        """Those of a batch, ready for its addresses."""
-        return self.ready.get(2 * count + pixels) or self._prepare(count, pixels)
-
-    def _prepare(self, count: int, pixels: bool) -> Launches:
+    def prepare(self, count: int, pixels: bool) -> Launches:
+        """What is to be launched for a batch, from then on under 2 * count + pixels."""
         with BUILDING, self.card.preparing():
             if len(self.ready) >= MOST_READY:
                 self.ready.clear()
@@ -78,13 +75,6 @@ class Lanes:
 
     def launch(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
         """Launch a batch whose images and outputs have these addresses, from any thread."""
-        try:
-            self._launch(count, pixels, images, outputs, stream)
-        except WrongContext:
-            with self.card.driver.inside():
-                self._launch(count, pixels, images, outputs, stream)
-
-    def _launch(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
         free = self.anyones if self.shared else self._of(stream)
         try:
             lane = free.pop()
@@ -93,7 +83,12 @@ class Lanes:
         try:
             if lane.capacity < count:
                 lane = self._new(count)  # those outgrown take no more than it, all together
-            lane.launches(count, pixels)(images, outputs, stream)
+            launches = lane.ready.get(2 * count + pixels) or lane.prepare(count, pixels)
+            try:
+                launches(images, outputs, stream)
+            except WrongContext:
+                with self.card.driver.inside():
+                    launches(images, outputs, stream)
         finally:
             free.append(lane)
 
@@ -102,10 +97,18 @@ class Lanes:
 
         A graph works in its lane whenever it is launched, and on any stream.
         """
-        if stream not in DEFAULT_STREAMS and self.card.driver.is_captured(stream):
+        if stream not in DEFAULT_STREAMS and self._is_captured(stream):
             return []
         key = (stream, get_ident()) if stream == STREAM_OF_THREAD else stream
         return self.free.setdefault(key, [])
+
+    def _is_captured(self, stream: int) -> bool:
+        driver = self.card.driver
+        try:
+            return driver.is_captured(stream)
+        except WrongContext:
+            with driver.inside():
+                return driver.is_captured(stream)
 
     def _new(self, count: int) -> Lane:
         images = self.batch or 1 << (count - 1).bit_length()
