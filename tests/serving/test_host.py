@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import tilewright
@@ -58,6 +60,11 @@ def test_it_says_what_it_is():
     assert repr(tilewright.compile(SMALL, batch=1000)) == (
         "<'small' on cpu: rung fused, fp32, batches of up to 1,000>"
     )
+
+
+def test_it_stays_in_its_process():
+    with pytest.raises(TypeError, match="send the network"):
+        pickle.dumps(tilewright.compile(SMALL))
 
 
 def test_the_largest_batch():

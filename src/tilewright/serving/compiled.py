@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.batches import too_many
 from tilewright.model.network import Network
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
+from tilewright.serving import host
 
 
 class Compiled(ABC):
@@ -37,6 +41,18 @@ class Compiled(ABC):
             f"<{self.network.name!r} on {self.device}: rung {self.rung}, {self.precision}, "
             f"batches {most}>"
         )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a compiled network belongs to its process and device: send the network, compile there"
+        )
+
+    def of_host(self, images: Any, out: Any) -> tuple[NDArray[Any], NDArray[np.float32], Any]:
+        """A batch in the host's memory, an array for its outputs, and what the caller gets."""
+        batch = host.read(images, self.network)
+        self.check_count(len(batch))
+        shape = (len(batch), *self.network.output_shape)
+        return batch, *host.results(images, batch, out, shape)
 
     def check_count(self, images: int) -> None:
         if self.batch is not None and images > self.batch:

@@ -8,7 +8,6 @@ from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.model.network import Network
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
-from tilewright.serving import host
 from tilewright.serving.compiled import Compiled
 
 
@@ -26,9 +25,6 @@ class CpuCompiled(Compiled):
     def __call__(self, images: Any, out: Any = None, stream: Any = None) -> Any:
         if stream is not None:
             raise self.no_streams(stream)
-        batch = host.read(images, self.network)
-        self.check_count(len(batch))
-        shape = (len(batch), *self.network.output_shape)
-        outputs, given = host.results(images, batch, out, shape)
+        batch, outputs, given = self.of_host(images, out)
         self.fused.into(batch, outputs)
         return given

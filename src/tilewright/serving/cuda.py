@@ -117,9 +117,7 @@ class CudaCompiled(Compiled):
         return out
 
     def _from_host(self, images: Any, out: Any, stream: int | None) -> Any:
-        batch = host.read(images, self.network)
-        self.check_count(len(batch))
-        outputs, given = host.results(images, batch, out, (len(batch), *self.output_shape))
+        batch, outputs, given = self.of_host(images, out)
         self.through(batch, outputs, stream)
         return given
 

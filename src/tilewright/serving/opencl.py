@@ -19,7 +19,6 @@ from tilewright.plan import uniform
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import Buffer
 from tilewright.runtime.device import Device
-from tilewright.serving import host
 from tilewright.serving.compiled import Compiled
 
 # Images that go through at once where no largest batch is named: larger ones go in pieces.
@@ -40,10 +39,7 @@ class OpenClCompiled(Compiled):
     def __call__(self, images: Any, out: Any = None, stream: Any = None) -> Any:
         if stream is not None:
             raise self.no_streams(stream)
-        batch = host.read(images, self.network)
-        self.check_count(len(batch))
-        shape = (len(batch), *self.network.output_shape)
-        outputs, given = host.results(images, batch, out, shape)
+        batch, outputs, given = self.of_host(images, out)
         piece = self.program.plan.batch
         with self.turn:
             for first in range(0, len(batch), piece):
