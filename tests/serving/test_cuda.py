@@ -19,7 +19,7 @@ from tilewright.runtime import DeviceFault
 from tilewright.serving import through
 from tilewright.serving.cuda import CudaCompiled
 from tilewright.serving.gpu_arrays import handle_of
-from tilewright.serving.lanes import MOST_READY
+from tilewright.serving.lanes import MOST_READY, STREAM_OF_THREAD
 
 ONE = Network(  # in one kernel
     "one", Pixels((2, 9, 8)), (Convolution(3, 3), ReLU(), MaxPool(2), FullyConnected(5), Softmax())
@@ -214,6 +214,20 @@ def test_a_captured_graph_keeps_its_memory_to_itself():
     card.driver.wait_for_all()
     np.testing.assert_array_equal(out.array, card.expected(x.array))
     np.testing.assert_array_equal(other.array, card.expected(y.array))
+
+
+def test_a_thread_s_own_default_stream_is_another_in_each_thread():
+    """The driver knows them all by the same number."""
+    network, card = compiled(TWO)
+    card.driver.streams[STREAM_OF_THREAD] = card.driver.streams[card.new_stream()]
+    images = FakeTensor(pixels(network, 1))
+    for _ in range(2):
+        thread = threading.Thread(target=network, args=(images,), kwargs={"stream": 2})
+        thread.start()
+        thread.join()
+    card.driver.wait_for_all()
+    first, second = card.driver.launches[0], card.driver.launches[2]
+    assert first.arguments[1] != second.arguments[1]
 
 
 def test_what_was_launched_before_keeps_its_memory_when_batches_grow():

@@ -74,13 +74,13 @@ class Card(Protocol):
 class CudaCard:
     """What is made here is made on a stream of its own, which waits for nobody's work."""
 
-    def __init__(self, runtime: CudaRuntime, functions: Any) -> None:
+    def __init__(self, runtime: CudaRuntime, library: Any) -> None:
         self.runtime, self.index = runtime, runtime.index
         self.limits, self.capability = runtime.limits, runtime.capability
         self.streams: list[Any] = []
         with runtime.device:
             self.side = runtime.cupy.cuda.Stream(non_blocking=True)
-            self.driver = Driver(functions)
+            self.driver = Driver(library)
 
     @contextmanager
     def preparing(self) -> Iterator[None]:

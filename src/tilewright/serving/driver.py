@@ -21,6 +21,12 @@ RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 # CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: a thread that has done nothing on a GPU
 # yet, and one that is at work on another.
 NO_CONTEXT, OTHER_CONTEXT = 201, 400
+NAMES = (
+    "cuLaunchKernel", "cuGetErrorString", "cuCtxGetCurrent", "cuCtxSetCurrent",
+    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuStreamSynchronize",
+    "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode", "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+)  # fmt: skip
 
 
 @cache
@@ -39,10 +45,11 @@ class Driver:
     32 bits; all others are plain numbers.
     """
 
-    def __init__(self, functions: Any) -> None:
-        self.functions = functions
+    def __init__(self, library: Any) -> None:
+        # A library looks a function up anew whenever it is asked for one.
+        self.functions: dict[str, Callable[..., int]] = {name: library[name] for name in NAMES}
         # As they are: checks of arguments by ctypes take as long again.
-        self.launch: Callable[..., int] = functions["cuLaunchKernel"]
+        self.launch = self.functions["cuLaunchKernel"]
         self.context = self._current()
 
     def check(self, error: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from threading import RLock, get_ident
+from threading import RLock, local
 
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model.network import Network
@@ -24,6 +24,16 @@ DEFAULT_STREAMS = (0, 1)
 STREAM_OF_THREAD = 2
 # Sizes of batches that a lane has launches ready for; with more it forgets them all.
 MOST_READY = 1000
+
+
+class _Thread(local):
+    """What a thread is known by: numbers that Python gives are given again when it has ended."""
+
+    def __init__(self) -> None:
+        self.name = object()
+
+
+THREAD = _Thread()
 
 
 class Lane:
@@ -99,8 +109,7 @@ class Lanes:
         """
         if stream not in DEFAULT_STREAMS and self._is_captured(stream):
             return []
-        key = (stream, get_ident()) if stream == STREAM_OF_THREAD else stream
-        return self.free.setdefault(key, [])
+        return self.free.setdefault(THREAD.name if stream == STREAM_OF_THREAD else stream, [])
 
     def _is_captured(self, stream: int) -> bool:
         driver = self.card.driver
