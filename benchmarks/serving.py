@@ -21,7 +21,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -48,64 +50,59 @@ Make = Callable[[], Call]
 
 
 class Callers:
-    """Threads that all call an engine, a number of times at each turn; calling it is a turn."""
+    """Threads that call an engine: some of them, or all, a number of times at each turn.
+
+    Each makes what it calls once: PyTorch's choice of algorithms takes longer than all turns.
+    """
 
     def __init__(self, make: Make, threads: int) -> None:
-        self.threads, self.calls = threads, 1
-        self.begin, self.done = (threading.Barrier(threads + 1) for _ in range(2))
-        self.over, self.making = False, threading.Lock()
-        self.error: BaseException | None = None
-        self.seconds: list[list[float]] = [[] for _ in range(threads)]
+        self.asked: list[SimpleQueue[int]] = [SimpleQueue() for _ in range(threads)]
+        self.answered: SimpleQueue[list[float] | BaseException] = SimpleQueue()
         self.running = [
-            threading.Thread(target=self._safely, args=(make, index), daemon=True)
-            for index in range(threads)
+            threading.Thread(target=self._serve, args=(make, each), daemon=True)
+            for each in self.asked
         ]
         for each in self.running:
             each.start()
-        self()  # whatever is slow the first time
-        start = time.perf_counter()
-        self()
-        calls = int(TURN_SECONDS / (time.perf_counter() - start))
-        self.calls = max(1, min(MOST_CALLS, calls))
+            self._answer()  # ready; one after the other
 
-    def __call__(self) -> list[float]:
-        """Seconds of every call of a turn."""
-        try:
-            self.begin.wait()
-            self.done.wait()
-        except threading.BrokenBarrierError:
-            raise RuntimeError("a caller failed") from self.error
-        return [seconds for each in self.seconds for seconds in each]
+    def turn(self, threads: int, calls: int) -> list[float]:
+        """Seconds of every call, by so many threads at once."""
+        for each in self.asked[:threads]:
+            each.put(calls)
+        return [seconds for _ in range(threads) for seconds in self._answer()]
+
+    def calls(self, threads: int) -> int:
+        """Of a thread in a turn."""
+        self.turn(threads, 1)
+        start = time.perf_counter()
+        self.turn(threads, 1)
+        return max(1, min(MOST_CALLS, int(TURN_SECONDS / (time.perf_counter() - start))))
 
     def end(self) -> None:
-        self.over = True
-        self.begin.wait()
-        for each in self.running:
-            each.join()
+        for each, thread in zip(self.asked, self.running, strict=True):
+            each.put(0)
+            thread.join()
 
-    def _safely(self, make: Make, index: int) -> None:
+    def _answer(self) -> list[float]:
+        found = self.answered.get()
+        if isinstance(found, BaseException):
+            raise RuntimeError("a caller failed") from found
+        return found
+
+    def _serve(self, make: Make, asked: SimpleQueue[int]) -> None:
         try:
-            self._serve(make, index)
+            call, clock = make(), time.perf_counter
+            self.answered.put([])
+            while calls := asked.get():
+                spent = []
+                for _ in range(calls):
+                    start = clock()
+                    call()
+                    spent.append(clock() - start)
+                self.answered.put(spent)
         except BaseException as error:
-            self.error = self.error or error
-            self.begin.abort()
-            self.done.abort()
-
-    def _serve(self, make: Make, index: int) -> None:
-        with self.making:
-            call = make()
-        clock = time.perf_counter
-        while True:
-            self.begin.wait()
-            if self.over:
-                return
-            spent = []
-            for _ in range(self.calls):
-                start = clock()
-                call()
-                spent.append(clock() - start)
-            self.seconds[index] = spent
-            self.done.wait()
+            self.answered.put(error)
 
 
 def cpu_engines(network: Network, precision: str) -> Callable[[int], dict[str, Make]]:
@@ -215,26 +212,26 @@ def _best(call: Call) -> float:
     return min(spent)
 
 
-def measure(made: dict[str, Make], batch: int, threads: int, rounds: int, pause: float) -> Any:
+def measure(
+    callers: dict[str, Callers], batch: int, threads: int, rounds: int, pause: float
+) -> dict[str, Any]:
     """All engines in turns, each called by so many threads."""
-    callers = {name: Callers(make, threads) for name, make in made.items()}
-    calls: dict[str, list[float]] = {name: [] for name in made}
+    often = {name: each.calls(threads) for name, each in callers.items()}
+    spent: dict[str, list[float]] = {name: [] for name in callers}
     samples = interleave(
-        callers,
+        {name: partial(each.turn, threads, often[name]) for name, each in callers.items()},
         rounds,
-        collect=lambda name, seconds: calls[name].extend(seconds),
+        collect=lambda name, seconds: spent[name].extend(seconds),
         sleep=lambda seconds: time.sleep(pause),
     )
-    for each in callers.values():
-        each.end()
     found = {}
     for name, sample in samples.items():
-        images = batch * threads * callers[name].calls
+        images = batch * threads * often[name]
         found[name] = {
-            "p50_seconds": float(np.quantile(calls[name], 0.5)),
-            "p99_seconds": float(np.quantile(calls[name], 0.99)),
+            "p50_seconds": float(np.quantile(spent[name], 0.5)),
+            "p99_seconds": float(np.quantile(spent[name], 0.99)),
             "images_a_second": images / sample.median,
-            "calls": len(calls[name]),
+            "calls": len(spent[name]),
             "seconds_an_image": [seconds / images for seconds in sample.seconds],
         }
     ours, *others = (Sample(tuple(each["seconds_an_image"])) for each in found.values())
@@ -306,10 +303,13 @@ def main() -> None:
                 document["host"] += host_costs(network, precision)
             engines = (cuda_engines if gpu else cpu_engines)(network, precision)
             for batch in given.batches:
-                made, began = engines(batch), time.perf_counter()
+                began, most = time.perf_counter(), max(given.threads)
+                callers = {each: Callers(make, most) for each, make in engines(batch).items()}
                 for threads in given.threads:
-                    row = measure(made, batch, threads, given.rounds, pause)
+                    row = measure(callers, batch, threads, given.rounds, pause)
                     document["rows"].append({"network": name, "precision": precision, **row})
+                for each in callers.values():
+                    each.end()
                 seconds = time.perf_counter() - began
                 print(f"{name} {precision} {batch}: {seconds:.0f} s", file=sys.stderr)
     with atomic_write(given.json) as file:

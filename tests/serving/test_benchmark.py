@@ -9,7 +9,7 @@ from benchmarks import tables
 from benchmarks.serving import Callers, measure
 
 
-def test_a_turn_is_so_many_calls_of_every_thread():
+def test_a_turn_is_so_many_calls_of_so_many_threads():
     callers: list[int] = []
     together = threading.Barrier(3)
 
@@ -20,29 +20,26 @@ def test_a_turn_is_so_many_calls_of_every_thread():
 
         return call
 
-    team = Callers(make, 3)
-    callers.clear()
-    seconds = team()
+    team = Callers(make, 4)
+    seconds = team.turn(3, 5)
     team.end()
-    assert len(seconds) == len(callers) == 3 * team.calls
+    assert len(seconds) == len(callers) == 15
     assert len(set(callers)) == 3
 
 
 def test_a_caller_that_fails_is_heard_of():
-    def make():
-        def call():
-            raise ValueError("no GPU")
+    def no():
+        raise ValueError("no GPU")
 
-        return call
-
-    with pytest.raises(RuntimeError, match="a caller failed") as caught:
-        Callers(make, 2)
-    assert isinstance(caught.value.__cause__, ValueError)
+    for make in (no, lambda: no):
+        with pytest.raises(RuntimeError, match="a caller failed") as caught:
+            Callers(make, 2).turn(2, 1)
+        assert isinstance(caught.value.__cause__, ValueError)
 
 
 def test_rows_become_a_table(monkeypatch):
     monkeypatch.setattr("benchmarks.serving.TURN_SECONDS", 0.0)
-    made = {"tilewright": lambda: lambda: None, "other": lambda: lambda: None}
+    made = {name: Callers(lambda: lambda: None, 2) for name in ("tilewright", "other")}
     row = measure(made, batch=2, threads=1, rounds=6, pause=0.0)
     document = {"rows": [{"network": "n", "precision": "fp32", **row}], "host": []}
     (value,) = (each["value"] for each in row["times"])
