@@ -15,6 +15,8 @@ from typing import IO, Any, NamedTuple
 
 # What comes out of the driver's own cache has no log, and so no account.
 OPTIONS = ("--no-cache", "--std=c++17", "--ptxas-options=-v")
+# Of a text that names its file: other tools then find its lines. The machine code is the same.
+LINES = "--generate-line-info"
 
 
 class Answer(NamedTuple):
@@ -28,11 +30,18 @@ class Refused(Exception):
     """NVRTC itself does not do what it is asked for."""
 
 
+def options_of(text: str) -> tuple[str, ...]:
+    return (*OPTIONS, LINES) if "\n#line " in text else OPTIONS
+
+
 def translate(name: str, text: str, architecture: str) -> Answer:
     from cuda.bindings import nvrtc
 
     _, program = _check(nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
-    options = [f"--gpu-architecture={architecture}".encode(), *(o.encode() for o in OPTIONS)]
+    options = [
+        f"--gpu-architecture={architecture}".encode(),
+        *(o.encode() for o in options_of(text)),
+    ]
     status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), options)
     _, size = _check(nvrtc.nvrtcGetProgramLogSize(program))
     # The compiler writes into these bytes. Python keeps one object for all single bytes of a kind,
