@@ -36,7 +36,7 @@ from tilewright.truth.verify import Verdict, fresh_seed, prove
 # The course looks at correctness for so many images.
 COURSE_SIZES = (100, 1000, 10_000)
 # Turns are short, as a worker stands still between them: no thread of it disturbs another.
-LAUNCH_SECONDS = 60.0
+LAUNCH_SECONDS = 20.0
 ROUNDS = Rounds(least=9, most=25, seconds=30.0)
 
 Proof = Callable[[Rung], Verdict]

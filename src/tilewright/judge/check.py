@@ -28,7 +28,7 @@ from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.store import key_of
 from tilewright.truth.diagnose import Diagnosis, diagnose
-from tilewright.truth.quick import quick, telling
+from tilewright.truth.quick import many_images, quick, telling
 from tilewright.truth.trials import Generator, Trial, trials
 from tilewright.truth.verify import BATCH, Verdict, prove
 
@@ -153,6 +153,7 @@ def _kept(file: KernelFile) -> Path:
 def _whole(
     precision: Precision, networks: Sequence[Network], generator: Generator
 ) -> Iterator[Trial]:
-    """All that the ladder is held to, for each network."""
+    """All that the ladder is held to, for each network, and a very large batch."""
+    yield from many_images(precision, generator)
     for network in networks:
         yield from trials(network, precision, lambda net: False, BATCH, generator)
