@@ -141,7 +141,10 @@ def build(file: KernelFile, geometry: Geometry, options: Options) -> Design:
     works = [_work(file, entry, values) for entry in file.kernels]
     if file.adds_bias:
         works.append(_bias(file, geometry))
-    scratch = {name: size.at_least(1, values) for name, size in file.scratch.items()}
+    scratch, workspace = (
+        {name: size.at_least(1, values) for name, size in buffers.items()}
+        for buffers in (file.scratch, file.workspace)
+    )
     order = tuple(AXES.index(axis) for axis in file.weight_axes)
 
     def pack(weight: Array, bias: Array) -> dict[str, Array]:
@@ -151,7 +154,7 @@ def build(file: KernelFile, geometry: Geometry, options: Options) -> Design:
                 packed[constant_argument(index)] = packed[entry.constant].ravel()
         return packed
 
-    return Design(tuple(works), scratch, pack)
+    return Design(tuple(works), scratch, pack, workspace)
 
 
 def _sizes(geometry: Geometry) -> dict[str, int]:
