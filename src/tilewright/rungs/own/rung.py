@@ -102,14 +102,11 @@ def _convolutions(file: KernelFile, other: Convolutions | None) -> Convolutions:
                 raise NotForLayer(_refusal(unmet, geometry))
             yield from other.candidates(geometry, limits)
             return
-        found = False
-        for choice in itertools.product(*file.parameters.values()):
-            options = dict(zip(file.parameters, choice, strict=True))
-            values = _values(file, geometry, options)
-            if all(each.value(values) for each in file.constraints):
-                found = True
-                yield options
-        if not found:
+        found = allowed(file, geometry)
+        if (first := next(found, None)) is not None:
+            yield first
+            yield from found
+        else:
             raise DoesNotFit(f"no choice of the parameters of {file.path} meets its constraints")
 
     def made(geometry: Geometry, options: Options) -> Design:
@@ -118,6 +115,15 @@ def _convolutions(file: KernelFile, other: Convolutions | None) -> Convolutions:
         return build(file, geometry, options)
 
     return preferring(choices, lambda geometry, limits: (), made)
+
+
+def allowed(file: KernelFile, geometry: Geometry) -> Iterator[Options]:
+    """The choices of its parameters that meet its constraints, the first one first."""
+    for choice in itertools.product(*file.parameters.values()):
+        options = dict(zip(file.parameters, choice, strict=True))
+        values = _values(file, geometry, options)
+        if all(each.value(values) for each in file.constraints):
+            yield options
 
 
 def _unmet(file: KernelFile, geometry: Geometry) -> Expression | None:
