@@ -7,11 +7,14 @@ import os
 import shutil
 import stat
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.own_kernels import DIRECT, kernel_file
 from tilewright.judge.check import Checked
+from tilewright.rungs.own import parse
 from tilewright.runtime.device import CUDA
 from tilewright.truth import compute_sanitizer
 from tilewright.truth.compute_sanitizer import _findings
@@ -70,11 +73,12 @@ OLDER = """\
      at conv+0xb0
  ERROR SUMMARY: 4 errors
 """
-SOURCE = ["first;", "  second;", "third;", "fourth;"]
+SOURCE = "first;\n  second;\nthird;\nfourth;"
 
 
 def findings(said):
-    return dict.fromkeys(_findings(said.split("\n"), "mine.cl", SOURCE, ["conv"]))
+    file = parse(kernel_file(DIRECT), Path("mine.cl"))
+    return dict.fromkeys(_findings(said.split("\n"), replace(file, text=SOURCE)))
 
 
 def test_accesses_are_told_once_a_line_and_of_the_files_kernels_only():

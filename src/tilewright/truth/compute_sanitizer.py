@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from tilewright.rungs.own.header import KernelFile
 from tilewright.rungs.own.rung import read, shown_name
 from tilewright.runtime.device import Device
-from tilewright.truth.findings import MOST, Finding, Sanitized
+from tilewright.truth.findings import MOST, Finding, Sanitized, lines_of
 from tilewright.truth.watched import DONE
 
 PROGRAM = "compute-sanitizer"
@@ -60,7 +61,6 @@ def sanitize(path: Path, device: Device, progress: Callable[[str], None]) -> San
     if program is None:
         return found(problem=MISSING)
     file = read(path)
-    kernels = [entry.name for entry in file.kernels]
     findings: dict[Finding, None] = {}
     for tool, more in TOOLS.items():
         progress(f"watching with {tool}")
@@ -70,7 +70,7 @@ def sanitize(path: Path, device: Device, progress: Callable[[str], None]) -> San
         except subprocess.TimeoutExpired:
             return found(problem=f"{tool} took longer than {SECONDS} s")
         own = [line.removeprefix(MARK) for line in said if line.startswith(MARK)]
-        reports = _findings(own, shown_name(path), file.text.split("\n"), kernels)
+        reports = _findings(own, file)
         findings.update(dict.fromkeys(reports))
         # Kernels that touch what is not there end the process; others must have come to the end.
         whole = any(map(SUMMARY.search, own)) and DONE in said
@@ -99,16 +99,15 @@ def _run(command: Sequence[str]) -> str:
         return output.read().decode(errors="replace")
 
 
-def _findings(
-    own: list[str], file: str, source: list[str], kernels: list[str]
-) -> Iterator[Finding]:
+def _findings(own: list[str], file: KernelFile) -> Iterator[Finding]:
     """What is said of the file's kernels, known by its lines or their names; which thread and
     address it was is left out, so that few remain."""
+    shown = shown_name(file.path)
     for block in _blocks(own):
         text = "\n".join(block)
-        numbers = dict.fromkeys(int(line) for name, line in AT_LINE.findall(text) if name == file)
-        if numbers or any(re.search(rf"\b{name}\b", text) for name in kernels):
-            lines = tuple((n, source[n - 1].strip()) for n in numbers if n <= len(source))
+        numbers = [int(line) for name, line in AT_LINE.findall(text) if name == shown]
+        if numbers or any(re.search(rf"\b{each.name}\b", text) for each in file.kernels):
+            lines = lines_of(file.text, file.parts, numbers)
             yield Finding(_words(block[0], text), lines)
 
 

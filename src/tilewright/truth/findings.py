@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from tilewright.runtime.dialect import Part, placed
 
 MOST = 8  # findings that are shown
 
@@ -13,6 +16,19 @@ class Finding:
 
     text: str
     lines: tuple[tuple[int, str], ...]
+
+
+def lines_of(
+    text: str, parts: tuple[Part, ...], numbers: Iterable[int]
+) -> tuple[tuple[int, str], ...]:
+    """Lines of a kernel file by their numbers, each once; those of files it includes name them."""
+    source = text.split("\n")
+    found = []
+    for number in dict.fromkeys(numbers):
+        if number <= len(source):
+            file, line = placed(parts, "", number)
+            found.append((line, f"in {file}: " * bool(file) + source[number - 1].strip()))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

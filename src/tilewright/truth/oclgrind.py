@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tilewright.truth.findings import MOST, Finding, Sanitized
+from tilewright.rungs.own.includes import whole
+from tilewright.runtime.dialect import Part
+from tilewright.truth.findings import MOST, Finding, Sanitized, lines_of
 
 WATCH = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNIFORM_WRITES": "1", "OCLGRIND_MAX_ERRORS": "100"}
 SECONDS = 120
@@ -49,20 +51,19 @@ def sanitize(path: Path) -> Sanitized:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return found(problem=f"it took longer than {SECONDS} s")
-    findings = tuple(dict.fromkeys(_findings(done.stderr, path.read_text().split("\n"))))
+    findings = tuple(dict.fromkeys(_findings(done.stderr, *whole(path))))
     if done.returncode and not findings:
         last = (done.stderr.strip() or "no reason given").split("\n")[-1]
         return found(problem=f"the simulator gave up: {last[:200]}")
     return found(findings[:MOST])
 
 
-def _findings(said: str, source: list[str]) -> Iterator[Finding]:
+def _findings(said: str, text: str, parts: tuple[Part, ...]) -> Iterator[Finding]:
     """Each begins with what it is; addresses and threads are left out, so that few remain."""
     for block in re.split(r"\n(?=\S)", said):
         head = FINDING.match(block)
         if head is None:
             continue
         where = " in shared memory" if "local memory" in head[2] else ""
-        numbers = dict.fromkeys(int(line) for line, _ in AT_LINE.findall(block))
-        lines = tuple((line, source[line - 1].strip()) for line in numbers if line <= len(source))
+        lines = lines_of(text, parts, (int(line) for line, _ in AT_LINE.findall(block)))
         yield Finding(f"{head[1].lower()}{where}: {MEANINGS[head[1]]}", lines)

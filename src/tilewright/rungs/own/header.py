@@ -19,7 +19,7 @@ from tilewright.precision import CLASSES, Precision
 from tilewright.rungs.gpu.design import Geometry
 from tilewright.rungs.own.expression import Expression, HeaderError
 from tilewright.rungs.own.reader import Reader, Table
-from tilewright.runtime.dialect import Language, prelude
+from tilewright.runtime.dialect import Language, Part, prelude
 
 OPENING = re.compile(r"\s*/\*\s*tilewright\b")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -76,10 +76,14 @@ class KernelFile:
     scratch: Mapping[str, Expression]
     workspace: Mapping[str, Expression]
     kernels: tuple[Entry, ...]
+    parts: tuple[Part, ...] = ()
 
 
-def parse(text: str, path: Path) -> KernelFile:
-    """What a kernel file says; HeaderError, which names file and line, if it cannot be."""
+def parse(text: str, path: Path, parts: tuple[Part, ...] = ()) -> KernelFile:
+    """What a kernel file says; HeaderError, which names file and line, if it cannot be.
+
+    `parts` say where lines of the text are from, where it has those of files that it includes.
+    """
     table = _table(text, path)
     top = Reader(table)
     language = _language(top, path)
@@ -111,6 +115,7 @@ def parse(text: str, path: Path) -> KernelFile:
         scratch=scratch,
         workspace=workspace,
         kernels=kernels,
+        parts=parts,
     )
     top.finish()
     return read

@@ -26,13 +26,13 @@ from tilewright.rungs.gpu.design import (
     tiles,
 )
 from tilewright.rungs.gpu.prepare import constant_argument, gpu_rung
-from tilewright.rungs.own.expression import Expression, HeaderError, Place
+from tilewright.rungs.own.expression import Expression, Place
 from tilewright.rungs.own.header import AXES, IMAGES, Entry, KernelFile, Three, parse
+from tilewright.rungs.own.includes import whole
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import GPU_KINDS, Kind
 from tilewright.runtime.dialect import DoesNotFit, Grid, Language, Limits, Source
 
-LARGEST_FILE = 10**6  # bytes of source
 LARGEST_NUMBER = 2**31 - 1  # a kernel takes whole numbers as int
 RUNS_ON: dict[Language, tuple[Kind, ...]] = {
     "dialect": GPU_KINDS,
@@ -47,21 +47,9 @@ def load(path: Path | str) -> Rung:
 
 
 def read(path: Path) -> KernelFile:
-    """A kernel file and what its header says."""
-    if path.exists() and not path.is_file():  # a pipe could be read for ever
-        raise HeaderError(f"{path} is not a plain file: no kernel file")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise HeaderError(f"cannot read the kernel file {path}: {error.strerror}") from error
-    if len(content) > LARGEST_FILE:
-        raise HeaderError(f"{path} has more than {LARGEST_FILE:,} bytes: no kernel file")
-    try:
-        text = content.decode("utf-8-sig")  # some editors begin a file with a mark
-    except UnicodeDecodeError as error:
-        line = 1 + content.count(b"\n", 0, error.start)
-        raise HeaderError(f"{path}:{line}: not UTF-8 text") from error
-    return parse(text, path)
+    """A kernel file and what its header says, with all that it includes."""
+    text, parts = whole(path)
+    return parse(text, path, parts)
 
 
 def rung_of(file: KernelFile) -> Rung:
@@ -199,6 +187,7 @@ def _work(file: KernelFile, entry: Entry, values: dict[str, int]) -> Work:
         file=shown_name(file.path),
         constant_symbol=entry.constant_symbol,
         parameters="".join("i" if a in numbers or a == IMAGES else "*" for a in entry.arguments),
+        parts=file.parts,
     )
     arguments = tuple("images" if name == IMAGES else name for name in entry.arguments)
     shape = partial(_grid, entry.grid, scope)
