@@ -159,6 +159,9 @@ def test_the_command_prints_tables_and_json(capsys: pytest.CaptureFixture[str], 
     kept = History(history_file()).read(1)
     assert json.loads(text(kept)) == document
     assert kept.headline == "direct: 1 of 1"
+    assert cli.main(["history", "show", "1"]) == 0
+    again = capsys.readouterr().out.split("\n\n", 1)[1]
+    assert again == said  # the table that the command printed
 
 
 def _saved(folder: Path) -> Path:

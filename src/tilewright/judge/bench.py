@@ -28,13 +28,12 @@ from tilewright.measure.samples import Rounds
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.profiling.result import Ceilings
+from tilewright.results.bench import COURSE_SIZES
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import CPU, Device
 from tilewright.truth.quick import quick
 from tilewright.truth.verify import Verdict, fresh_seed, prove
 
-# The course looks at correctness for so many images.
-COURSE_SIZES = (100, 1000, 10_000)
 # Turns are short, as a worker stands still between them: no thread of it disturbs another.
 LAUNCH_SECONDS = 20.0
 ROUNDS = Rounds(least=9, most=25, seconds=30.0)
