@@ -36,6 +36,7 @@ from tilewright.truth.verify import Verdict, fresh_seed, prove
 
 # Turns are short, as a worker stands still between them: no thread of it disturbs another.
 LAUNCH_SECONDS = 20.0
+MOST_WORKERS = 32  # that are there at once: on PoCL each has some 150 MB
 ROUNDS = Rounds(least=9, most=25, seconds=30.0)
 
 Proof = Callable[[Rung], Verdict]
@@ -87,6 +88,11 @@ def bench(
 ) -> Bench:
     """Prove, time and rank. Every judged kernel is asked for a proof, in a worker of its own; the
     usual one is that of `kernel check`. A launch may take so many `seconds`."""
+    if len(entries) > MOST_WORKERS:
+        raise TilewrightError(
+            f"{len(entries)} kernels would take turns, each in a worker of its own, and "
+            f"{MOST_WORKERS} are the most: kernel grade judges any number, one after the other"
+        )
     allowance = Allowance(seconds=seconds)
     proof = proof or partial(_proven, device=device, network=network)
     rows = {entry.rung.label: Row(entry) for entry in entries}
