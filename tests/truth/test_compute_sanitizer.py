@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.own_kernels import DIRECT, kernel_file
+from tests.rungs.gpu.kernels import USUAL
+from tests.rungs.own.test_rung import geometry, needs_nvrtc
 from tilewright.judge.check import Checked
-from tilewright.rungs.own import parse
+from tilewright.rungs.own import load, parse
+from tilewright.runtime import nvrtc
 from tilewright.runtime.device import CUDA
 from tilewright.truth import compute_sanitizer
 from tilewright.truth.compute_sanitizer import _findings
@@ -101,6 +104,19 @@ def test_older_versions_are_understood():
     assert warp.text.endswith("threads of a warp reach")
     assert unwritten.text.startswith("uninitialised") and unwritten.lines == ((1, "first;"),)
     assert (other.text, other.lines) == ("barrier error: invalid arguments", ())
+
+
+@needs_nvrtc
+def test_machine_code_of_a_file_carries_its_lines_and_is_the_same(tmp_path):
+    path = tmp_path / "mine.cl"
+    path.write_text(kernel_file(DIRECT))
+    (work,) = load(path).convolutions.design(geometry(), USUAL).works
+    named = nvrtc.compile_source(work.source, "sm_90")
+    plain = nvrtc.compile_source(replace(work.source, file=None), "sm_90")
+    lines, code = ".debug_line", f".text.{named.entry}"
+    assert b"mine.cl" in nvrtc._section(named.cubin, lines)
+    assert not nvrtc._section(plain.cubin, lines)
+    assert nvrtc._section(named.cubin, code) == nvrtc._section(plain.cubin, code) != b""
 
 
 @pytest.fixture

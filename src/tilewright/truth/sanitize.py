@@ -13,6 +13,8 @@ from tilewright.runtime.device import Device
 from tilewright.truth import compute_sanitizer, oclgrind
 from tilewright.truth.findings import Sanitized
 
+__all__ = ["Sanitized", "sanitize"]
+
 
 def sanitize(
     path: Path, device: Device, progress: Callable[[str], None] = lambda doing: None
