@@ -19,6 +19,7 @@ from tilewright.files import atomic_write, check_file, reason
 from tilewright.model.formats.description import to_json
 from tilewright.model.network import Network
 from tilewright.plan import Plan, Step
+from tilewright.rungs.own.includes import whole
 from tilewright.runtime.device import Device
 from tilewright.runtime.registry import backend
 from tilewright.store import key_of
@@ -152,11 +153,8 @@ def _device(device: Device) -> _Device:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a kernel file's content."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
+    """Of a kernel file's content, with all that it includes."""
+    return hashlib.sha256(whole(path)[0].encode()).hexdigest()
 
 
 def _stale(path: Path, why: str) -> TilewrightError:

@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sanitize", action="store_true",
-        help="look for races, divergent barriers and accesses outside with a simulator, too "
-        "(Oclgrind; OpenCL C and the dialect)",
+        help="look for races, divergent barriers and accesses outside, too, with Oclgrind "
+        "(--device opencl) or NVIDIA's compute-sanitizer (--device cuda)",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=_seed, metavar="N", help="the same numbers again (default: fresh ones)"
@@ -54,7 +54,8 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.results import document
     from tilewright.results.check import record
     from tilewright.runtime.registry import gpu_backend
-    from tilewright.truth.sanitize import Sanitized, sanitize
+    from tilewright.truth.findings import Sanitized
+    from tilewright.truth.sanitize import sanitize
     from tilewright.truth.verify import fresh_seed
     from tilewright.views import check as view
     from tilewright.views import console
@@ -78,18 +79,17 @@ def main(arguments: argparse.Namespace) -> int:
     found = []
     for number, path in enumerate(arguments.files):
         with console.progress_line() as tell:
-            about = f"trying {path.name}"
 
-            def progress(trials: int, about: str = about) -> None:
-                tell(f"{about}, trial {trials}", number, len(arguments.files))  # noqa: B023
+            def progress(doing: str, path: Path = path, number: int = number) -> None:
+                tell(f"{path.name}: {doing}", number, len(arguments.files))
 
             checked = check(
-                path, device, networks, seed, arguments.thorough, arguments.trust, progress
-            )
+                path, device, networks, seed, arguments.thorough, arguments.trust,
+                lambda trials: progress(f"trial {trials}"),
+            )  # fmt: skip
             sanitized: Sanitized | None = None
-            if arguments.sanitize and checked.outcome in ("right", "wrong"):
-                tell(f"simulating {path.name}", number, len(arguments.files))
-                sanitized = sanitize(path)
+            if arguments.sanitize and checked.outcome in ("right", "wrong", "stopped"):
+                sanitized = sanitize(path, device, progress)
         found.append((checked, sanitized))
         if not to_stdout:
             for line in view.lines(checked, sanitized, seed):

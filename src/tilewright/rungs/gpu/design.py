@@ -127,11 +127,13 @@ def as_they_are(weight: Array, bias: Array) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Design:
-    """The kernels of a layer, in order. `scratch` has the values an image needs in between."""
+    """The kernels of a layer, in order. `scratch` has the values an image needs in between,
+    `workspace` those that a launch needs however many images it has."""
 
     works: tuple[Work, ...]
     scratch: Mapping[str, int] = field(default_factory=dict)
     pack: Pack = as_they_are
+    workspace: Mapping[str, int] = field(default_factory=dict)
 
     def needed_by(self, stage: Stage) -> Design:
         """Without what a layer has no need of."""

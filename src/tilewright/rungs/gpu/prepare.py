@@ -165,6 +165,8 @@ class GpuLaunch:
                 array = packed.pop(constant_argument(index))
                 runtime.write(kernel.constant, array)
                 self.sent.append((kernel.constant, array))
+        for name, size in self.design.workspace.items():
+            self.buffers[name] = runtime.allocate((size,))
         used = {name for work in self.design.works for name in work.arguments}
         for name, array in packed.items():
             if name in used:
