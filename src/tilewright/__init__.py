@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tilewright.model.formats.weights import save
     from tilewright.model.load import load
     from tilewright.model.network import Network
+    from tilewright.verbs.explain import explain
+    from tilewright.verbs.explained import ExplainResult
     from tilewright.verbs.ladder import LadderResult, ladder
     from tilewright.verbs.profile import ComparisonResult, ProfileResult, profile
     from tilewright.verbs.run import RunResult, run
@@ -39,15 +41,19 @@ _ELSEWHERE = {
     "profile": "tilewright.verbs.profile",
     "ProfileResult": "tilewright.verbs.profile",
     "ComparisonResult": "tilewright.verbs.profile",
+    "explain": "tilewright.verbs.explain",
+    "ExplainResult": "tilewright.verbs.explained",
 }
 __all__ = [
     "ComparisonResult",
+    "ExplainResult",
     "LadderResult",
     "Network",
     "ProfileResult",
     "RunResult",
     "TilewrightError",
     "compile",
+    "explain",
     "ladder",
     "load",
     "profile",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import pickle
 import sys
@@ -34,7 +35,7 @@ def two_rungs(monkeypatch):
 MADE: dict[str, object] = {}
 
 
-@pytest.fixture(params=["run", "ladder", "profile", "comparison"])
+@pytest.fixture(params=["run", "ladder", "profile", "comparison", "fused", "direct", "network"])
 def result(request, small, pixels, two_rungs):
     """Each is made once, and looked at in many ways."""
     if request.param not in MADE:
@@ -53,17 +54,19 @@ def made(kind, small, pixels):
         case "comparison":
             both = ("im2col", "fused")
             return tilewright.profile(small, data=pixels, batch=4, repeats=1, compare=both)
+        case rung:
+            return tilewright.explain(rung, small)
 
 
 def test_printing_shows_what_the_command_prints(result, capsys):
     output.show(None, "", result.report())
     assert capsys.readouterr().out == f"{result}\n"
-    assert "im2col" in str(result) and max(map(len, str(result).splitlines())) <= 100
+    assert "<b>small</b>" in str(result) and max(map(len, str(result).splitlines())) <= 100
 
 
 def test_its_representation_is_one_short_line(result):
     assert repr(result).startswith(f"<{type(result).__name__}: ")
-    assert "\n" not in repr(result) and len(repr(result)) < 120
+    assert "\n" not in repr(result) and len(repr(result)) < 180
 
 
 def test_json_is_the_command_s(result):
@@ -219,3 +222,29 @@ def test_a_command_and_its_verb_agree(small, pixels, tmp_path, capsys):
     for name in ("network", "data", "images", "batch", "rung", "plan", "accuracy", "schema"):
         assert said[name] == done[name], name
     assert said.keys() == done.keys()
+
+
+def test_code_is_as_it_is(small, tmp_path, capsys):
+    """Never broken to fit a line."""
+    path = tmp_path / "small.safetensors"
+    tilewright.save(small, path)
+    for rung, words, asked in (
+        ("fused", ["--asm", "conv"], {"asm": "conv"}),
+        ("direct", ["--source"], {"source": True}),
+        ("network", ["--source"], {"source": True}),
+    ):
+        assert main(["explain", rung, "--net", str(path), *words]) == 0
+        said = capsys.readouterr().out
+        result = tilewright.explain(rung, small, **asked)
+        assert said == f"{result}\n" and len(said) > 500
+        assert json.loads(result.to_json())["code"] == str(result)
+        assert html.escape(str(result).splitlines()[0]) in result._repr_html_()
+        assert result.rows() == []
+
+
+def test_pieces_of_a_rung(small):
+    (piece,) = tilewright.explain("direct", small, batch=7).record.pieces
+    assert (piece.layers, piece.kernel, piece.images) == (("conv",), "direct_conv", 7)
+    assert piece.flop == 7 * small.stages[1].flops and piece.limit
+    groups = tilewright.explain("fused", small).record.pieces
+    assert {layer for group in groups for layer in group.layers} >= {"conv", "relu", "pool", "fc"}

@@ -26,7 +26,7 @@ def fragment(parts: Iterable[RenderableType]) -> str:
 
 
 def _lines(part: RenderableType) -> str:
-    text = console.text([part]).strip("\n")
+    text = (part if isinstance(part, str) else console.text([part])).strip("\n")
     return f'<pre style="{TEXT}">{_escaped(text)}</pre>' if text else ""
 
 
