@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tilewright.verbs.ladder import LadderResult, ladder
     from tilewright.verbs.profile import ComparisonResult, ProfileResult, profile
     from tilewright.verbs.run import RunResult, run
+    from tilewright.verbs.verify import VerifyResult, verify
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,8 @@ _ELSEWHERE = {
     "ComparisonResult": "tilewright.verbs.profile",
     "explain": "tilewright.verbs.explain",
     "ExplainResult": "tilewright.verbs.explained",
+    "verify": "tilewright.verbs.verify",
+    "VerifyResult": "tilewright.verbs.verify",
 }
 __all__ = [
     "ComparisonResult",
@@ -52,6 +55,7 @@ __all__ = [
     "ProfileResult",
     "RunResult",
     "TilewrightError",
+    "VerifyResult",
     "compile",
     "explain",
     "ladder",
@@ -59,6 +63,7 @@ __all__ = [
     "profile",
     "run",
     "save",
+    "verify",
 ]
 
 

@@ -15,9 +15,10 @@ from tilewright.verbs.explained import ExplainResult
 from tilewright.verbs.ladder import LadderResult, ladder
 from tilewright.verbs.profile import ProfileResult, profile
 from tilewright.verbs.run import RunResult, run
+from tilewright.verbs.verify import VerifyResult, verify
 
-# Of the function alone: a command shows its progress always.
-OF_PROGRAMS = {"progress"}
+# Of the function alone: a command shows its progress always, and what it found at once.
+OF_PROGRAMS = {"progress", "each"}
 # Of the command alone: how a result is shown or kept. A program has the result's own way instead.
 SHOWN = {
     "help": "__doc__",
@@ -36,6 +37,7 @@ VERBS = {
     "ladder": (ladder, LadderResult),
     "profile": (profile, ProfileResult),
     "explain": (explain, ExplainResult),
+    "kernel_check": (verify, VerifyResult),
 }
 verbs = pytest.mark.parametrize("verb", VERBS)
 
@@ -103,6 +105,13 @@ def test_all_but_rung_and_network_are_named(verb):
         ("explain", {"rung": "direct", "asm": "conv1"}, "--asm is for the rung 'fused'"),
         ("explain", {"rung": "network", "batch": 3}, "--batch is not for rung 'network'"),
         ("explain", {"rung": "direct", "batch": 0}, "argument batch: 0 is not a whole number"),
+        ("kernel_check", {"rung": ()}, "name at least one rung or kernel file"),
+        ("kernel_check", {"rung": "fused", "seed": -1}, "argument seed: -1 is not a whole number"),
+        ("kernel_check", {"rung": "fussed"}, "cannot read the kernel file fussed: there is none"),
+        ("kernel_check", {"rung": "mine.cl", "device": "cpu"}, "opencl or cuda, not on cpu"),
+        ("kernel_check", {"rung": "im2col", "sanitize": True}, "--sanitize is for kernel files"),
+        ("kernel_check", {"rung": "im2col", "precision": "fp16"}, "it computes in fp32"),
+        ("kernel_check", {"rung": "tensor", "device": "cpu"}, "unknown rung on cpu 'tensor'"),
         ("profile", {"compare": "ab"}, "argument compare: two are compared, not 'ab'"),
         ("profile", {"compare": ("a",)}, "argument compare: two are compared"),
         ("profile", {"compare": ("a", "b"), "rung": "c"}, "--rung is of one run, and --compare"),

@@ -6,7 +6,9 @@ import html
 import json
 import pickle
 import sys
+import warnings
 from html.parser import HTMLParser
+from itertools import islice
 from types import SimpleNamespace
 
 import jsonschema
@@ -14,12 +16,18 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.own_kernels import BROKEN
 from tests.verbs.conftest import DESCRIPTION
 from tilewright import climb
 from tilewright.cli import main, output
 from tilewright.results.history import History
 from tilewright.results.schema import schema
 from tilewright.rungs import rungs
+from tilewright.runtime import opencl
+from tilewright.runtime.device import OPENCL
+from tilewright.truth import verify as verify_module
+from tilewright.truth.evidence import Fault
+from tilewright.truth.trials import trials
 from tilewright.truth.verify import Verdict
 
 FEW = {"rung": "im2col", "batch": 4}
@@ -32,11 +40,19 @@ def two_rungs(monkeypatch):
     monkeypatch.setattr(climb, "verify", lambda *_, **__: Verdict(1, 2, 3, 0.5, None))
 
 
+@pytest.fixture
+def few_trials(monkeypatch):
+    """The last ones of a proof are of the network at hand, with NaN and infinity among them."""
+    monkeypatch.setattr(verify_module, "trials", lambda *given: islice(trials(*given), 0, None, 40))
+
+
 MADE: dict[str, object] = {}
 
 
-@pytest.fixture(params=["run", "ladder", "profile", "comparison", "fused", "direct", "network"])
-def result(request, small, pixels, two_rungs):
+@pytest.fixture(
+    params=["run", "ladder", "profile", "comparison", "fused", "direct", "network", "proof"]
+)
+def result(request, small, pixels, two_rungs, few_trials):
     """Each is made once, and looked at in many ways."""
     if request.param not in MADE:
         MADE[request.param] = made(request.param, small, pixels)
@@ -54,6 +70,8 @@ def made(kind, small, pixels):
         case "comparison":
             both = ("im2col", "fused")
             return tilewright.profile(small, data=pixels, batch=4, repeats=1, compare=both)
+        case "proof":
+            return tilewright.verify("im2col", small, seed=5)
         case rung:
             return tilewright.explain(rung, small)
 
@@ -61,7 +79,8 @@ def made(kind, small, pixels):
 def test_printing_shows_what_the_command_prints(result, capsys):
     output.show(None, "", result.report())
     assert capsys.readouterr().out == f"{result}\n"
-    assert "<b>small</b>" in str(result) and max(map(len, str(result).splitlines())) <= 100
+    assert "<b>small</b>" in str(result) or "im2col" in str(result)
+    assert max(map(len, str(result).splitlines())) <= 100
 
 
 def test_its_representation_is_one_short_line(result):
@@ -129,10 +148,13 @@ def test_rows_as_a_data_frame(result, monkeypatch):
         result.to_dataframe()
 
 
-def test_nothing_is_printed_unless_asked_for(small, pixels, two_rungs, capfd):
+def test_nothing_is_printed_unless_asked_for(small, pixels, two_rungs, few_trials, capfd):
     tilewright.run(small, data=pixels, **FEW)
     tilewright.ladder(small, data=pixels, images=2, repeats=1)
     tilewright.profile(small, data=pixels, repeats=1, progress=True, **FEW)  # nobody looks
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tilewright.verify("im2col", small)
     assert capfd.readouterr() == ("", "")
 
 
@@ -248,3 +270,30 @@ def test_pieces_of_a_rung(small):
     assert piece.flop == 7 * small.stages[1].flops and piece.limit
     groups = tilewright.explain("fused", small).record.pieces
     assert {layer for group in groups for layer in group.layers} >= {"conv", "relu", "pool", "fc"}
+
+
+def test_a_proof_says_what_it_found(small, few_trials, monkeypatch):
+    told = []
+    result = tilewright.verify("im2col", small, seed=7, each=told.append)
+    (file,) = result.record.files
+    assert result.passed and file.outcome == "right" and file.verification.trials > 10
+    assert [repr(each) for each in told] == [repr(result)] == ["<VerifyResult: im2col is right>"]
+    assert result.record.seed == 7 and result.record.device == "cpu"
+    again = tilewright.verify(["im2col"], small, seed=7)
+    assert again.record.files[0].verification == file.verification
+    wrong = Verdict(7, 1, 1, 2.0, Fault("conv", "real numbers", "output[0] is 1, must be 2"))
+    monkeypatch.setattr("tilewright.verbs.verify.prove", lambda *_, **__: wrong)
+    result = tilewright.verify("im2col")
+    assert not result.passed and "wrong: conv, real numbers: output[0] is 1" in str(result)
+
+
+def test_a_kernel_file_that_is_wrong(small, tmp_path, capsys):
+    if why := opencl.missing(OPENCL):
+        pytest.skip(why)
+    file = tmp_path / "wrong.cl"
+    file.write_text(BROKEN["no test at the left and right"][0])
+    result = tilewright.verify(file, small, seed=7)
+    assert "border not tested" in str(result) and not result.passed
+    assert str(pickle.loads(pickle.dumps(result))) == str(result)
+    assert main(["kernel", "check", str(file), "--net", "ece408", "--seed", "7"]) == 1
+    assert capsys.readouterr().out == f"{result}\n"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, SupportsIndex, TypeVar
 
 from tilewright.errors import TilewrightError
 from tilewright.runtime.device import Device
@@ -13,32 +16,37 @@ from tilewright.runtime.device import Device
 if TYPE_CHECKING:
     from tilewright.rungs.rung import Rung
 
-LARGEST = 10**9
+LARGEST, LARGEST_SEED = 10**9, 2**32 - 1
 PRECISIONS = ("fp16", "tf32", "fp32")
+Taken = ParamSpec("Taken")
+Given = TypeVar("Given")
 # Called with what is being done, how much of it is done, and how much there is.
 Tell = Callable[[str, int, int], None]
 # True: a bar on standard error, where somebody looks.
 Progress = Tell | bool
 
 
-def positive(name: str, value: object) -> int:
-    """A whole number from 1 to a billion."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise not_positive(name, value)
-    number: int = value.__index__()
-    if not 1 <= number <= LARGEST:
-        raise not_positive(name, value)
-    return number
-
-
-def not_positive(name: str, value: object) -> TilewrightError:
-    return TilewrightError(
-        f"argument {name}: {value!r:.40} is not a whole number from 1 to {LARGEST}"
+def whole(name: str, value: object, least: int, most: int) -> int:
+    """A whole number, NumPy's too, within bounds."""
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        number = index(value)
+        if least <= number <= most:
+            return number
+    raise TilewrightError(
+        f"argument {name}: {value!r:.40} is not a whole number from {least} to {most}"
     )
+
+
+def positive(name: str, value: object) -> int:
+    return whole(name, value, 1, LARGEST)
 
 
 def positive_or_none(name: str, value: object) -> int | None:
     return None if value is None else positive(name, value)
+
+
+def seed_or_none(value: object) -> int | None:
+    return None if value is None else whole("seed", value, 0, LARGEST_SEED)
 
 
 def one_of(name: str, value: str | None, known: Sequence[str]) -> str | None:
@@ -74,6 +82,21 @@ def own_rungs(device: Device, files: str | Path | Sequence[str | Path]) -> list[
                 f"--rung {name}: names a kernel file of your own here, .cl or .cu"
             )
     return [choose(device, name) for name in names]
+
+
+def quiet(verb: Callable[Taken, Given]) -> Callable[Taken, Given]:
+    """A verb without what libraries have to say to the programmers of its insides.
+
+    Proofs send NaN and infinity through every kernel, and NumPy would warn of each.
+    """
+
+    @wraps(verb)
+    def quieted(*arguments: Taken.args, **named: Taken.kwargs) -> Given:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return verb(*arguments, **named)
+
+    return quieted
 
 
 @contextmanager

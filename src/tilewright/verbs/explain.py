@@ -17,13 +17,14 @@ from tilewright.results.explain import ExplainRecord, PieceRecord
 from tilewright.rungs import choose, find
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import CPU, Device
-from tilewright.verbs.arguments import PRECISIONS, device_of, one_of, positive_or_none
+from tilewright.verbs.arguments import PRECISIONS, device_of, one_of, positive_or_none, quiet
 from tilewright.verbs.explain_gpu import explain_generated, explain_kernels
 from tilewright.verbs.explained import ExplainResult, Found
 
 FUSED_BATCH = 640  # enough for every core
 
 
+@quiet
 def explain(
     rung: str | Path,
     net: Net = "ece408",

@@ -22,6 +22,7 @@ from tilewright.verbs.arguments import (
     own_rungs,
     positive,
     positive_or_none,
+    quiet,
     telling,
 )
 from tilewright.verbs.result import KeptResult, Value, flat
@@ -49,6 +50,7 @@ class LadderResult(KeptResult[LadderRecord]):
         return [flat(row) for row in self.record.rows]
 
 
+@quiet
 def ladder(
     net: Net = "ece408",
     *,

@@ -22,7 +22,7 @@ from tilewright.results.comparison import ComparisonRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.rungs import OWN_SUFFIXES
 from tilewright.runtime.device import Device
-from tilewright.verbs.arguments import Progress, Tell, positive, telling
+from tilewright.verbs.arguments import Progress, Tell, positive, quiet, telling
 from tilewright.verbs.request import request
 from tilewright.verbs.result import Result, Value, flat
 
@@ -144,6 +144,7 @@ def profile(
 ) -> ComparisonResult: ...
 
 
+@quiet
 def profile(
     net: Net = "ece408",
     *,

@@ -20,7 +20,7 @@ from tilewright.plan import Plan
 from tilewright.results.run import RunRecord, record
 from tilewright.rungs import DEFAULT_BATCH
 from tilewright.runtime.device import CPU, Device
-from tilewright.verbs.arguments import Progress, telling
+from tilewright.verbs.arguments import Progress, quiet, telling
 from tilewright.verbs.request import request
 from tilewright.verbs.result import KeptResult, Value, flat
 
@@ -63,6 +63,7 @@ class RunResult(KeptResult[RunRecord]):
         write(Path(path), self.plan, self.network)
 
 
+@quiet
 def run(
     net: Net = "ece408",
     *,
