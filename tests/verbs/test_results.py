@@ -133,16 +133,19 @@ def test_a_notebook_shows_its_tables(result):
 
 
 def test_rows_as_a_data_frame(result, monkeypatch):
-    frame = SimpleNamespace(DataFrame=lambda rows: ("frame", rows))
+    frame = SimpleNamespace(DataFrame=lambda columns: ("frame", columns))
     monkeypatch.setitem(sys.modules, "pandas", frame)
-    kind, rows = result.to_dataframe()
-    assert kind == "frame" and rows == result.rows() and rows
-    assert {type(value) for row in rows for value in row.values()} <= {
-        str, int, float, bool, type(None)
-    }  # fmt: skip
+    kind, columns = result.to_dataframe()
+    assert kind == "frame" and columns
+    for name, values in columns.items():
+        assert values == [row[name] for row in result.rows()], name
+        # Of one type, as data frames have it.
+        types = {type(value) for value in values} - {type(None)}
+        assert types <= {str} or types <= {bool} or types <= {int} or types <= {float}, name
+        assert not any(each.startswith(f"{name}_") for each in columns), name
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "polars", frame)
-    assert result.to_dataframe() == ("frame", rows)
+    assert result.to_dataframe() == ("frame", columns)
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(tilewright.TilewrightError, match="neither is installed: pip install pan"):
         result.to_dataframe()

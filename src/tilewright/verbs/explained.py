@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.results.explain import ExplainRecord, PieceRecord
-from tilewright.verbs.result import Result, Value, flat
+from tilewright.verbs.result import Result, Value, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,7 +43,7 @@ class ExplainResult(Result[ExplainRecord]):
 
     def rows(self) -> list[dict[str, Value]]:
         """A row a kernel, or a group of layers."""
-        return [flat(piece) for piece in self.record.pieces]
+        return table_of(self.record.pieces)
 
     def __str__(self) -> str:
         return super().__str__() if self.record.code is None else self.record.code

@@ -25,7 +25,7 @@ from tilewright.verbs.arguments import (
     quiet,
     telling,
 )
-from tilewright.verbs.result import KeptResult, Value, flat
+from tilewright.verbs.result import KeptResult, Value, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,7 +47,7 @@ class LadderResult(KeptResult[LadderRecord]):
 
     def rows(self) -> list[dict[str, Value]]:
         """A row a rung."""
-        return [flat(row) for row in self.record.rows]
+        return table_of(self.record.rows)
 
 
 @quiet

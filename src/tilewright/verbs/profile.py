@@ -24,7 +24,7 @@ from tilewright.rungs import OWN_SUFFIXES
 from tilewright.runtime.device import Device
 from tilewright.verbs.arguments import Progress, Tell, positive, quiet, telling
 from tilewright.verbs.request import request
-from tilewright.verbs.result import Result, Value, flat
+from tilewright.verbs.result import Result, Value, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,7 +49,7 @@ class ProfileResult(Result[ProfileRecord]):
 
     def rows(self) -> list[dict[str, Value]]:
         """A row for each kernel, copy and call, and the layers it was for."""
-        return [flat(row) for row in self.record.detail]
+        return table_of(self.record.detail)
 
     def to_csv(self) -> str:
         """The rows of the tables as CSV."""
@@ -73,11 +73,10 @@ class ComparisonResult(Result[ComparisonRecord]):
 
     def rows(self) -> list[dict[str, Value]]:
         """A row for each thing that both have, and the table that it is of."""
-        return [
-            {"table": name, **flat(change)}
-            for name in TABLES
-            for change in getattr(self.record, name)
-        ]
+        tables = {name: getattr(self.record, name) for name in TABLES}
+        named = [name for name, changes in tables.items() for _ in changes]
+        rows = table_of(change for changes in tables.values() for change in changes)
+        return [{"table": name, **row} for name, row in zip(named, rows, strict=True)]
 
     def to_csv(self) -> str:
         """The rows of the tables as CSV."""

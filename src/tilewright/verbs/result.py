@@ -6,7 +6,7 @@ Views are imported when something is shown: who only computes needs none.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +26,7 @@ Kept = TypeVar("Kept", bound=Record)
 # A cell of a table of rows.
 Value = str | int | float | bool | None
 FRAMES = ("pandas", "polars")
+LAYERS = "layers"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -79,7 +80,9 @@ class Result(ABC, Generic[Kind]):
                 if error.name != name:
                     raise
             else:
-                return library.DataFrame(self.rows())
+                rows = self.rows()
+                names = list(rows[0]) if rows else []
+                return library.DataFrame({name: [row[name] for row in rows] for name in names})
         raise TilewrightError(
             "to_dataframe needs pandas or polars, and neither is installed: pip install pandas"
         )
@@ -100,9 +103,27 @@ class KeptResult(Result[Kept]):
         return History(history_file() if history is None else Path(history)).add(self.record)
 
 
-def flat(record: msgspec.Struct) -> dict[str, Value]:
-    """A record as one row: what is below a field stands under FIELD_NAME, names in one text."""
-    return dict(_cells(msgspec.to_builtins(record), ""))
+def table_of(records: Iterable[msgspec.Struct]) -> list[dict[str, Value]]:
+    """Records as rows of the same columns: what is below a field stands under FIELD_NAME.
+
+    Of lists, only the names of layers are a column.
+    """
+    found = [dict(_cells(msgspec.to_builtins(each), "")) for each in records]
+    names = dict.fromkeys(name for row in found for name in row)
+    # Where a record is missing in some rows, its name alone is no column.
+    columns = [
+        name
+        for name in names
+        if any(row.get(name) is not None for row in found)
+        or not any(each.startswith(f"{name}_") for each in names)
+    ]
+    # A column of numbers has one type: a sum of nothing is a whole number.
+    real = {name for row in found for name, value in row.items() if isinstance(value, float)}
+    return [{name: _number(row.get(name), name in real) for name in columns} for row in found]
+
+
+def _number(value: Value, real: bool) -> Value:
+    return float(value) if real and isinstance(value, int) else value
 
 
 def _cells(fields: Mapping[str, object], lead: str) -> Iterator[tuple[str, Value]]:
@@ -111,5 +132,5 @@ def _cells(fields: Mapping[str, object], lead: str) -> Iterator[tuple[str, Value
             yield from _cells(value, f"{lead}{name}_")
         elif value is None or isinstance(value, str | int | float):
             yield f"{lead}{name}", value
-        elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        elif name == LAYERS and isinstance(value, list | tuple):
             yield f"{lead}{name}", " ".join(value)

@@ -22,7 +22,7 @@ from tilewright.rungs import DEFAULT_BATCH
 from tilewright.runtime.device import CPU, Device
 from tilewright.verbs.arguments import Progress, quiet, telling
 from tilewright.verbs.request import request
-from tilewright.verbs.result import KeptResult, Value, flat
+from tilewright.verbs.result import KeptResult, Value, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,7 +48,7 @@ class RunResult(KeptResult[RunRecord]):
 
     def rows(self) -> list[dict[str, Value]]:
         """A row a layer."""
-        return [flat(layer) for layer in self.record.layers]
+        return table_of(self.record.layers)
 
     def predictions_csv(self) -> str:
         """A CSV of index, label, predicted, probability."""

@@ -36,7 +36,7 @@ from tilewright.verbs.arguments import (
     seed_or_none,
     telling,
 )
-from tilewright.verbs.result import Result, Value, flat
+from tilewright.verbs.result import Result, Value, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,7 +65,7 @@ class VerifyResult(Result[CheckRecord]):
 
     def rows(self) -> list[dict[str, Value]]:
         """A row a rung or file."""
-        return [flat(each) for each in self.record.files]
+        return table_of(self.record.files)
 
     def __str__(self) -> str:
         """Lines as they are: compilers point at places in them."""
