@@ -300,3 +300,10 @@ def test_a_kernel_file_that_is_wrong(small, tmp_path, capsys):
     assert str(pickle.loads(pickle.dumps(result))) == str(result)
     assert main(["kernel", "check", str(file), "--net", "ece408", "--seed", "7"]) == 1
     assert capsys.readouterr().out == f"{result}\n"
+
+
+def test_a_record_says_what_made_it(small, pixels, monkeypatch):
+    """A program's own arguments are none of a record's business."""
+    monkeypatch.setattr(sys, "argv", ["/somewhere/program.py", "--password", "secret"])
+    result = tilewright.run(small, data=pixels, **FEW)
+    assert result.record.environment.command == ("python", "program.py")
