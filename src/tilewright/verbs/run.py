@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilewright import job
 from tilewright.data.catalogue import Source
+from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.model.load import Net, Weights
 from tilewright.model.network import Network
@@ -32,14 +33,19 @@ if TYPE_CHECKING:
 class RunResult(KeptResult[RunRecord]):
     """What a run gave: `outputs` has a row an image, `predicted` the class of the largest.
 
-    `plan` is what was chosen for every layer. `labels` is None where the data has none.
+    `dataset` has the images and their labels. `plan` is what was chosen for every layer.
     """
 
     network: Network
     plan: Plan
+    dataset: Dataset
     outputs: NDArray[np.float32]
     predicted: NDArray[np.int64]
-    labels: NDArray[np.int64] | None
+
+    @property
+    def labels(self) -> NDArray[np.int64] | None:
+        """Of every image, where the data has them."""
+        return self.dataset.labels
 
     def report(self) -> Iterator[RenderableType]:
         from tilewright.views import run as view
@@ -54,7 +60,7 @@ class RunResult(KeptResult[RunRecord]):
         """A CSV of index, label, predicted, probability."""
         from tilewright.views.run import predictions_csv
 
-        return predictions_csv(self.outputs, self.predicted, self.labels)
+        return predictions_csv(self)
 
     def save_plan(self, path: str | Path) -> None:
         """Write what was chosen for every layer, to be used again as `plan`."""
@@ -105,5 +111,5 @@ def run(
         passed, built = (partial(tell, f"{title}, {what}") for what in ("images", "kernels built"))
         done = job.run(asked, passed, built, lambda doing: tell(doing, 0, 1))
     return RunResult(
-        record(done), done.network, done.plan, done.outputs, done.predicted, done.dataset.labels
+        record(done), done.network, done.plan, done.dataset, done.outputs, done.predicted
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +16,35 @@ from tilewright.results.run import RunRecord
 from tilewright.views import units
 from tilewright.views.console import WIDTH, table
 
+if TYPE_CHECKING:
+    from tilewright.data.dataset import Dataset
+
 # Columns beside the names of the last rows.
 LISTED = WIDTH - len("Peak memory  ")
 # Of the forward phase; less is what two clocks differ by.
 OVERLAP_SHOWN = 0.001
 
 
-def predictions_csv(
-    outputs: NDArray[np.float32], classes: NDArray[np.int64], labels: NDArray[np.int64] | None
-) -> str:
+class Predictions(Protocol):
+    """What a run gave, image by image."""
+
+    @property
+    def dataset(self) -> Dataset: ...
+    @property
+    def predicted(self) -> NDArray[np.int64]: ...
+    @property
+    def outputs(self) -> NDArray[np.float32]: ...
+
+
+def predictions_csv(result: Predictions) -> str:
     """One row an image; the label is empty where the data has none."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["index", "label", "predicted", "probability"])
-    for index, predicted in enumerate(classes):
+    labels = result.dataset.labels
+    for index, predicted in enumerate(result.predicted):
         label = "" if labels is None else labels[index]
-        writer.writerow([index, label, predicted, f"{outputs[index, predicted]:.6f}"])
+        writer.writerow([index, label, predicted, f"{result.outputs[index, predicted]:.6f}"])
     return text.getvalue()
 
 
