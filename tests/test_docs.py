@@ -8,17 +8,24 @@ import re
 import shlex
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import tables
 
+from tests.profiling.made import CEILINGS
+from tests.test_climb import quick  # noqa: F401
+from tilewright import climb
 from tilewright.cli import VERBS, Parser, main
 from tilewright.model.layers import TYPES
+from tilewright.profiling import ceilings
 from tilewright.rungs import rungs
 from tilewright.runtime import cuda
 from tilewright.runtime.device import CUDA, DEVICES
+from tilewright.truth import verify
+from tilewright.truth.trials import trials
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -268,8 +275,17 @@ def test_python_compiles(page):
         compile(block, f"{page.name}, block {index}", "exec")
 
 
-def test_python_runs(tmp_path, monkeypatch, capsys):
-    """README's example and the guides, block after block, as a reader would type them."""
+@pytest.fixture
+def short_proofs(monkeypatch, quick):  # noqa: F811
+    """A ladder of two rungs, and every fortieth trial: proofs have tests of their own."""
+    monkeypatch.setattr(climb, "rungs", lambda device: rungs(device)[2:4])
+    monkeypatch.setattr(verify, "trials", lambda *given: islice(trials(*given), 0, None, 40))
+    known = ceilings.Known(CEILINGS, "")
+    monkeypatch.setattr(ceilings, "measure", lambda *_: known)
+
+
+def test_python_runs(tmp_path, monkeypatch, capsys, short_proofs):
+    """README's example and docs/python.md, block after block, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
     guides = [ROOT / "docs" / name for name in ("python.md", "serving.md")]
     for page in (ROOT / "README.md", *guides):

@@ -3,6 +3,7 @@
     network = tilewright.load("cifar10")       # a network and its weights
     classify = tilewright.compile(network)     # one function for this CPU
     probabilities = classify(images)           # uint8 pixels: image, channel, y, x
+    print(tilewright.ladder(network))          # as the command does: run, profile, explain, verify
 
 docs/python.md has all of it. The command line does more: `tilewright --help`.
 """
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from tilewright.model.load import load
     from tilewright.model.network import Network
     from tilewright.serving.compiled import Compiled
+    from tilewright.verbs.explain import explain
+    from tilewright.verbs.explained import ExplainResult
+    from tilewright.verbs.ladder import LadderResult, ladder
+    from tilewright.verbs.profile import ComparisonResult, ProfileResult, profile
+    from tilewright.verbs.run import RunResult, run
+    from tilewright.verbs.verify import VerifyResult, verify
 
 __version__ = "0.1.0"
 
@@ -27,8 +34,37 @@ _ELSEWHERE = {
     "TilewrightError": "tilewright.errors",
     "load": "tilewright.model.load",
     "save": "tilewright.model.formats.weights",
+    # The verbs of the command line, and what they give.
+    "run": "tilewright.verbs.run",
+    "RunResult": "tilewright.verbs.run",
+    "ladder": "tilewright.verbs.ladder",
+    "LadderResult": "tilewright.verbs.ladder",
+    "profile": "tilewright.verbs.profile",
+    "ProfileResult": "tilewright.verbs.profile",
+    "ComparisonResult": "tilewright.verbs.profile",
+    "explain": "tilewright.verbs.explain",
+    "ExplainResult": "tilewright.verbs.explained",
+    "verify": "tilewright.verbs.verify",
+    "VerifyResult": "tilewright.verbs.verify",
 }
-__all__ = ["Network", "TilewrightError", "compile", "load", "save"]
+__all__ = [
+    "ComparisonResult",
+    "ExplainResult",
+    "LadderResult",
+    "Network",
+    "ProfileResult",
+    "RunResult",
+    "TilewrightError",
+    "VerifyResult",
+    "compile",
+    "explain",
+    "ladder",
+    "load",
+    "profile",
+    "run",
+    "save",
+    "verify",
+]
 
 
 def compile(
@@ -60,4 +96,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

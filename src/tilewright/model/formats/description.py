@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import check_file, reason
@@ -25,6 +28,7 @@ from tilewright.model.layers import TYPES, Layer, Pixels
 from tilewright.model.network import Network, Stage, check_depth, names
 
 LARGEST_BYTES = 10_000_000
+GIVEN = "the network's description"  # one that is not in a file
 
 
 def to_json(network: Network) -> str:
@@ -57,10 +61,42 @@ def from_json(text: str, source: str) -> Network:
         document = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise TilewrightError(f"{source}: not JSON: {error}") from error
-    try:
+    with _blaming(source):
         return _network(document)
+
+
+def from_mapping(description: Mapping[str, object]) -> Network:
+    """The same of what the JSON stands for: dicts, lists or tuples, numbers, text."""
+    with _blaming(GIVEN):
+        try:
+            document = _plain(description, "")
+        except RecursionError as error:
+            raise TilewrightError("it is nested too deeply, or holds itself") from error
+        return _network(document)
+
+
+@contextmanager
+def _blaming(source: str) -> Iterator[None]:
+    try:
+        yield
     except TilewrightError as error:
         raise TilewrightError(f"{source}: {error}") from error
+
+
+def _plain(value: object, place: str) -> object:
+    """A value with nothing in it but what JSON has; `place` is where it stands."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TilewrightError(f"{place or 'it'} has a key that is no text: {key!r:.60}")
+        return {key: _plain(each, f"{place}.{key:.60}".strip(".")) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, f"{place}[{index}]") for index, each in enumerate(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TilewrightError(f"{place} is of type {type(value).__name__}, which JSON has not")
 
 
 def read(path: Path) -> Network:
@@ -94,7 +130,7 @@ def _network(document: object) -> Network:
     check_depth(len(fields["layers"]))  # before they are made
     pixels = _object("input", fields["input"], required={"shape"}, optional={"scale", "shift"})
     if not isinstance(pixels["shape"], list):
-        raise TilewrightError(f"input shape must be a list, not {pixels['shape']!r}")
+        raise TilewrightError(f"input shape must be a list, not {pixels['shape']!r:.60}")
     layers, taken = [], []
     for index, entry in enumerate(fields["layers"], start=1):
         try:
