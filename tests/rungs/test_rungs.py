@@ -118,6 +118,7 @@ def test_any_network_in_any_batches(rung, device, network, images, batch, seed):
     check_any_network(rung, device, network, images, batch, seed)
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(("images", "batch", "network"), ODD)
 @pytest.mark.parametrize(("rung", "device"), ON_GPU)
 def test_odd_networks_in_odd_batches_on_a_gpu(rung, device, network, images, batch):
