@@ -82,6 +82,7 @@ def check(runtime, rung, layer, shape, design_of=None):
     return launch
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("rung", [rung.name for rung in rungs(OPENCL)])
 @pytest.mark.parametrize("place", [1 / 3, 1])
 def test_candidates_that_are_not_chosen_compute_the_same(rung, place, runtime):
