@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from tilewright.cli import options
+from tilewright.cli import options, output
 from tilewright.errors import TilewrightError
 
 GPU_OPTIONS = ("layer", "device", "source", "precision")
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     gpu.add_argument("--source", action="store_true", help="the kernels' source instead")
     options.add_precision(gpu)
+    options.add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -63,7 +64,6 @@ def _explain_cpu(arguments: argparse.Namespace) -> int:
     from tilewright.profiling.ceilings import ceilings
     from tilewright.rungs import choose
     from tilewright.runtime.device import CPU
-    from tilewright.views import console
     from tilewright.views.explain import report
 
     rung = choose(CPU, arguments.rung)
@@ -81,9 +81,6 @@ def _explain_cpu(arguments: argparse.Namespace) -> int:
     fastest = max(group.rate for group in explained.groups)
     known, problem = ceilings(CPU, rung.open_runtime(CPU, "host").describe(), at_least=fastest)
     explained = replace(explained, peak=max(explained.peak, known.flops or 0.0))
-    screen = console.output()
-    for part in report(network, explained):
-        screen.print(part)
-    if problem is not None:
-        screen.print(problem)
+    notices = () if problem is None else (problem,)
+    output.tables((*report(network, explained), *notices), arguments.format)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tilewright.cli import output
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut, sources
@@ -12,7 +13,6 @@ from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.model.load import load
 from tilewright.rungs.gpu.explain import target
 from tilewright.rungs.rung import Rung
-from tilewright.views import console
 from tilewright.views.explain_fused import report
 
 
@@ -40,7 +40,5 @@ def explain_fused(rung: Rung, arguments: argparse.Namespace) -> int:
             continue
         facts += explain(kernels, stages, rung.name, precision, at.gpu.architecture)
     if not arguments.source:
-        screen = console.output()
-        for part in report(rung, network, facts, at):
-            screen.print(part)
+        output.tables(report(rung, network, facts, at), arguments.format)
     return 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from tilewright.cli import output
 from tilewright.errors import TilewrightError
 from tilewright.model.load import load
 from tilewright.rungs import DEFAULT_BATCH
 from tilewright.rungs.gpu.explain import chosen, designed, explain, target
 from tilewright.rungs.rung import Rung
-from tilewright.views import console
 from tilewright.views import explain_gpu as view
 
 
@@ -24,7 +24,6 @@ def explain_gpu(rung: Rung, arguments: argparse.Namespace) -> int:
             print(view.sources(stage, designed(rung, stage, at.limits)))
         return 0
     images = arguments.batch or DEFAULT_BATCH
-    screen = console.output()
-    for part in view.report(rung, network, explain(rung, stages, at, images), at, images):
-        screen.print(part)
+    facts = explain(rung, stages, at, images)
+    output.tables(view.report(rung, network, facts, at, images), arguments.format)
     return 0

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE|-",
         help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip
+    options.add_format(parser)
     keeping.add_no_save(parser)
 
 
@@ -60,5 +61,5 @@ def main(arguments: argparse.Namespace) -> int:
     text = document.text(made)
     output.write((arguments.json, text))
     with keeping.keeping(made, arguments):
-        output.show(arguments.json, text, view.report(made))
+        output.show(arguments.json, text, view.report(made), arguments.format)
     return 0 if all(row.verdict is None or row.verdict.passed for row in ladder.rows) else 1

@@ -170,6 +170,16 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_format(parser: argparse.ArgumentParser) -> None:
+    from tilewright.views.table import FORMATS
+
+    parser.add_argument(
+        "--format", choices=FORMATS, default=FORMATS[0], metavar="FORMAT",
+        help=f"of the tables: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, the last two with all "
+        "digits of every number (default: %(default)s)",
+    )  # fmt: skip
+
+
 def add_rounds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=positive, metavar="N",

@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="save the profile as JSON (-: to stdout, instead of tables)",
     )  # fmt: skip
     parser.add_argument("--csv", metavar="FILE", help="write the rows of the tables as CSV")
+    options.add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -132,7 +133,7 @@ def _write(
 
     text = document.text(record)
     output.write((arguments.json, text), (arguments.csv, rows))
-    output.show(arguments.json, text, report)
+    output.show(arguments.json, text, report, arguments.format)
 
 
 def _raise(recording: Recording, arguments: argparse.Namespace) -> None:

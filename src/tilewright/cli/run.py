@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=Path, metavar="FILE",
         help="write a CSV of index, label, predicted, probability",
     )  # fmt: skip
+    options.add_format(parser)
     keeping.add_save(parser)
 
 
@@ -63,5 +64,5 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.save_plan is not None:
         write(arguments.save_plan, result.plan, result.network)
     with keeping.keeping(made, arguments):
-        output.show(arguments.json, text, view.report(made))
+        output.show(arguments.json, text, view.report(made), arguments.format)
     return 0

@@ -11,7 +11,7 @@ from tilewright.measure.samples import CONFIDENCE, FAIR, Ratio, Sample, ratio
 from tilewright.results.ladder import ALONE, TOGETHER, LadderRecord, RungRecord
 from tilewright.results.record import Verification
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 # More convolutions than this have a table of their own.
 INLINE_CONVOLUTIONS = 3
@@ -69,7 +69,7 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
             units.milliseconds(row.network.median_seconds),
             percent(row.network.sample.uncertainty),
             *(copies if copied else ()),
-            f"{row.correctness[-1].share:.4f}" if row.correctness else "-",
+            units.fixed(row.correctness[-1].share, 4) if row.correctness else "-",
         )
     return rows
 
@@ -103,7 +103,7 @@ def _proof(found: Verification | None) -> str:
     """Rounded down: less than all of a bound must not look like all of it."""
     if found is None or found.worst is None:
         return "-"
-    return f"{math.floor(100 * found.worst) / 100:.2f}"
+    return units.fixed(math.floor(100 * found.worst) / 100, 2)
 
 
 def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
@@ -111,13 +111,13 @@ def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
     if vendor is None:
         return "-"
     found = ratio(vendor, sample).doubted(doubt)
-    text = f"{100 * found.value:.0f}"
+    text = units.fixed(100 * found.value, 0)
     return text if sample == vendor else _perhaps(found, text)
 
 
-def _perhaps(found: Ratio, text: str) -> str:
+def _perhaps(found: Ratio, text: units.Quantity) -> str:
     """Marked where the two may as well be the same."""
-    return text if found.differs else f"{SAME}{text}"
+    return text if found.differs else units.Quantity(f"{SAME}{text}", text.value, text.unit)
 
 
 def percent(share: float) -> str:
@@ -134,7 +134,7 @@ def _correctness(ladder: LadderRecord) -> RenderableType:
     for row in ladder.rows:
         if row.correctness:
             sizes = [each.images for each in row.correctness]
-            found = tuple(f"{each.share:.4f}" for each in row.correctness)
+            found = tuple(str(units.fixed(each.share, 4)) for each in row.correctness)
             shares.setdefault(found, []).append(row.rung)
     rows = table("Correctness", "images", *(f">{units.count(size)}" for size in sizes))
     for found, names in shares.items():

@@ -12,7 +12,8 @@ from rich.console import RenderableType
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
 from tilewright.views import units
-from tilewright.views.console import WIDTH, table
+from tilewright.views.console import WIDTH
+from tilewright.views.table import facts, table
 
 if TYPE_CHECKING:
     from tilewright.job import Result
@@ -62,7 +63,7 @@ def _memory(run: RunRecord) -> str:
 
 def _phases(run: RunRecord) -> RenderableType:
     total = run.total_seconds
-    rows = table("Phases", "phase", ">time", ">share")
+    rows = table("Phases", "phase", ">time", "%share")
     between = total
     for event in run.phases:
         rows.add_row(event.name, units.seconds(event.seconds), units.share(event.seconds / total))
@@ -75,10 +76,10 @@ def _phases(run: RunRecord) -> RenderableType:
 
 def _layers(run: RunRecord) -> RenderableType:
     forward = run.forward_seconds
-    rows = table("Forward, layer by layer", "layer", "kind", ">time", ">share", ">GFLOP/s")
+    rows = table("Forward, layer by layer", "layer", "kind", ">time", "%share", ">GFLOP/s")
     layers = run.layers
     for layer in layers:
-        rate = f"{layer.flop / layer.seconds / 1e9:.1f}" if layer.flop and layer.seconds else "-"
+        rate = _rate(layer.flop, layer.seconds) if layer.flop and layer.seconds else "-"
         rows.add_row(
             layer.name,
             layer.kind,
@@ -98,14 +99,19 @@ def _layers(run: RunRecord) -> RenderableType:
         rows.add_row(
             "at the same time",
             "",
-            f"-{units.seconds(overlap)}",
-            f"-{units.share(overlap / forward)}",
+            units.seconds(-overlap),
+            units.share(-overlap / forward),
             "",
         )
     rows.add_row("remainder", "", units.seconds(rest), units.share(rest / forward), "")
-    overall = sum(layer.flop for layer in run.layers) / forward / 1e9
-    rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), f"{overall:.1f}")
+    overall = _rate(sum(layer.flop for layer in run.layers), forward)
+    rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), overall)
     return rows
+
+
+def _rate(flop: int, seconds: float) -> str:
+    """For a column in GFLOP/s."""
+    return units.fixed(flop / seconds / 1e9, 1)
 
 
 def _time(seconds: float) -> str:
@@ -122,8 +128,7 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     parts = [f"{kind} {units.seconds(s)} ({units.share(s / forward)})" for s, kind in by_kind]
     ops = [f"{x.name} {units.seconds(x.seconds)}" for x in layers if x.kind == "conv"]
     images = run.images
-    grid = table("", "", "")
-    grid.show_header = False
+    grid = facts()
     grid.add_row("By kind", _listed(parts))
     grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
     if run.proof is not None:
