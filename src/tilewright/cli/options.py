@@ -160,13 +160,15 @@ def add_precision(parser: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
-def add_memory(parser: argparse.ArgumentParser) -> None:
+def add_memory(parser: argparse.ArgumentParser, every: bool = False) -> None:
+    """`every`: all of them may be asked for at once."""
     from tilewright.memory import DEVICE_PLANS
 
+    more = "; all: each rung under each of them, layer by layer" if every else ""
     parser.add_argument(
-        "--memory", metavar="PLAN", choices=DEVICE_PLANS,
-        help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]} "
-        f"(default: {DEVICE_PLANS[0]})",
+        "--memory", metavar="PLAN", choices=(*DEVICE_PLANS, *["all"] * every),
+        help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]}"
+        f"{more} (default: {DEVICE_PLANS[0]})",
     )  # fmt: skip
 
 

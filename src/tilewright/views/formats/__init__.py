@@ -21,11 +21,13 @@ def document(report: Iterable[RenderableType], shape: Format) -> str:
 
 
 def parts(report: Iterable[RenderableType]) -> Parts:
-    """Tables as they are; sentences that were broken to fit a line are whole again."""
+    """Tables as they are; sentences that were broken to fit a line are whole again. What is drawn
+    for a terminal is left out: its numbers are in tables.
+    """
     found: Parts = []
     for part in report:
         if isinstance(part, Table):
             found.append(part)
-        elif words := " ".join(str(part).split()):
+        elif isinstance(part, str) and (words := " ".join(part.split())):
             found.append(words)
     return found
