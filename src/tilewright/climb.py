@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from tilewright.contest import RANDOM_SEED, Contest, Measured, Progress
+from tilewright.data import drawn
 from tilewright.data.catalogue import SAMPLE, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError, unknown
@@ -56,8 +57,8 @@ def prepare(
 ) -> Subject:
     """The network and images to measure on; `or_all`, if there are fewer.
 
-    Time does not depend on values, so what is not here is drawn at random, and the note or the
-    data set's source says so: weights where none are shipped, pixels where no data set is named.
+    Time does not depend on values, so what is not here is made, and the note or the data set's
+    source says so: random weights where none are shipped, pictures where no data set is named.
     """
     network = load(net, weights)
     note = "trained weights" if network.parameters else "random weights"
@@ -65,16 +66,14 @@ def prepare(
         generator = np.random.default_rng(RANDOM_SEED)
         network = network.with_parameters(random_parameters(network, generator))
     shape = network.input.shape
-    if data is None and shape[0] == 1 and math.prod(network.output_shape) >= SAMPLE_CLASSES:
-        data = SAMPLE
-    if data is not None:
-        dataset = open_data(data, shape, None if or_all else images)
-        dataset = dataset.first(min(images, len(dataset)))
-        if dataset.labels is not None:
-            checked_labels(dataset.labels, math.prod(network.output_shape), dataset.source)
-        return Subject(network, dataset, note)
-    pixels = np.random.default_rng(RANDOM_SEED).integers(0, 256, (images, *shape), np.uint8)
-    return Subject(network, Dataset("random", pixels, None, "random pixels"), note)
+    if data is None:
+        enough = math.prod(network.output_shape) >= SAMPLE_CLASSES
+        data = SAMPLE if shape[0] == 1 and enough else drawn.NAME
+    dataset = open_data(data, shape, images if data == drawn.NAME or not or_all else None)
+    dataset = dataset.first(min(images, len(dataset)))
+    if dataset.labels is not None:
+        checked_labels(dataset.labels, math.prod(network.output_shape), dataset.source)
+    return Subject(network, dataset, note)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=Path, metavar="FILE",
         help="write a CSV of index, label, predicted, probability",
     )  # fmt: skip
+    parser.add_argument(
+        "--repeats", type=options.positive, default=1, metavar="N",
+        help="forward passes; the tables are of the last (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--show", type=options.positive, metavar="N",
+        help="so many images with what was predicted, wrong ones first",
+    )  # fmt: skip
     options.add_format(parser)
     keeping.add_save(parser)
 
@@ -38,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.job import run
     from tilewright.plan_file import write
+    from tilewright.profiling.near import beside_peak
     from tilewright.results import document
     from tilewright.results.run import record
     from tilewright.views import console
@@ -54,9 +63,12 @@ def main(arguments: argparse.Namespace) -> int:
         images, built = (
             partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built")
         )
-        request = replace(options.request(arguments), plan=arguments.plan)
+        request = replace(
+            options.request(arguments), plan=arguments.plan, repeats=arguments.repeats
+        )
         result = run(request, images, built, lambda doing: tell(doing, 0, 1))
-    made = record(result)
+        tell("measuring this device's limits", 0, 1)
+        made = beside_peak(record(result))
     text = document.text(made)
     output.write((arguments.json, text))
     if arguments.predictions is not None:
@@ -65,4 +77,6 @@ def main(arguments: argparse.Namespace) -> int:
         write(arguments.save_plan, result.plan, result.network)
     with keeping.keeping(made, arguments):
         output.show(arguments.json, text, view.report(made), arguments.format)
+        if arguments.show is not None and arguments.json != output.TO_STDOUT:
+            output.tables(view.pictures(result, arguments.show), arguments.format)
     return 0

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
+from tilewright.measure.samples import Sample
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
-from tilewright.views import units
+from tilewright.views import meaning, units
 from tilewright.views.console import WIDTH
+from tilewright.views.pictures import Pictures
 from tilewright.views.table import facts, table
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ def predictions_csv(result: Result) -> str:
         label = "" if labels is None else labels[index]
         writer.writerow([index, label, predicted, f"{result.outputs[index, predicted]:.6f}"])
     return text.getvalue()
+
+
+def pictures(result: Result, count: int) -> Iterator[RenderableType]:
+    """Some images with what was predicted."""
+    yield ""
+    yield Pictures(result.dataset, result.predicted, result.outputs, count)
 
 
 def report(run: RunRecord) -> Iterator[RenderableType]:
@@ -142,8 +150,22 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
         )
     rate = units.count(images / forward)
     grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
+    if run.forward_samples:
+        sample = Sample(run.forward_samples)
+        many = f"median of {len(sample.seconds)} forward passes, {sample.verdict}"
+        grid.add_row("Repeats", f"{units.seconds(sample.median)}, {many}")
     grid.add_row("Peak memory", units.size(run.peak_memory_bytes))
+    if run.usage is not None:
+        used = run.usage
+        grid.add_row(
+            "Process",
+            f"{units.seconds(used.user_seconds)} user, {units.seconds(used.system_seconds)} "
+            f"system, {units.seconds(used.elapsed_seconds)} elapsed, {100 * used.cpu_share:.0f} % "
+            f"CPU, {units.count(used.page_faults)} page faults",
+        )
     yield grid
+    if words := " ".join(meaning.sentences(run)):
+        yield f"\n{words}"
 
 
 def proof(found: Verification) -> str:
