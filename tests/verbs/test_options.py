@@ -30,7 +30,7 @@ SHOWN = {
     "save": "keep",
     "history": "keep",
     "format": "__str__",
-    "show": "__str__",
+    "show": "pictures",
 }
 VERBS = {
     "run": (run, RunResult),

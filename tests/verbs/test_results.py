@@ -164,7 +164,7 @@ def test_nothing_is_printed_unless_asked_for(small, pixels, two_rungs, few_trial
 def test_whoever_asks_is_told_how_far_it_is(small, pixels):
     told = []
     tilewright.run(small, data=pixels, progress=lambda *words: told.append(words), **FEW)
-    assert told[-1] == ("the network, images", 6, 6)
+    assert ("the network, images", 6, 6) in told
 
 
 def test_a_run_gives_what_was_computed(small, pixels, tmp_path):

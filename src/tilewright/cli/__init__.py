@@ -26,6 +26,7 @@ VERBS = {
     "ladder": "verify and time every rung, side by side",
     "tune": "find the fastest proven way to compute each layer; the result is a plan",
     "kernel": "a kernel of your own: write a start, check it, compare it",
+    "break": "plant mistakes into a rung and see the proof find them",
     "history": "what was measured before: list, show, compare, export",
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
     "data": "list, fetch and check data sets",

@@ -47,6 +47,21 @@ class LayerTime(Struct, frozen=True, kw_only=True):
     seconds: Seconds
     flop: Annotated[Count, about("over all images")]
     within: Annotated[str | None, about("the layer whose time includes it")] = None
+    executed_flop: Annotated[Count, about("over all images, without taps that are left out")] = 0
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What a process took of the machine, from its start."""
+
+    user_seconds: Seconds
+    system_seconds: Seconds
+    elapsed_seconds: Seconds
+    page_faults: Annotated[Count, about("that the system served")]
+
+    @property
+    def cpu_share(self) -> float:
+        """Of one core."""
+        return (self.user_seconds + self.system_seconds) / max(self.elapsed_seconds, 1e-9)
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -105,6 +120,11 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     proof: Annotated[
         Verification | None, about("what was tried before the run; null if nothing was")
     ] = None
+    forward_samples: Annotated[
+        tuple[Seconds, ...], about("of every repeat, the last of which all else is of")
+    ] = ()
+    peak_flops: Annotated[Rate | None, about("a second, measured, in float32")] = None
+    usage: Annotated[Usage | None, about("of the process until it had its results")] = None
 
     @property
     def headline(self) -> str:
@@ -118,7 +138,9 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     def timings(self) -> Mapping[str, Sample]:
         layers = {each.name: each.seconds for each in self.layers if each.seconds}
         seconds = {WHOLE: self.forward_seconds, **layers}
-        return {name: an_image((value,), self.images) for name, value in seconds.items()}
+        samples: dict[str, tuple[float, ...]] = {name: (s,) for name, s in seconds.items()}
+        samples[WHOLE] = self.forward_samples or samples[WHOLE]
+        return {name: an_image(taken, self.images) for name, taken in samples.items()}
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -156,6 +178,8 @@ def record(result: Result) -> RunRecord:
         images_per_second=images / forward,
         peak_memory_bytes=result.peak_memory_bytes,
         proof=None if result.proof is None else verification(result.proof),
+        forward_samples=result.forward_samples,
+        usage=None if result.usage is None else Usage(**asdict(result.usage)),
     )
 
 
@@ -178,17 +202,23 @@ def layer_times(result: Result) -> list[LayerTime]:
     order = list(stages)
     rows = []
 
-    def add(name: str, kind: str, time: float, flop: int, within: str | None = None) -> None:
-        rows.append(LayerTime(name=name, kind=kind, seconds=time, flop=flop, within=within))
+    def add(
+        name: str, kind: str, time: float, flop: int, within: str | None = None, executed: int = 0
+    ) -> None:
+        rows.append(
+            LayerTime(name=name, kind=kind, seconds=time, flop=flop, within=within,
+                      executed_flop=executed)
+        )  # fmt: skip
 
     for layers in sorted(seconds, key=lambda names: order.index(names[0])):
         flop = sum(stages[layer].flops for layer in layers) * images
+        executed = result.rung.executed_flops_of([stages[layer] for layer in layers]) * images
         weighted = [layer for layer in layers if stages[layer].parameter_shapes]
         if len(weighted) > 1:
-            add(f"{layers[0]}..{layers[-1]}", "network", seconds[layers], flop)
+            add(f"{layers[0]}..{layers[-1]}", "network", seconds[layers], flop, executed=executed)
             continue
         main = (weighted or list(layers))[0]
-        add(main, stages[main].kind, seconds[layers], flop)
+        add(main, stages[main].kind, seconds[layers], flop, executed=executed)
         for other in layers:
             if other != main:
                 add(other, stages[other].kind, 0.0, 0, within=main)

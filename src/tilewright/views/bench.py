@@ -12,7 +12,7 @@ from tilewright.measure.samples import CONFIDENCE, Sample, ratio
 from tilewright.model.network import Network
 from tilewright.results.benched import library_share, memory_share, peak_share
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 FEW = 4  # convolutions that have columns; of more, each has a row
 SAMPLES = 6  # fewer allow no interval
@@ -37,7 +37,7 @@ def report(found: Bench, network: Network) -> Iterator[RenderableType]:
 def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType:
     rows = table(
         "", ">\nrank", "\nkernel", "\nclass", ">\nproof", ">warm\nms", ">\n± %", ">cold\nms",
-        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
+        ">\ntimes", "\nits rival", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
     )  # fmt: skip
     for row in timed:
         rank, rival = found.rank(row), rival_of(row, timed)
@@ -47,7 +47,7 @@ def _ranking(found: Bench, timed: list[Row], network: Network) -> RenderableType
             memory_share(found, row, network),
         )
         rows.add_row(
-            str(rank) if rank else "-",
+            units.count(rank) if rank else "-",
             row.entry.rung.label,
             row.entry.rung.precision.name,
             _proof(row),
@@ -80,7 +80,7 @@ def _correctness(rows: list[Row]) -> RenderableType:
     sizes = sorted({size for row in rows for size in row.correct})
     made = table("correct", "kernel", *(f">{units.plural(size, 'image')}" for size in sizes))
     for row in rows:
-        made.add_row(row.entry.rung.label, *(f"{row.correct[size]:.4f}" for size in sizes))
+        made.add_row(row.entry.rung.label, *(units.fixed(row.correct[size], 4) for size in sizes))
     return made
 
 
@@ -103,7 +103,7 @@ def _percent(sample: Sample) -> str:
 def _proof(row: Row) -> str:
     if row.verdict is None:
         return "-"
-    return f"{row.verdict.worst:.2f}"
+    return units.fixed(row.verdict.worst, 2)
 
 
 def _notes(found: Bench, timed: list[Row]) -> Iterator[str]:

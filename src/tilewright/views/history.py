@@ -15,7 +15,7 @@ from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 from tilewright.results.tune import TuneRecord
 from tilewright.views import ladder, run, tune, units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 # Columns of the list, so that it fits a line each.
 WIDEST = {"network": 12, "device_name": 24}
@@ -26,8 +26,9 @@ def entries(kept: Sequence[Entry]) -> RenderableType:
     rows = table("", ">id", "when (UTC)", "verb", "network", "device", "machine", "result")
     for entry in kept:
         rows.add_row(
-            str(entry.id), _moment(entry.date), entry.verb, _cut(entry.network, WIDEST["network"]),
-            entry.device, _cut(_bare(entry.device_name), WIDEST["device_name"]), entry.headline,
+            units.fixed(entry.id, 0), _moment(entry.date), entry.verb,
+            _cut(entry.network, WIDEST["network"]), entry.device,
+            _cut(_bare(entry.device_name), WIDEST["device_name"]), entry.headline,
         )  # fmt: skip
     return rows
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
@@ -15,9 +14,9 @@ from tilewright.profiling.roofline import Facts, roofline
 from tilewright.profiling.tally import Row
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
-from tilewright.views import regions, units
-from tilewright.views.console import table
+from tilewright.views import colours, regions, units
 from tilewright.views.regions import layer_names
+from tilewright.views.table import Table, table
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
@@ -86,7 +85,7 @@ def _calls(calls: list[Row]) -> RenderableType:
 
 
 def _times(title: str, rows: list[Row], layers: bool) -> Table:
-    columns = [">Time(%)", ">Time", ">Calls", ">Avg", ">Min", ">Max", "Name"]
+    columns = ["%Time(%)", ">Time", ">Calls", ">Avg", ">Min", ">Max", "Name"]
     made = table(title, *columns, *(["Layers"] if layers else []))
     total = sum(row.seconds for row in rows) or 1.0
     for row in rows:
@@ -123,7 +122,7 @@ def _most(profile: Profile) -> Iterator[RenderableType]:
         ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
         ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
     )
-    made = table(f"What takes {units.share(MOST)[:-4]} %", ">share", "name", "what it is")
+    made = table(f"What takes {units.share(MOST)[:-4]} %", "share", "name", "what it is")
     first = True
     for title, rows, words in parts:
         if not rows:
@@ -152,7 +151,7 @@ def most(rows: list[Row]) -> list[Row]:
 
 def _wall(profile: Profile) -> Iterator[RenderableType]:
     wall = profile.wall
-    made = table("Where the wall time went", "part", ">time", ">share", "what it is")
+    made = table("Where the wall time went", "part", ">time", "%share", "what it is")
     for part in PARTS:
         seconds = wall.parts[part]
         if part == PROFILER and not seconds:
@@ -220,7 +219,7 @@ def _rates(facts: Facts) -> Iterable[str]:
         units.digits(facts.byte_rate / 1e9),
         units.share(facts.byte_share) if facts.byte_share is not None else "-",
         units.digits(facts.intensity) if facts.flops and facts.intensity else "-",
-        facts.limit,
+        colours.limit(facts.limit),
     )
 
 

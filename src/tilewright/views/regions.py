@@ -10,7 +10,7 @@ from tilewright.profiling.result import Profile, Region, in_and_out, regions
 from tilewright.profiling.tally import Row, by_name
 from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HOST, Size
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 
 def report(profile: Profile) -> Iterator[RenderableType]:
@@ -46,8 +46,8 @@ def report(profile: Profile) -> Iterator[RenderableType]:
 
 def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:
     made = table(
-        "Copies of regions", "\nlayer", ">in\ncopies", ">\nbytes", ">\ntime", ">out\ncopies",
-        ">\nbytes", ">\ntime",
+        "Copies of regions", "\nlayer", ">copies\nin", ">bytes\nin", ">time\nin", ">copies\nout",
+        ">bytes\nout", ">time\nout",
     )  # fmt: skip
     named = [(layer_names(r.layers), r.copies_in, r.copies_out) for r in found]
     for name, copies_in, copies_out in [*named, ("no layer", *in_and_out(of_none))]:
@@ -59,8 +59,8 @@ def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:
 def _pages(found: list[Region], of_none: list[Row]) -> RenderableType:
     """Pages that moved, under the layer whose kernel or whose host's work wanted them."""
     made = table(
-        "Pages of regions", "\nlayer", ">GPU fault\ngroups", ">kernels\nwaited", ">in\nmoves",
-        ">\nbytes", ">\ntime", ">out\nmoves", ">\nbytes", ">\ntime", ">CPU\nfaults",
+        "Pages of regions", "\nlayer", ">GPU fault\ngroups", ">kernels\nwaited", ">moves\nin",
+        ">bytes\nin", ">time\nin", ">moves\nout", ">bytes\nout", ">time\nout", ">CPU\nfaults",
     )  # fmt: skip
     named = [(layer_names(r.layers), r.unified, sum(k.faulted for k in r.kernels)) for r in found]
     for name, rows, waited in [*named, ("no layer", of_none, 0.0)]:
