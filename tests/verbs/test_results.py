@@ -270,6 +270,7 @@ def test_code_is_as_it_is(small, tmp_path, capsys):
 def test_pieces_of_a_rung(small):
     (piece,) = tilewright.explain("direct", small, batch=7).record.pieces
     assert (piece.layers, piece.kernel, piece.images) == (("conv",), "direct_conv", 7)
+    assert tilewright.explain("direct", small).rows()[0]["layers"] == "conv"
     assert piece.flop == 7 * small.stages[1].flops and piece.limit
     groups = tilewright.explain("fused", small).record.pieces
     assert {layer for group in groups for layer in group.layers} >= {"conv", "relu", "pool", "fc"}

@@ -132,5 +132,7 @@ def _cells(fields: Mapping[str, object], lead: str) -> Iterator[tuple[str, Value
             yield from _cells(value, f"{lead}{name}_")
         elif value is None or isinstance(value, str | int | float):
             yield f"{lead}{name}", value
-        elif name == LAYERS and isinstance(value, list) and all(isinstance(x, str) for x in value):
-            yield f"{lead}{name}", " ".join(value)
+        elif name == LAYERS and isinstance(value, tuple | list):
+            names = [each for each in value if isinstance(each, str)]
+            if len(names) == len(value):
+                yield f"{lead}{name}", " ".join(names)
