@@ -52,7 +52,7 @@ def test_the_peak_is_the_highest_that_was_ever_seen(capsys, monkeypatch):
     ("arguments", "words"),
     [
         (["explain", "fused", "--asm", "conv9"], "unknown layer of the fused kernel 'conv9'"),
-        (["explain", "serial"], "has nothing to explain yet"),
+        (["explain", "serial", "--asm", "conv1"], "is for the rung 'fused'"),
         (["explain", "fusd"], "did you mean 'fused'"),
         (["explain", "fused", "--layer", "conv1"], "--layer is for GPU rungs"),
         (["explain", "fused", "--source"], "--source is for GPU rungs"),

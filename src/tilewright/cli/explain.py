@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tilewright.cli import options, output
 from tilewright.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.model.network import Network
+    from tilewright.rungs.rung import Rung
 
 GPU_OPTIONS = ("layer", "device", "source", "precision")
 FUSED_BATCH = 640  # enough for every core
@@ -14,7 +19,7 @@ FUSED_BATCH = 640  # enough for every core
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "rung", metavar="RUNG", help="fused, any GPU rung, or a kernel file of your own"
+        "rung", metavar="RUNG", help="any rung of the ladder, or a kernel file of your own"
     )
     options.add_network(parser)
     parser.add_argument(
@@ -58,6 +63,25 @@ def main(arguments: argparse.Namespace) -> int:
     return _explain_cpu(arguments)
 
 
+def _explain_loops(rung: Rung, network: Network, arguments: argparse.Namespace) -> int:
+    """What became of every loop of the other CPU rungs."""
+    from tilewright.environment import cpu_cores
+    from tilewright.rungs.cpu.explain import explain_loops, explain_product
+    from tilewright.views import explain_cpu as view
+
+    if rung.vendor:
+        raise TilewrightError(f"rung {rung.name!r} is a library's: {rung.idea}")
+    for option in ("asm", "batch"):
+        if getattr(arguments, option) is not None:
+            raise TilewrightError(f"--{option} is for the rung 'fused', not {rung.name!r}")
+    if rung.name == "im2col":
+        layers = explain_product(network)
+    else:
+        layers = explain_loops(network, 1 if rung.name == "serial" else cpu_cores())
+    output.tables(view.report(rung, network, layers), arguments.format)
+    return 0
+
+
 def _explain_cpu(arguments: argparse.Namespace) -> int:
     from tilewright.climb import prepare
     from tilewright.fuse.cpu.explain import explain, machine_code
@@ -67,11 +91,9 @@ def _explain_cpu(arguments: argparse.Namespace) -> int:
     from tilewright.views.explain import report
 
     rung = choose(CPU, arguments.rung)
-    if rung.name != "fused":
-        raise TilewrightError(
-            f"rung {rung.name!r} has nothing to explain yet but its idea: {rung.idea}"
-        )
     network = prepare(arguments.net, arguments.weights, None, images=1).network
+    if rung.name != "fused":
+        return _explain_loops(rung, network, arguments)
     images = arguments.batch or FUSED_BATCH
     if arguments.asm is not None:
         print(machine_code(network, arguments.asm, images))
