@@ -33,6 +33,7 @@ VERBS = {
     "train": "train a network's weights (needs PyTorch)",
     "explain": "what a rung does with a network: tiles, arithmetic, share of peak",
     "devices": "what can be computed on here, and how to get what cannot",
+    "completion": "a script that completes all of this in bash, zsh or fish",
     "cache": "show or clear what is kept on disk: compiled kernels, fetched data",
 }
 
@@ -114,7 +115,7 @@ def _dispatch(given: list[str]) -> int:
         prog="tilewright",
         description="Small convolutional networks, from a for-loop to one fused kernel.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="verbs:\n" + "".join(f"  {verb:8} {about}\n" for verb, about in VERBS.items())
+        epilog="verbs:\n" + "".join(f"  {verb:10} {about}\n" for verb, about in VERBS.items())
         + "\n`tilewright VERB --help` explains a verb.",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"tilewright {__version__}")

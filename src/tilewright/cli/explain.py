@@ -9,7 +9,7 @@ from tilewright.cli import options, output
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "rung", metavar="RUNG", help="fused, any GPU rung, or a kernel file of your own"
+        "rung", metavar="RUNG", help="any rung of the ladder, or a kernel file of your own"
     )
     options.add_network(parser)
     parser.add_argument(

@@ -51,6 +51,11 @@ class Show:
             self.drawn = now
             self.draw()
 
+    def _place(self, median: tuple[str, float]) -> int:
+        """Of a bar: in the order that rungs were proven in, whichever came first in a round."""
+        labels = [row.rung.label for row in self.rows]
+        return next((i for i, label in enumerate(labels) if median[0].startswith(label)), -1)
+
     def __rich__(self) -> RenderableType:
         parts: list[RenderableType] = []
         if self.rows and not self.seconds:
@@ -61,7 +66,7 @@ class Show:
         if self.seconds:
             rounds = min(map(len, self.seconds.values()))
             title = f"medians of {units.plural(rounds, 'round')} so far, logarithmic"
-            parts.append(Bars(title, medians(self.seconds)))
+            parts.append(Bars(title, sorted(medians(self.seconds), key=self._place)))
         return Group(*parts, Text(printable(self.doing), style="dim"))
 
 

@@ -22,9 +22,6 @@ from tilewright.views.table import facts, table
 if TYPE_CHECKING:
     from tilewright.data.dataset import Dataset
 
-if TYPE_CHECKING:
-    from tilewright.data.dataset import Dataset
-
 # Columns beside the names of the last rows.
 LISTED = WIDTH - len("Peak memory  ")
 # Of the forward phase; less is what two clocks differ by.

@@ -30,6 +30,8 @@ def fitted(table: Table, width: int, bars: bool = False) -> Iterator[RenderableT
     needed = [_least(table, place) for place in range(len(table.columns))]
     places, left_out = _spared(table.columns, needed, width)
     for number, chosen in enumerate(_chunks(places, needed, width)):
+        if number:
+            yield ""
         room = width - _width(chosen, [_widest(table, place) for place in range(len(needed))])
         bar = bars and room > BAR_WIDTH
         yield _grid(table, chosen, table.title if number == 0 else "", bar)
