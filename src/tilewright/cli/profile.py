@@ -41,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="save the profile as JSON (-: to stdout, instead of tables)",
     )  # fmt: skip
     parser.add_argument("--csv", metavar="FILE", help="write the rows of the tables as CSV")
+    parser.add_argument(
+        "--from-start", action="store_true",
+        help="what the program did before the run, too: context, modules, first allocations",
+    )  # fmt: skip
     options.add_format(parser)
 
 
@@ -64,7 +68,8 @@ def _profile(arguments: argparse.Namespace) -> int:
         recording = _record(subject, arguments.trace, progress)
         profile = measured_again(recording.profile)
     try:
-        _write(arguments, saved.record(profile), saved.to_csv(profile), view.report(profile))
+        report = view.report(profile, arguments.from_start)
+        _write(arguments, saved.record(profile), saved.to_csv(profile), report)
     finally:
         _raise(recording, arguments)
     return 0
@@ -96,6 +101,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     for option in ("rung", "trace"):
         if getattr(arguments, option) is not None:
             raise TilewrightError(f"--{option} is of one run, and --compare is about two")
+    if arguments.from_start:
+        raise TilewrightError("--from-start is of one run, and --compare is about two")
     sides = [saved.read(Path(name)) if _is_saved(name) else None for name in arguments.compare]
     rungs = [name for name, side in zip(arguments.compare, sides, strict=True) if side is None]
     requests = [replace(options.request(arguments), rung=name) for name in rungs]
