@@ -93,7 +93,7 @@ def test_shows_a_record_as_it_was_printed(filled, capsys):
 def test_compares(filled, capsys):
     text = said(capsys, "compare", "1", "3")
     assert re.search(r"^serial .* no more than noise", text, re.MULTILINE)
-    assert re.search(r"^fused .* 0\.33x .* faster", text, re.MULTILINE)
+    assert re.search(r"^fused .* 3\.00x .* faster", text, re.MULTILINE)
 
 
 def test_exports(filled, tmp_path, capsys):

@@ -34,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="save the profile as JSON (-: to stdout, instead of tables)",
     )  # fmt: skip
     parser.add_argument("--csv", metavar="FILE", help="write the rows of the tables as CSV")
+    parser.add_argument(
+        "--from-start", action="store_true",
+        help="what the program did before the run, too: context, modules, first allocations",
+    )  # fmt: skip
     options.add_format(parser)
 
 

@@ -39,7 +39,7 @@ def report(comparison: Comparison) -> Iterator[RenderableType]:
         if changes:
             yield ""
             yield _table(TITLES[name], changes, counted=name != "wall")
-    yield "\nchange: B - A; times: how often A's time is in B's"
+    yield "\nchange: B - A; times: how many times as fast B is"
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -83,7 +83,7 @@ def _signed(seconds: float) -> str:
 def _ratio(change: Change) -> str:
     if not change.before or not change.after:
         return "same" if change.before == change.after else "new" if change.after else "gone"
-    return units.times(change.after / change.before)
+    return units.times(change.before / change.after)
 
 
 def _words(profile: Profile) -> str:

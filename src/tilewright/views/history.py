@@ -85,7 +85,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
         yield "\nNot the same:"
         yield from (f"  {line}" for line in found.differences)
     yield (
-        f"\ntimes: how often A's median is in B's, ± half of its {100 * CONFIDENCE:.0f} % interval "
+        f"\ntimes: how many times as fast B is, ± half of its {100 * CONFIDENCE:.0f} % interval "
         f"by the samples\nof each, {FEWEST} at least; 1 of 20 misses, and what else changed "
         "between A and B is not in it"
     )

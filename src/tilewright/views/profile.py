@@ -26,9 +26,12 @@ LONGEST = 20
 LONGEST_NAME = 44
 
 
-def report(profile: Profile) -> Iterator[RenderableType]:
-    """Everything a person wants to know, from top to bottom."""
+def report(profile: Profile, from_start: bool = False) -> Iterator[RenderableType]:
+    """Everything a person wants to know, from top to bottom; `from_start`: of the program."""
     yield from _head(profile)
+    if from_start:
+        yield ""
+        yield from _start(profile)
     yield ""
     yield _activities(profile)
     if calls := profile.named("api"):
@@ -37,6 +40,8 @@ def report(profile: Profile) -> Iterator[RenderableType]:
     if unified := profile.named("unified"):
         yield ""
         yield _unified(unified)
+    if profile.page_faults is not None:
+        yield f"page faults of the host in the recorded run: {units.count(profile.page_faults)}"
     yield ""
     yield from regions.report(profile)
     yield ""
@@ -62,6 +67,24 @@ def _head(profile: Profile) -> Iterator[RenderableType]:
         yield f"{units.count(profile.dropped)} records were dropped: counts and times are too low"
     for notice in profile.notices:
         yield f"note: {notice}"
+
+
+def _start(profile: Profile) -> Iterator[RenderableType]:
+    """All that the program did, so that a share of it can be given: context, modules, first
+    allocations and all.
+    """
+    wall = Sample(profile.timed).median if profile.timed else profile.wall.seconds
+    total = sum(seconds for _, seconds in profile.start) + wall
+    rows = table("From the start of the program", "phase", ">time", "%share", "what is in it")
+    for name, seconds in profile.start:
+        share = units.share(seconds / total)
+        rows.add_row(name, units.seconds(seconds), share, meaning.of_phase(name))
+    rows.add_row("forward", units.seconds(wall), units.share(wall / total), "without recording")
+    rows.add_section()
+    rows.add_row("total", units.seconds(total), units.share(1), "")
+    yield rows
+    if not profile.start:
+        yield "this profile was saved without its start"
 
 
 def images(profile: Profile) -> str:
@@ -166,7 +189,7 @@ def _wall(profile: Profile) -> Iterator[RenderableType]:
         yield (
             f"\nThe same run without recording: {units.seconds(sample.median)}, the median of "
             f"{len(sample.seconds)} ({sample.verdict});\nprofiling made it "
-            f"{units.times(profile.slow_down)} as long{_reading(profile)}."
+            f"{units.digits(profile.slow_down)} times as long{_reading(profile)}."
         )
 
 
@@ -176,7 +199,7 @@ def _reading(profile: Profile) -> str:
     if not seconds:
         return ""
     rest = (profile.wall.seconds - seconds) / Sample(profile.timed).median
-    return f", {units.times(rest)} without the reading of its records"
+    return f", {units.digits(rest)} times without the reading of its records"
 
 
 def _roofline(profile: Profile) -> Iterator[RenderableType]:

@@ -45,14 +45,23 @@ def report(profile: Profile) -> Iterator[RenderableType]:
 
 
 def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:
+    """Each direction by the name that OpenACC's data clauses have for it."""
     made = table(
-        "Copies of regions", "\nlayer", ">copies\nin", ">bytes\nin", ">time\nin", ">copies\nout",
-        ">bytes\nout", ">time\nout",
+        "Copies of regions", "layer", "clause", ">copies", ">bytes", ">time", ">avg", ">min",
+        ">max",
     )  # fmt: skip
     named = [(layer_names(r.layers), r.copies_in, r.copies_out) for r in found]
-    for name, copies_in, copies_out in [*named, ("no layer", *in_and_out(of_none))]:
-        if copies_in or copies_out:
-            made.add_row(name, *_copied(copies_in), *_copied(copies_out))
+    for name, *both in [*named, ("no layer", *in_and_out(of_none))]:
+        for clause, rows in zip(("copyin", "copyout"), both, strict=True):
+            if not rows:
+                continue
+            calls = sum(row.calls for row in rows)
+            each = (
+                sum(row.seconds for row in rows) / calls,
+                min(row.minimum for row in rows),
+                max(row.maximum for row in rows),
+            )
+            made.add_row(name, clause, *_copied(rows), *map(units.seconds, each))
     return made
 
 
