@@ -52,16 +52,16 @@ SLOW = (
     "tests/runtime/test_races.py",
     "tests/runtime/test_strict.py",
     "tests/test_climb.py",
-    "tests/test_diagnose.py",
-    "tests/test_isolation.py",
-    "tests/test_sanitize.py",
+    "tests/truth/test_diagnose.py",
+    "tests/truth/test_isolation.py",
+    "tests/truth/test_sanitize.py",
     "tests/test_train.py",
-    "tests/test_verify.py",
+    "tests/truth/test_verify.py",
     "tests/test_wheel.py",
 )
 
 NUMBERS = count()
-LONGEST = ("tests/test_wheel.py", "tests/test_verify.py")
+LONGEST = ("tests/test_wheel.py", "tests/truth/test_verify.py")
 
 # Tests of caching itself, which find nothing kept.
 OF_CACHING = (

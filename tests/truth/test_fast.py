@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.own_kernels import OUT_OF_CLASS
-from tests.test_diagnose import needs_opencl, proven
+from tests.truth.test_diagnose import needs_opencl, proven
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
 from tilewright.precision import CLASSES, FLOAT32, WINOGRAD_2, WINOGRAD_4, Transforms

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,7 @@ from tilewright.trace import busy_seconds
 
 if TYPE_CHECKING:
     from tilewright.job import Result
+    from tilewright.model.network import Stage
 
 WHOLE = "forward"
 
@@ -48,6 +51,9 @@ class LayerTime(Struct, frozen=True, kw_only=True):
     flop: Annotated[Count, about("over all images")]
     within: Annotated[str | None, about("the layer whose time includes it")] = None
     executed_flop: Annotated[Count, about("over all images, without taps that are left out")] = 0
+    least_bytes: Annotated[Count, about("over all images, every buffer of a batch once")] = 0
+    launches: Annotated[Count, about("of kernels, or of the host's computations")] = 0
+    limit: Annotated[str, about("what holds it up, in words; empty if that is not known")] = ""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -193,33 +199,41 @@ def layer_times(result: Result) -> list[LayerTime]:
     stages = {stage.name: stage for stage in result.network.stages}
     images = len(result.dataset)
     seconds: dict[tuple[str, ...], float] = {}
+    launches: Counter[tuple[str, ...]] = Counter()
     for event in result.trace.of("kernel", "host"):
         seconds[event.layers] = seconds.get(event.layers, 0.0) + event.seconds
+        launches[event.layers] += 1
     covered = {name for layers in seconds for name in layers}
     for name in stages:
         if name not in covered:  # nothing to compute: flattening, or pixels that are floats
             seconds[(name,)] = 0.0
     order = list(stages)
     rows = []
-
-    def add(
-        name: str, kind: str, time: float, flop: int, within: str | None = None, executed: int = 0
-    ) -> None:
-        rows.append(
-            LayerTime(name=name, kind=kind, seconds=time, flop=flop, within=within,
-                      executed_flop=executed)
-        )  # fmt: skip
-
     for layers in sorted(seconds, key=lambda names: order.index(names[0])):
-        flop = sum(stages[layer].flops for layer in layers) * images
-        executed = result.rung.executed_flops_of([stages[layer] for layer in layers]) * images
-        weighted = [layer for layer in layers if stages[layer].parameter_shapes]
-        if len(weighted) > 1:
-            add(f"{layers[0]}..{layers[-1]}", "network", seconds[layers], flop, executed=executed)
-            continue
-        main = (weighted or list(layers))[0]
-        add(main, stages[main].kind, seconds[layers], flop, executed=executed)
-        for other in layers:
-            if other != main:
-                add(other, stages[other].kind, 0.0, 0, within=main)
+        parts = [stages[layer] for layer in layers]
+        weighted = [stage for stage in parts if stage.parameter_shapes]
+        main = (weighted or parts)[0]
+        several = len(weighted) > 1
+        rows.append(
+            LayerTime(
+                name=f"{layers[0]}..{layers[-1]}" if several else main.name,
+                kind="network" if several else main.kind,
+                seconds=seconds[layers],
+                flop=sum(stage.flops for stage in parts) * images,
+                executed_flop=result.rung.executed_flops_of(parts) * images,
+                least_bytes=_bytes(parts, images, -(-images // result.plan.batch)),
+                launches=launches[layers],
+            )
+        )
+        for other in parts:
+            if not several and other is not main:
+                fused = LayerTime(name=other.name, kind=other.kind, seconds=0.0, flop=0,
+                                  within=main.name)  # fmt: skip
+                rows.append(fused)
     return rows
+
+
+def _bytes(stages: Sequence[Stage], images: int, batches: int) -> int:
+    """What must be moved at least: what is between fused layers need not be."""
+    ends = math.prod(stages[0].input_shape) + math.prod(stages[-1].output_shape)
+    return 4 * (images * ends + batches * sum(stage.parameter_count for stage in stages))

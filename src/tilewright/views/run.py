@@ -14,10 +14,10 @@ from rich.console import RenderableType
 from tilewright.measure.samples import Sample
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
-from tilewright.views import meaning, units
+from tilewright.views import colours, meaning, units
 from tilewright.views.console import WIDTH
 from tilewright.views.pictures import Pictures
-from tilewright.views.table import facts, table
+from tilewright.views.table import Column, facts, table
 
 if TYPE_CHECKING:
     from tilewright.data.dataset import Dataset
@@ -97,7 +97,8 @@ def _phases(run: RunRecord) -> RenderableType:
 
 def _layers(run: RunRecord) -> RenderableType:
     forward = run.forward_seconds
-    rows = table("Forward, layer by layer", "layer", "kind", ">time", "%share", ">GFLOP/s")
+    rows = table("Forward, layer by layer", "layer", "kind", ">time", "%share", ">GFLOP/s",
+                 *([Column("what holds it up", spare=1)] if run.peak_flops else ()))  # fmt: skip
     layers = run.layers
     for layer in layers:
         rate = _rate(layer.flop, layer.seconds) if layer.flop and layer.seconds else "-"
@@ -107,6 +108,7 @@ def _layers(run: RunRecord) -> RenderableType:
             f"in {layer.within}" if layer.within else _time(layer.seconds),
             units.share(layer.seconds / forward) if layer.seconds else "-",
             rate,
+            *([colours.limit(layer.limit)] if run.peak_flops else ()),
         )  # fmt: skip
     computed = sum(layer.seconds for layer in layers)
     copies = run.copy_seconds
