@@ -17,8 +17,12 @@ for library in ("OPENBLAS", "OMP", "MKL"):
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from tests import quick_builds  # noqa: E402
 from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
+from tests.quick_builds import not_optimised  # noqa: E402, F401
+
+quick_builds.install()
 
 # Before anything imports pyopencl: PoCL looks once, when it starts. What it compiles is kept from
 # run to run and shared by the workers, which takes a tenth of the time; the user's own folders are
@@ -52,16 +56,16 @@ SLOW = (
     "tests/runtime/test_races.py",
     "tests/runtime/test_strict.py",
     "tests/test_climb.py",
-    "tests/test_diagnose.py",
-    "tests/test_isolation.py",
-    "tests/test_sanitize.py",
+    "tests/truth/test_diagnose.py",
+    "tests/truth/test_isolation.py",
+    "tests/truth/test_sanitize.py",
     "tests/test_train.py",
-    "tests/test_verify.py",
+    "tests/truth/test_verify.py",
     "tests/test_wheel.py",
 )
 
 NUMBERS = count()
-LONGEST = ("tests/test_wheel.py", "tests/test_verify.py")
+LONGEST = ("tests/test_wheel.py", "tests/truth/test_verify.py")
 
 # Tests of caching itself, which find nothing kept.
 OF_CACHING = (
