@@ -43,6 +43,16 @@ def test_cut_off_anywhere_it_goes_on_with_the_lines_that_are_whole(tmp_path: Pat
         assert opened(path).lines == [*kept, {"part": "more"}]
 
 
+def test_one_process_at_a_time_writes(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = opened(path)
+    with pytest.raises(TilewrightError, match="is being written by another process"):
+        opened(path)
+    journal.append(LINES[0])
+    journal.close()
+    assert opened(path).lines == LINES[:1]
+
+
 def test_a_journal_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     before = written(path)

@@ -24,7 +24,7 @@ OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "atom
 # and the source that Numba's code was made of.
 READERS = {
     "tilewright.rungs.gpu.design",
-    "tilewright.rungs.own.rung",
+    "tilewright.rungs.own.includes",
     "tilewright.rungs.own.start",
     "tilewright.rungs.cpu.kept",
 }

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
-    from tilewright.fuse.cpu.run import FusedNetwork
     from tilewright.model.formats.weights import save
     from tilewright.model.load import load
     from tilewright.model.network import Network
+    from tilewright.serving.compiled import Compiled
     from tilewright.verbs.explain import explain
     from tilewright.verbs.explained import ExplainResult
     from tilewright.verbs.ladder import LadderResult, ladder
@@ -67,17 +67,26 @@ __all__ = [
 ]
 
 
-def compile(network: Network) -> FusedNetwork:
-    """The network with its weights as one function for this CPU.
+def compile(
+    network: Network,
+    device: str = "cpu",
+    *,
+    precision: str | None = None,
+    batch: int | None = None,
+) -> Compiled:
+    """The network with its weights as one function for a device: cpu, cuda or opencl.
 
     Call what comes back with a batch of images, (image, channel, y, x), of any size: uint8 pixels,
     which the network's input scales, or float32 values, which enter the first layer as they are.
-    It gives the last layer's output for each image, in float32. It uses all cores; calls may come
-    from several threads at once. Machine code is made once for a network's shapes and kept on disk.
+    It gives the last layer's output for each image, in float32, as the caller's kind of array;
+    calls may come from several threads at once. `precision` is fp32 unless less is asked for (fp16
+    or tf32 on cuda); `batch` is the largest batch, if that is known. Machine code is made once for
+    a network's shapes and kept on disk. docs/serving.md has the rest.
     """
-    from tilewright.fuse.cpu.run import FusedNetwork
+    from tilewright.runtime.device import Device
+    from tilewright.serving import compile_for
 
-    return FusedNetwork(network)
+    return compile_for(network, Device.parse(device), precision, batch)
 
 
 def __getattr__(name: str) -> object:

@@ -8,6 +8,7 @@ the last one, and is dropped.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -30,14 +31,29 @@ class Journal:
         self.lines: list[Line] = []
         header = {"schema": schema, **about}
         try:
-            sound = self._read(header) if path.exists() else 0
-            self.file: IO[bytes] = path.open("r+b" if sound else "wb")
+            self.file: IO[bytes] = self._opened()
+            sound = self._read(header)
             self.file.truncate(sound)
             self.file.seek(sound)
         except OSError as error:
             raise TilewrightError(f"cannot keep a journal in {path}: {reason(error)}") from error
         if not sound:
             self._write(header)
+
+    def _opened(self) -> IO[bytes]:
+        """The file, for this process alone: two that write would write over each other's lines."""
+        if self.path.exists():
+            check_file(self.path)
+        file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.close()
+            raise TilewrightError(
+                f"{self.path} is being written by another process: wait for it, or name another "
+                "file"
+            ) from error
+        return file
 
     def append(self, line: Line) -> None:
         """Write a line down; it is on the disk when this returns."""
@@ -66,7 +82,6 @@ class Journal:
 
     def _read(self, header: Mapping[str, object]) -> int:
         """Take in the lines that are whole; how many bytes they are."""
-        check_file(self.path)
         if self.path.stat().st_size > LARGEST_BYTES:
             raise TilewrightError(f"{self.path} is larger than any journal of ours")
         whole = self.path.read_bytes().splitlines(keepends=True)

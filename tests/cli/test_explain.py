@@ -83,6 +83,7 @@ def shown(arguments, capsys):
 def test_explain_a_gpu_rung(capsys, no_gpu):
     text = shown(["explain", "padded", "--net", "cifar10", "--layer", "conv1"], capsys)
     assert "no CUDA GPU here: an NVIDIA H200 is assumed" in text
+    assert "chosen: columns 16, rows 16" in text
     assert "padded_pad (1 of 2)" in text
     assert "kernel y 5 sequential" in text
     assert "64 x 1 x 100 blocks of 16 x 16 x 1 = 256 threads" in text

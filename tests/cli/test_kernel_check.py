@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.own_kernels import BROKEN, DIRECT, SUM, WINOGRAD, kernel_file
 from tilewright.cli import main
+from tilewright.judge.check import _choices
+from tilewright.rungs.own import parse
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
 
@@ -91,6 +94,14 @@ def test_other_choices_of_parameters_are_tried_too(check):
     assert code == 1
     assert "  with SIDE = 8:\n" in out
     assert found[0]["diagnosis"]["reasons"][0]["word"] == "never written"
+
+
+def test_choices_that_meet_no_constraint_are_not_among_those_tried():
+    more = 'constraints = "SIDE % 20 == 0 and SIDE + OUT_X > 30"\n[parameters]\n'
+    text = kernel_file(DIRECT).replace("[sizes]", f"{more}SIDE = {{from = 1, to = 100}}\n[sizes]")
+    tried = list(_choices(parse(text, Path("mine.cl")), 3))
+    assert tried == [{"SIDE": (40,)}, {"SIDE": (80,)}]
+    assert not list(_choices(parse(kernel_file(DIRECT), Path("mine.cl")), 3))
 
 
 def test_files_that_are_no_text_do_not_keep_others_from_their_turn(tmp_path, capsys):

@@ -8,6 +8,7 @@ import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from weakref import WeakSet
 
 import jsonschema
 import numpy as np
@@ -17,12 +18,14 @@ from tests.judge.changed import changed
 from tests.kept import KEPT
 from tilewright import cli
 from tilewright.data.dataset import Dataset
+from tilewright.errors import TilewrightError
 from tilewright.files import history_file
 from tilewright.judge import WorkerStopped, arena, isolated, process, sandbox
 from tilewright.judge import bench as module
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.arena import Entry, Row
 from tilewright.judge.bench import Bench, bench
+from tilewright.judge.connection import Connection
 from tilewright.judge.office import Office
 from tilewright.measure.conditions import CpuTime
 from tilewright.measure.samples import Sample
@@ -87,6 +90,31 @@ def test_kernels_that_cheat_or_crash_are_refused_and_the_others_ranked():
     assert "outputs were not there when the clock stopped" in reasons["lazy"]
     assert "while running direct_conv on conv: it was killed by SIGSEGV" in reasons["crash"]
     assert "compile" in reasons["error"]
+
+
+def test_workers_of_proofs_are_gone_when_times_are_taken(monkeypatch: pytest.MonkeyPatch):
+    class Timing(Exception): ...
+
+    def timing(*given: object) -> None:
+        raise Timing
+
+    alive: WeakSet[Connection] = WeakSet()
+    begin = Connection.__init__
+
+    def counted(self: Connection, *given: object, **more: object) -> None:
+        alive.add(self)
+        begin(self, *given, **more)
+
+    monkeypatch.setattr(Connection, "__init__", counted)
+    monkeypatch.setattr(module, "Arena", timing)
+    with pytest.raises(Timing):
+        judged(choose(OPENCL, "direct"), changed("crash", "bias[filter];", "bias[1L << 44];"))
+    assert not alive
+
+
+def test_more_kernels_than_can_take_turns_are_refused():
+    with pytest.raises(TilewrightError, match=r"33 kernels .* kernel grade judges any number"):
+        judged(*[choose(OPENCL, "direct")] * 33)
 
 
 def test_a_wrong_proof_is_the_reason():
@@ -159,6 +187,9 @@ def test_the_command_prints_tables_and_json(capsys: pytest.CaptureFixture[str], 
     kept = History(history_file()).read(1)
     assert json.loads(text(kept)) == document
     assert kept.headline == "direct: 1 of 1"
+    assert cli.main(["history", "show", "1"]) == 0
+    again = capsys.readouterr().out.split("\n\n", 1)[1]
+    assert again == said  # the table that the command printed
 
 
 def _saved(folder: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.judge import protocol, reasons
 from tilewright.judge.allowance import Allowance
-from tilewright.judge.reasons import Doing, death, error_of, last_words, unwelcome
+from tilewright.judge.reasons import Doing, death, error_of, fault, last_words, unwelcome
 from tilewright.judge.seccomp import SPAWN, THREAD, Asked
 from tilewright.runtime import DeviceFault
 from tilewright.runtime.complaints import KernelDoesNotCompile
@@ -43,6 +43,15 @@ def test_a_death_has_a_reason():
     assert death(3) == "it ended with exit code 3"
     assert death(-signal.SIGKILL) == "it was killed by SIGKILL"
     assert death(-signal.SIGFPE) == "it was killed by SIGFPE, it divided by zero"
+
+
+def test_what_a_driver_says_of_a_kernel_is_explained():
+    said = "CUDARuntimeError: cudaErrorIllegalAddress: an illegal memory access was encountered"
+    assert fault(said) == f"it touched memory that is not its own ({said})"
+    assert fault("CUDADriverError: CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address").startswith(
+        "it touched memory at an address that is not aligned (CUDADriverError"
+    )
+    assert "\x1b" not in fault("something \x1b[31m else")
 
 
 def test_several_launches_are_named_together():

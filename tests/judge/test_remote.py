@@ -11,9 +11,10 @@ from tests.judge.changed import changed
 from tests.kept import KEPT
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.judge import WorkerStopped, isolated, sandbox
+from tilewright.judge import WorkerStopped, isolated, office, protocol, sandbox
 from tilewright.judge.allowance import Allowance
-from tilewright.judge.connection import WINDOW
+from tilewright.judge.connection import WINDOW, Connection
+from tilewright.judge.worker import Worker
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
@@ -76,6 +77,31 @@ def test_after_a_crash_the_next_use_starts_anew():
     with pytest.raises(WorkerStopped, match="SIGSEGV"):  # its buffers are gone
         broken(IMAGES)
     assert isinstance(rung.open_runtime(OPENCL, "resident"), GpuRuntime)
+
+
+def test_a_worker_whose_driver_gave_up_is_no_more_use(monkeypatch: pytest.MonkeyPatch):
+    rung = isolated(choose(OPENCL, "direct"), kept=KEPT / "judge")
+    runtime = rung.open_runtime(OPENCL, "resident")
+    buffer = runtime.upload(np.zeros(3, np.uint8))
+    lost = protocol.Failed(7, "Lost", "CUDARuntimeError: cudaErrorIllegalAddress: an illegal one")
+    monkeypatch.setattr(office, "ticket", lambda: 7)
+    monkeypatch.setattr(Connection, "_wait", lambda *given: lost)
+    with pytest.raises(WorkerStopped, match=r"it touched memory that is not its own \(CUDARun"):
+        runtime.download(buffer)
+    monkeypatch.undo()
+    fresh = rung.open_runtime(OPENCL, "resident")
+    assert fresh.download(fresh.upload(np.ones(3, np.uint8))).tolist() == [1, 1, 1]
+
+
+def test_what_no_runtime_foresees_is_told_to_the_judge():
+    class Broken:
+        trace = None
+
+        def synchronise(self):
+            raise RuntimeError("cudaErrorLaunchFailure")
+
+    answer = Worker(Broken(), np.zeros(1, np.uint8)).serve(protocol.Wait(3))
+    assert answer == protocol.Failed(3, "Lost", "RuntimeError: cudaErrorLaunchFailure")
 
 
 def test_more_than_fits_the_window_goes_through_it_in_parts():

@@ -17,10 +17,11 @@ from tilewright.rungs.cpu import im2col
 from tilewright.rungs.own import load
 from tilewright.runtime import opencl
 from tilewright.runtime.device import CPU, OPENCL
+from tilewright.runtime.dialect import LARGEST_GRID_Z
 from tilewright.truth.diagnose import diagnose, words
 from tilewright.truth.diagnose.case import Case
 from tilewright.truth.diagnose.mistakes import mistakes
-from tilewright.truth.quick import SHAPES, quick
+from tilewright.truth.quick import SHAPES, many_images, quick
 from tilewright.truth.trials import IMAGES, layer_trials
 from tilewright.truth.verify import Verdict, prove
 
@@ -57,6 +58,25 @@ def test_right_kernels_pass_in_their_class(name, tmp_path):
     verdict = proven(RIGHT[name], tmp_path, large=name == "direct")
     assert verdict.passed, verdict.fault
     assert verdict.trials >= len(SHAPES)
+
+
+WRONG_LATE = "float sum = bias[filter] + (image > {});"
+
+
+@needs_opencl
+def test_what_is_wrong_with_the_thousandth_image_alone_is_found(tmp_path):
+    text = kernel_file(DIRECT, ("float sum = bias[filter];", WRONG_LATE.format(1000)))
+    found = diagnose(proven(text, tmp_path).fault.evidence)
+    assert words.LATER_IMAGES in found.words
+
+
+@needs_opencl
+def test_more_images_than_a_grid_holds_are_looked_at_to_the_last(tmp_path):
+    path = tmp_path / "mine.cl"
+    path.write_text(kernel_file(DIRECT, ("float sum = bias[filter];", WRONG_LATE.format(65_000))))
+    (trial,) = many_images(FLOAT32, np.random.default_rng(SEED))
+    assert trial.capacity > LARGEST_GRID_Z
+    assert "image 65001 of 69999" in prove(load(path), OPENCL, [trial], SEED).fault.problem
 
 
 def test_results_that_differ_between_runs_are_a_race():
@@ -132,7 +152,7 @@ def test_no_mistake_gives_what_is_right(layer):
 def test_every_word_is_explained():
     """docs/checking.md has a row for each, and no other."""
     page = (Path(__file__).parents[2] / "docs" / "checking.md").read_text()
-    table = page[page.index("| word |") : page.index("## Classes")]
+    table = page[page.index("| word |") : page.index("## Races")]
     cells = (row.split("|")[1] for row in table.split("\n") if row.startswith("| `"))
     explained = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
     known = {value for name, value in vars(words).items() if name.isupper()}

@@ -7,6 +7,7 @@ import pytest
 from tests.own_kernels import DIRECT, NO_BARRIER, kernel_file
 from tilewright.judge.check import Checked
 from tilewright.runtime import opencl
+from tilewright.runtime.device import OPENCL
 from tilewright.truth.sanitize import sanitize
 from tilewright.views import check as view
 
@@ -21,7 +22,7 @@ def simulated(tmp_path):
     def run(text, name="mine.cl"):
         path = tmp_path / name
         path.write_text(text)
-        return sanitize(path)
+        return sanitize(path, OPENCL)
 
     return run
 

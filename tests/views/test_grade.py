@@ -12,6 +12,7 @@ from rich.console import Console
 from tilewright.environment import fingerprint
 from tilewright.results.grade import Graded, GradeRecord, Judged
 from tilewright.views import grade as view
+from tilewright.views import history
 
 FAST = Judged(outcome="right", operations={"conv1": (2e-3,) * 9}, baseline={"conv1": (6e-3,) * 9})
 HOSTILE = "<script>alert(1)</script>\n=cmd|' /C calc'!A0"
@@ -43,6 +44,15 @@ def test_the_table_fits_and_has_rank_time_and_points() -> None:
         lines = shown(width).splitlines()
         assert all(len(line) <= width for line in lines)
     assert "3.00x" in shown(100) and "2.00 ms" in shown(100) and "wrong" in shown(100)
+
+
+def test_the_history_shows_what_the_command_printed() -> None:
+    screen = Console(width=100, file=io.StringIO(), markup=False)
+    for part in history.report(7, record()):
+        screen.print(part)
+    said = str(screen.file.getvalue())  # type: ignore[attr-defined]
+    assert said.startswith("7: ") and "1 of 2 right: ece408 on opencl (PoCL), seed 1" in said
+    assert shown(100) in said
 
 
 def test_csv_is_read_back_and_computes_nothing() -> None:

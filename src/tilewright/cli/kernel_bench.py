@@ -54,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.results import document
     from tilewright.results.benched import record
     from tilewright.views import bench as view
-    from tilewright.views import console, units
+    from tilewright.views import console
 
     options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
     judged, unreadable = _load(arguments)
@@ -79,15 +79,8 @@ def main(arguments: argparse.Namespace) -> int:
             console.write(text)
         else:
             screen = console.output()
-            screen.print(
-                f"{network.name} on {arguments.device} ({found.device}): "
-                f"{units.plural(found.batch, 'image')} a call"
-            )
-            screen.print(f"{dataset.source}; {subject.weights_note}\n")
-            for part in view.report(found, network):
+            for part in view.report(made):
                 screen.print(part)
-            for name, reason in unreadable.items():
-                screen.print(f"REFUSED {name}: {reason}")
     return 1 if unreadable or any(row.refused for row in found.rows if row.entry.judged) else 0
 
 

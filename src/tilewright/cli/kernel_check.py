@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--sanitize", action="store_true",
-        help="look for races, divergent barriers and accesses outside with a simulator, too "
-        "(Oclgrind; OpenCL C and the dialect)",
+        help="look for races, divergent barriers and accesses outside, too, with Oclgrind "
+        "(--device opencl) or NVIDIA's compute-sanitizer (--device cuda)",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=_seed, metavar="N", help="the same numbers again (default: fresh ones)"

@@ -131,7 +131,7 @@ def main(arguments: argparse.Namespace) -> int:
             console.write(document.text(made))
         else:
             screen = console.output()
-            screen.print(f"{made.headline}: {made.network} on {device} ({name}), seed {made.seed}")
-            screen.print(view.table(made))
+            for part in view.report(made):
+                screen.print(part)
             screen.print(f"judged so far is kept in {journal}: the same command goes on from there")
     return 0

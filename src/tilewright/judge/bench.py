@@ -28,15 +28,15 @@ from tilewright.measure.samples import Rounds
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.profiling.result import Ceilings
+from tilewright.results.bench import COURSE_SIZES
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import CPU, Device
 from tilewright.truth.quick import quick
 from tilewright.truth.verify import Verdict, fresh_seed, prove
 
-# The course looks at correctness for so many images.
-COURSE_SIZES = (100, 1000, 10_000)
 # Turns are short, as a worker stands still between them: no thread of it disturbs another.
-LAUNCH_SECONDS = 60.0
+LAUNCH_SECONDS = 20.0
+MOST_WORKERS = 32  # that are there at once: on PoCL each has some 150 MB
 ROUNDS = Rounds(least=9, most=25, seconds=30.0)
 
 Proof = Callable[[Rung], Verdict]
@@ -88,6 +88,11 @@ def bench(
 ) -> Bench:
     """Prove, time and rank. Every judged kernel is asked for a proof, in a worker of its own; the
     usual one is that of `kernel check`. A launch may take so many `seconds`."""
+    if len(entries) > MOST_WORKERS:
+        raise TilewrightError(
+            f"{len(entries)} kernels would take turns, each in a worker of its own, and "
+            f"{MOST_WORKERS} are the most: kernel grade judges any number, one after the other"
+        )
     allowance = Allowance(seconds=seconds)
     proof = proof or partial(_proven, device=device, network=network)
     rows = {entry.rung.label: Row(entry) for entry in entries}

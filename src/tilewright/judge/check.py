@@ -5,11 +5,11 @@ The file's code runs in a worker (`tilewright.judge`), never here.
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -19,16 +19,18 @@ from tilewright import __version__
 from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.judge import WorkerStopped, isolated
+from tilewright.model.layers import Pixels
 from tilewright.model.network import Network
 from tilewright.precision import Precision
+from tilewright.rungs.gpu.design import Geometry
 from tilewright.rungs.own.expression import HeaderError
 from tilewright.rungs.own.header import KernelFile
-from tilewright.rungs.own.rung import read, rung_of
+from tilewright.rungs.own.rung import allowed, read, rung_of
 from tilewright.runtime.complaints import KernelDoesNotCompile
 from tilewright.runtime.device import Device
 from tilewright.store import key_of
 from tilewright.truth.diagnose import Diagnosis, diagnose
-from tilewright.truth.quick import quick, telling
+from tilewright.truth.quick import TELLING_SHAPES, many_images, quick, telling
 from tilewright.truth.trials import Generator, Trial, trials
 from tilewright.truth.verify import BATCH, Verdict, prove
 
@@ -122,10 +124,15 @@ def check(
 
 
 def _choices(file: KernelFile, most: int) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Other choices of the parameters than the first, from all over them if there are more."""
-    every = list(itertools.product(*file.parameters.values()))[1:]
-    for choice in every[:: max(1, -(-len(every) // most))]:
-        yield {name: (value,) for name, value in zip(file.parameters, choice, strict=True)}
+    """Other choices of the parameters than the first that a layer which is tried can have, from all
+    over them if there are more."""
+    every: dict[tuple[tuple[str, int], ...], None] = {}
+    for shape, layer in TELLING_SHAPES:
+        stage = Network("layer", Pixels(shape), (layer,)).stages[-1]
+        others = islice(allowed(file, Geometry.of(stage)), 1, None)
+        every.update(dict.fromkeys(tuple(each.items()) for each in others))
+    for choice in list(every)[:: max(1, -(-len(every) // most))]:
+        yield {name: (value,) for name, value in choice}
 
 
 def _both(first: Verdict, second: Verdict) -> Verdict:
@@ -153,6 +160,7 @@ def _kept(file: KernelFile) -> Path:
 def _whole(
     precision: Precision, networks: Sequence[Network], generator: Generator
 ) -> Iterator[Trial]:
-    """All that the ladder is held to, for each network."""
+    """All that the ladder is held to, for each network, and a very large batch."""
+    yield from many_images(precision, generator)
     for network in networks:
         yield from trials(network, precision, lambda net: False, BATCH, generator)

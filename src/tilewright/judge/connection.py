@@ -35,7 +35,15 @@ from tilewright.judge.process import (
     stopped,
 )
 from tilewright.judge.protocol import Answer, Answered, Begin, Request
-from tilewright.judge.reasons import LAST_SHOWN, Doing, death, error_of, last_words, unwelcome
+from tilewright.judge.reasons import (
+    LAST_SHOWN,
+    Doing,
+    death,
+    error_of,
+    fault,
+    last_words,
+    unwelcome,
+)
 from tilewright.runtime.device import Device
 from tilewright.terminal import printable
 
@@ -106,7 +114,7 @@ class Connection:
             self.ends.append(self.listener)
         answer = self._wait(allowance.compile_seconds, "starting took longer than")
         if isinstance(answer, protocol.Failed):
-            self.stop(answer.words)
+            self.stop(fault(answer.words))
         if not isinstance(answer, protocol.Ready):
             self.stop(UNASKED)
         self.ready = answer
@@ -136,6 +144,8 @@ class Connection:
         if isinstance(answer, protocol.Ready) or answer.ticket != request.ticket:
             self.stop(UNASKED)
         if isinstance(answer, protocol.Failed):
+            if answer.kind == "Lost" or (answer.kind == "DeviceFault" and not self.native):
+                self.stop(fault(answer.words))
             raise error_of(answer, self.allowance)
         return answer.seconds
 

@@ -31,9 +31,9 @@ from tilewright.judge.protocol import (
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
 
-# Launches before the worker is waited for: its time is limited for so many. Where a kernel can end
-# the process, each is waited for, so that it is known which one did.
-QUEUED, QUEUED_NATIVE = 20, 1
+# Launches before the worker is waited for: each has its time, so that one that hangs takes that of
+# all. Where a kernel can end the process, each is waited for, so that it is known which one did.
+QUEUED, QUEUED_NATIVE = 4, 1
 ALIGNMENT = 4096  # of what lies in the window
 LATE = "it ran longer than"
 

@@ -21,9 +21,10 @@ from tilewright.runtime.dialect import Grid, Limits, Source
 LENGTH = struct.Struct("<I")
 MOST_ANSWER, MOST_REQUEST = 2**17, 2**26
 WORDS = 2**15  # of a compiler's log
-# Classes of errors that come across.
+# Classes of errors that come across. Lost: the worker can do nothing more, as a GPU's driver does
+# nothing for a process whose kernel went wrong.
 Class = Literal[
-    "TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError", "KernelDoesNotCompile"
+    "TilewrightError", "DoesNotFit", "DeviceFault", "MemoryError", "KernelDoesNotCompile", "Lost"
 ]
 Line = Annotated[int, Meta(ge=1, le=10**7)]
 

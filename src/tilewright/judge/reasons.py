@@ -25,6 +25,17 @@ MEANINGS = {
     signal.SIGXCPU: "it used more CPU time than it may",
     signal.SIGSYS: "it asked the system as another kind of CPU would",
 }
+# What a GPU's driver says of a kernel, by the end of the name that CUDA has for it.
+FAULTS = {
+    "IllegalAddress": "it touched memory that is not its own",
+    "MisalignedAddress": "it touched memory at an address that is not aligned",
+    "InvalidAddressSpace": "it took one kind of memory for another",
+    "InvalidPc": "it jumped to where no code is",
+    "IllegalInstruction": "it ran into an instruction that there is not",
+    "HardwareStackError": "it ran out of its stack",
+    "LaunchFailure": "it was stopped by the GPU",
+    "Assert": "an assertion in it failed",
+}
 
 
 LAST_SHOWN = 300  # characters
@@ -52,6 +63,14 @@ def death(code: int) -> str:
     number = signal.Signals(-code)
     meaning = f", {MEANINGS[number]}" if number in MEANINGS else ""
     return f"it was killed by {number.name}{meaning}"
+
+
+def fault(words: str) -> str:
+    """What a driver said, after what it means: an illegal address and the like."""
+    said = " ".join(printable(words).split())[:LAST_SHOWN]
+    flat = said.replace("_", "").lower()
+    meaning = next((text for name, text in FAULTS.items() if name.lower() in flat), None)
+    return f"{meaning} ({said})" if meaning else said
 
 
 def last_words(said: bytes | bytearray) -> str:
@@ -94,6 +113,6 @@ def error_of(failed: protocol.Failed, allowance: Allowance) -> TilewrightError:
             return DoesNotFit(words)
         case "DeviceFault":
             return DeviceFault(words)
-        case "TilewrightError" | "KernelDoesNotCompile":
+        case "TilewrightError" | "KernelDoesNotCompile" | "Lost":
             return TilewrightError(words)
     assert_never(failed.kind)

@@ -48,6 +48,9 @@ class Referee:
         with TemporaryDirectory(prefix="tilewright-grade-") as folder:
             path = Path(folder) / Path(handed_in.file).name
             path.write_bytes(handed_in.content)
+            for name, content in handed_in.included.items():
+                (path.parent / name).parent.mkdir(parents=True, exist_ok=True)
+                (path.parent / name).write_bytes(content)
             judged = self._judged(path)
             gc.collect()  # a worker ends with the last who knows it, and some know each other
             # Where it was put to be judged is nobody's business.

@@ -98,7 +98,9 @@ class RemoteRuntime:
             self.office.compile(kernel, constant, source)
         except KernelDoesNotCompile as error:  # at lines of a file that the judge has itself
             assert source.file is not None
-            raise KernelDoesNotCompile(source.file, source.text, error.messages) from error
+            raise KernelDoesNotCompile(
+                source.file, source.text, error.messages, source.parts
+            ) from error
         floats = source.constant_floats
         memory = Memory(constant, 4 * floats)
         array = Array(self, memory, (floats,), np.dtype(np.float32)) if floats else None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
 from tilewright.files import reason
+from tilewright.rungs.own.includes import included_by
 from tilewright.terminal import printable
 
 KERNELS = (".cl", ".cu")
@@ -26,10 +28,12 @@ class Submission:
     file: str
     content: bytes = b""
     problem: str | None = None
+    included: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+        """Of all that it is made of."""
+        return hashlib.sha256(self.content + b"".join(self.included.values())).hexdigest()
 
 
 def submissions(folder: Path) -> list[Submission]:
@@ -63,7 +67,9 @@ def _submission(folder: Path, entry: Path, student: str) -> Submission:
     try:
         file = _only_kernel(entry) if entry.is_dir() and not entry.is_symlink() else entry
         name = printable(str(file.relative_to(folder)))
-        return Submission(student, name, _content(file))
+        content = _content(file)
+        included = {name: _content(file.parent / name) for name in included_by(file)}
+        return Submission(student, name, content, included=included)
     except TilewrightError as error:
         return Submission(student, name, problem=str(error))
     except OSError as error:

@@ -36,6 +36,7 @@ CLASSES: tuple[tuple[type[Exception], Class], ...] = (
     (DeviceFault, "DeviceFault"),
     (TilewrightError, "TilewrightError"),
     (MemoryError, "MemoryError"),
+    (Exception, "Lost"),
 )
 
 
@@ -50,7 +51,7 @@ def main(requests: int, answers: int, window: int, judge: int) -> None:
             pocl.remember()  # the judge has tried it; nobody can in here
         runtime = gpu_backend(device.kind).open_runtime(device, "resident")
         ready = protocol.Ready(runtime.limits, runtime.describe())
-    except (TilewrightError, MemoryError) as error:
+    except Exception as error:  # of any library that drives a GPU
         _send(answers, _failed(protocol.START, error))
         return
     _send(answers, ready)
@@ -76,8 +77,8 @@ class Worker:
             # What comes after something that failed would only fail, too.
             if self.error is None or isinstance(request, protocol.Free):
                 self._do(request)
-        except (TilewrightError, MemoryError) as error:
-            self.error = error
+        except Exception as error:  # of any library that drives a GPU
+            self.error = self.error or error
         if not isinstance(request, protocol.Answered):
             return None
         first, self.error = self.error, None
@@ -147,9 +148,10 @@ def _forget_persisting() -> None:
 
 def _failed(ticket: int, error: Exception) -> protocol.Failed:
     kind = next(name for each, name in CLASSES if isinstance(error, each))
+    words = f"{type(error).__name__}: {error}" if kind == "Lost" else str(error)
     told = error.messages[:COMPLAINTS] if isinstance(error, KernelDoesNotCompile) else ()
     complaints = [protocol.Complaint(each.line, each.column, each.text) for each in told]
-    return protocol.Failed(ticket, kind, str(error)[: protocol.WORDS], complaints)
+    return protocol.Failed(ticket, kind, words[: protocol.WORDS], complaints)
 
 
 def _content(requests: int) -> bytes:

@@ -11,6 +11,9 @@ from tilewright.measure.samples import Sample
 from tilewright.results.ladder import ConditionsRecord
 from tilewright.results.record import Count, Rate, Record, Seconds, Share, about, an_image
 
+# The course looks at correctness for so many images.
+COURSE_SIZES = (100, 1000, 10_000)
+
 
 class ConvolutionTimes(Struct, frozen=True, kw_only=True):
     """One convolution, every round; with its own data in the caches, and with other data."""
@@ -42,12 +45,23 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     ]
     correct: Annotated[dict[str, Share], about("right answers, by how many images there were")]
     convolutions: dict[str, ConvolutionTimes]
+    against: Annotated[str | None, about("whom it changes, if that one took part")] = None
 
     @property
     def rounds(self) -> tuple[float, ...]:
         """All convolutions together, warm, round by round."""
         times = [each.warm_seconds for each in self.convolutions.values()]
         return tuple(map(sum, zip(*times, strict=True)))
+
+    @property
+    def cold_rounds(self) -> tuple[float, ...]:
+        times = [each.cold_seconds for each in self.convolutions.values()]
+        return tuple(map(sum, zip(*times, strict=True)))
+
+    @property
+    def seconds(self) -> float:
+        """All convolutions, warm: what ranks go by."""
+        return sum(Sample(each.warm_seconds).median for each in self.convolutions.values())
 
 
 class BenchRecord(Record, frozen=True, kw_only=True, tag="tilewright.bench/1"):
@@ -65,6 +79,12 @@ class BenchRecord(Record, frozen=True, kw_only=True, tag="tilewright.bench/1"):
     conditions: ConditionsRecord
     kernels: tuple[KernelRecord, ...]
     unreadable: Annotated[dict[str, str], about("files that are no kernels, with the reason")]
+
+    @property
+    def ranked(self) -> list[KernelRecord]:
+        """Those that have a place, fastest first."""
+        timed = (each for each in self.kernels if not each.refused)
+        return sorted(timed, key=lambda each: each.seconds)
 
     @property
     def headline(self) -> str:

@@ -58,9 +58,9 @@ def _kernel(found: Bench, row: Row, network: Network) -> KernelRecord:
         worst_share_of_bound=proven.worst if proven and not row.refused else None,
         trials=proven.trials if proven else None,
         seed=proven.seed if proven else None,
-        share_of_library=library_share(row, timed) if row in timed else None,
-        share_of_peak=peak_share(found, row, network) if row in timed else None,
-        share_of_memory=memory_share(found, row, network) if row in timed else None,
+        share_of_library=_library_share(row, timed) if row in timed else None,
+        share_of_peak=_peak_share(found, row, network) if row in timed else None,
+        share_of_memory=_memory_share(found, row, network) if row in timed else None,
         correct={str(size): share for size, share in row.correct.items()},
         convolutions={
             name: ConvolutionTimes(
@@ -70,16 +70,23 @@ def _kernel(found: Bench, row: Row, network: Network) -> KernelRecord:
             )
             for name in row.warm
         },
+        against=_rival(row, timed),
     )
 
 
-def library_share(row: Row, timed: list[Row]) -> float | None:
+def _rival(row: Row, timed: list[Row]) -> str | None:
+    """Whom a kernel changes, if that one took part."""
+    rungs = (other.entry.rung for other in timed)
+    return next((rung.label for rung in rungs if rung.name == row.entry.rung.against), None)
+
+
+def _library_share(row: Row, timed: list[Row]) -> float | None:
     """The library's time as a share of the kernel's."""
     libraries = [other for other in timed if other.entry.inside and other is not row]
     return min(each.seconds for each in libraries) / row.seconds if libraries else None
 
 
-def peak_share(found: Bench, row: Row, network: Network) -> float | None:
+def _peak_share(found: Bench, row: Row, network: Network) -> float | None:
     """Operations that a kernel in float32 really does, of the device's measured peak."""
     peak, rung = found.ceilings.flops, row.entry.rung
     if not peak or row.entry.inside or rung.precision.name != found.ceilings.precision:
@@ -89,7 +96,7 @@ def peak_share(found: Bench, row: Row, network: Network) -> float | None:
     return found.batch * flops / row.seconds / peak
 
 
-def memory_share(found: Bench, row: Row, network: Network) -> float | None:
+def _memory_share(found: Bench, row: Row, network: Network) -> float | None:
     """Bytes that must be moved at least, of what the device's memory moves in that time."""
     if not found.ceilings.bytes or row.entry.inside:
         return None

@@ -19,7 +19,7 @@ from tilewright.results.record import (
 if TYPE_CHECKING:
     from tilewright.judge.check import Checked
     from tilewright.truth.diagnose import Diagnosis
-    from tilewright.truth.sanitize import Sanitized
+    from tilewright.truth.findings import Sanitized
 
 
 class ReasonRecord(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class DiagnosisRecord(Struct, frozen=True, kw_only=True):
 
 
 class FindingRecord(Struct, frozen=True, kw_only=True):
-    """What a simulator found, and at which lines of the file."""
+    """What Oclgrind or compute-sanitizer found, and at which lines of the file."""
 
     text: str
     lines: tuple[int, ...]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tilewright.errors import SeveralLines, TilewrightError
-from tilewright.runtime.dialect import Source
+from tilewright.runtime.dialect import Part, Source, placed
 
 KINDS = {"*": "a buffer", "i": "a whole number (int)", "?": "neither a buffer nor an int"}
 ANYTHING = "."  # where a compiler does not say what a kernel takes
@@ -38,9 +38,15 @@ class CompilerRefused(TilewrightError):
 class KernelDoesNotCompile(SeveralLines):
     """A kernel file has errors: `report` shows each with its line of source and a caret."""
 
-    def __init__(self, file: str, text: str, messages: tuple[CompilerMessage, ...]) -> None:
-        super().__init__(file, text, messages)
-        self.file, self.text, self.messages = file, text, messages
+    def __init__(
+        self,
+        file: str,
+        text: str,
+        messages: tuple[CompilerMessage, ...],
+        parts: tuple[Part, ...] = (),
+    ) -> None:
+        super().__init__(file, text, messages, parts)
+        self.file, self.text, self.messages, self.parts = file, text, messages, parts
 
     def __str__(self) -> str:
         first, others = self.messages[0], len(self.messages) - 1
@@ -61,7 +67,8 @@ class KernelDoesNotCompile(SeveralLines):
 
     def _place(self, message: CompilerMessage) -> str:
         column = "" if message.column is None else f":{message.column}"
-        return f"{self.file}:{message.line}{column}"
+        file, line = placed(self.parts, self.file, message.line)
+        return f"{file}:{line}{column}"
 
     def _lines(self, message: CompilerMessage) -> Iterator[str]:
         yield f"{self._place(message)}: {message.text}"
@@ -80,7 +87,7 @@ def in_users_lines(source: Source, refused: CompilerRefused) -> TilewrightError:
         return refused
     messages = tuple(dict.fromkeys(_messages(source.file, refused.log)))
     if messages:
-        return KernelDoesNotCompile(source.file, source.text, messages)
+        return KernelDoesNotCompile(source.file, source.text, messages, source.parts)
     return TilewrightError(f"{source.file} does not compile: {_last_words(refused.log)}")
 
 

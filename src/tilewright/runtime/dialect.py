@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tilewright.errors import TilewrightError
 
@@ -45,6 +45,14 @@ class Limits:
     block: Block = USUAL_BLOCK  # threads of a block along x, y and z
 
 
+class Part(NamedTuple):
+    """From `line` of a text on, it is of a file (empty: the user's own) from that one's `first`."""
+
+    line: int
+    file: str
+    first: int
+
+
 @dataclass(frozen=True)
 class Source:
     """One kernel. `name` is its entry point and what profiles show.
@@ -52,7 +60,8 @@ class Source:
     `shared_floats` is what its shared arrays take, `constant_floats` the size of the array
     `tw_constant`: both are declared in the text, and here so that they can be checked first.
     `file` is what a user knows the text by: compilers then name its lines. `parameters` has what
-    the kernel takes, if that is to be checked: `*` a buffer, `i` a whole number.
+    the kernel takes, if that is to be checked: `*` a buffer, `i` a whole number. `parts` say where
+    lines of a text are from that was put together from several files.
     """
 
     name: str
@@ -65,6 +74,7 @@ class Source:
     file: str | None = None
     constant_symbol: str = "tw_constant"
     parameters: str | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def defines(self) -> str:
@@ -104,6 +114,15 @@ class Source:
                     f"{self.name} needs a block of {needed:,} threads along {axis}; the device has "
                     f"{given:,}"
                 )
+
+
+def placed(parts: tuple[Part, ...], file: str, line: int) -> tuple[str, int]:
+    """The file that a line of a text is of, and its number there."""
+    before = [part for part in parts if part.line <= line]
+    if not before:
+        return file, line
+    part = before[-1]
+    return part.file or file, part.first + line - part.line
 
 
 @cache

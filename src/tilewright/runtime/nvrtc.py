@@ -26,7 +26,7 @@ from tilewright.runtime.complaints import (
     no_such_kernel,
 )
 from tilewright.runtime.dialect import Source
-from tilewright.runtime.nvrtc_worker import OPTIONS, Refused, translate
+from tilewright.runtime.nvrtc_worker import Refused, options_of, translate
 from tilewright.store import key_of, open_store
 
 # Of the notes on a kernel in its machine code: one with a size, and one on a parameter.
@@ -139,7 +139,7 @@ def _compile(translate: Translate, question: Question) -> Compiled:
 
 def _key(question: Question) -> str:
     """Of all that machine code depends on."""
-    return key_of(*_compiler(), *OPTIONS, *question)
+    return key_of(*_compiler(), *options_of(question[1]), *question)
 
 
 @cache

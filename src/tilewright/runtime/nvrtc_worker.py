@@ -9,12 +9,20 @@ is run by its path and needs nothing of the package, so that such a process is t
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 # What comes out of the driver's own cache has no log, and so no account.
 OPTIONS = ("--no-cache", "--std=c++17", "--ptxas-options=-v")
+# Of a text that names its file: other tools then find its lines. The machine code is the same.
+LINES = "--generate-line-info"
+USUAL = ("/usr/local/cuda", "/opt/cuda")  # where toolkits are installed
 
 
 class Answer(NamedTuple):
@@ -28,11 +36,34 @@ class Refused(Exception):
     """NVRTC itself does not do what it is asked for."""
 
 
+def options_of(text: str) -> tuple[str, ...]:
+    lines = (LINES,) if "\n#line " in text else ()
+    return (*OPTIONS, *lines, *(headers() if re.search(r"^\s*#\s*include\b", text, re.M) else ()))
+
+
+@cache
+def headers() -> tuple[str, ...]:
+    """Where CUDA's own are (cuda_fp16.h, mma.h): of its packages for Python, or of a toolkit."""
+    packages = find_spec("nvidia")
+    inside = packages.submodule_search_locations if packages is not None else None
+    roots = [Path(each) / kind for each in inside or () for kind in ("cu13", "cuda_runtime")]
+    named = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *USUAL)
+    roots += [Path(each) for each in named if each]
+    for root in roots:
+        if (root / "include" / "cuda_fp16.h").exists():
+            folder = (root / "include").resolve()
+            return f"--include-path={folder}", f"--include-path={folder / 'cccl'}"
+    return ()
+
+
 def translate(name: str, text: str, architecture: str) -> Answer:
     from cuda.bindings import nvrtc
 
     _, program = _check(nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
-    options = [f"--gpu-architecture={architecture}".encode(), *(o.encode() for o in OPTIONS)]
+    options = [
+        f"--gpu-architecture={architecture}".encode(),
+        *(o.encode() for o in options_of(text)),
+    ]
     status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), options)
     _, size = _check(nvrtc.nvrtcGetProgramLogSize(program))
     # The compiler writes into these bytes. Python keeps one object for all single bytes of a kind,

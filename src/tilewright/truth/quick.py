@@ -15,16 +15,18 @@ from dataclasses import replace
 from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Network
 from tilewright.precision import Precision
-from tilewright.truth.trials import Generator, Trial, layer_trials, pixels_trial
+from tilewright.runtime.dialect import LARGEST_GRID_Z
+from tilewright.truth.trials import Calls, Generator, Trial, layer_trials, pixels_trial
 
 SHAPES: tuple[tuple[Shape, Convolution], ...] = (
     ((3, 11, 13), Convolution(5, 3, padding=1)),
     ((2, 17, 19), Convolution(7, (3, 5), stride=(2, 3), padding=(1, 0))),
     ((33, 6, 5), Convolution(17, 3, padding=2)),
-    ((5, 24, 21), Convolution(35, 5)),
+    ((2, 24, 21), Convolution(35, 5)),
     ((4, 35, 18), Convolution(3, (5, 2), stride=2, padding=(2, 1), bias=False)),
     ((1, 9, 37), Convolution(1, 1)),
 )
+TELLING_SHAPES = SHAPES[:2]
 # Exact sums first: what is wrong shows as a difference of whole numbers.
 TELLING = "whole numbers, large inputs"
 KINDS = (
@@ -33,8 +35,11 @@ KINDS = (
 )
 LAYER_KINDS = (TELLING, "real numbers")
 LAYER_CALLS = ((0, 1), (2,))
-# Batches that divide nothing and a large one, and the images they are made of.
-BATCHES = (37, 257, 1, 130)
+# Batches that divide nothing, one of them large.
+BATCHES = (37, 1031, 1, 130)
+# More images than a grid has blocks along z, of a layer with next to nothing to compute.
+TINY = ((2, 3, 2), Convolution(3, (2, 1)))
+MANY_IMAGES = (LARGEST_GRID_Z + 4464, 3)
 
 
 def quick(
@@ -45,7 +50,7 @@ def quick(
         yield from _chosen(shape, layer, KINDS, precision, generator)
     shape, layer = SHAPES[0]
     for trial in _chosen(shape, layer, (TELLING,), precision, generator):
-        yield replace(trial, inputs="large batches", calls=_batches(len(trial.images)))
+        yield replace(trial, inputs="large batches", calls=_batches(BATCHES, len(trial.images)))
     seen = {SHAPES[0]}
     for network in networks:
         for stage in network.stages:
@@ -68,9 +73,15 @@ def first_look(network: Network, precision: Precision, generator: Generator) -> 
     yield pixels_trial(network, 1, generator)
 
 
+def many_images(precision: Precision, generator: Generator) -> Iterator[Trial]:
+    """A call with more images than one launch can have along an axis of its grid."""
+    for trial in _chosen(*TINY, (TELLING,), precision, generator):
+        yield replace(trial, inputs="many images", calls=_batches(MANY_IMAGES, len(trial.images)))
+
+
 def telling(precision: Precision, generator: Generator) -> Iterator[Trial]:
     """The least that says whether a kernel is right: two shapes, exact sums."""
-    for shape, layer in SHAPES[:2]:
+    for shape, layer in TELLING_SHAPES:
         yield from _chosen(shape, layer, (TELLING,), precision, generator)
 
 
@@ -85,9 +96,9 @@ def _chosen(
     return [made[kind] for kind in kinds]
 
 
-def _batches(images: int) -> tuple[tuple[int, ...], ...]:
+def _batches(sizes: Sequence[int], images: int) -> Calls:
     """Calls in which no image follows itself, at its place or at the next."""
     return tuple(
         tuple((number + place) % images for place in range(size))
-        for number, size in enumerate(BATCHES)
+        for number, size in enumerate(sizes)
     )

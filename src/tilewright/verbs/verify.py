@@ -22,8 +22,8 @@ from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.runtime.registry import gpu_backend
 from tilewright.terminal import printable
-from tilewright.truth.sanitize import Sanitized
-from tilewright.truth.sanitize import sanitize as simulate
+from tilewright.truth.findings import Sanitized
+from tilewright.truth.sanitize import sanitize as look_closer
 from tilewright.truth.verify import Verdict, fresh_seed
 from tilewright.truth.verify import verify as prove
 from tilewright.verbs.arguments import (
@@ -92,9 +92,9 @@ def verify(
     besides odd ones, as for `run`; without it, kernel files are tried on the convolutions of the
     zoo's. `device` is by default opencl, or where the first rung runs. `precision` is for rungs
     with a choice. A kernel file is tried in seconds, or, if `thorough`, as the ladder's rungs are;
-    `sanitize` looks for races in it with a simulator, and `trust` runs it also where the system
-    cannot isolate it. `seed` gives the same numbers again. `each` is called with every single
-    outcome as soon as it is known; `progress` is as for `run`.
+    `sanitize` looks for races in it with Oclgrind or compute-sanitizer, and `trust` runs it also
+    where the system cannot isolate it. `seed` gives the same numbers again. `each` is called with
+    every single outcome as soon as it is known; `progress` is as for `run`.
     """
     names = [rung] if isinstance(rung, str | Path) else list(rung)
     if not names:
@@ -121,9 +121,8 @@ def verify(
                 count = partial(_count, tell_of)
                 checked = check(Path(name), on, networks, number, thorough, trust, count)
             sanitized = None
-            if sanitize and checked.outcome in ("right", "wrong"):
-                tell_of("simulated")
-                sanitized = simulate(Path(name))
+            if sanitize and checked.outcome in ("right", "wrong", "stopped"):
+                sanitized = look_closer(Path(name), on, tell_of)
         results.append((_without_evidence(checked), sanitized))
         each(made(results[-1]))
     return made(*results)

@@ -11,7 +11,7 @@ from tilewright.views import units
 if TYPE_CHECKING:
     from tilewright.judge.check import Checked
     from tilewright.truth.diagnose import Diagnosis
-    from tilewright.truth.sanitize import Sanitized
+    from tilewright.truth.findings import Sanitized
 
 WIDTH = 100
 
@@ -65,11 +65,11 @@ def diagnosed(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _sanitized(sanitized: Sanitized) -> Iterator[str]:
     if sanitized.problem:
-        yield from _wrapped(f"not simulated: {sanitized.problem}")
+        yield from _wrapped(f"not watched by {sanitized.tool}: {sanitized.problem}")
     elif not sanitized.findings:
-        yield "  simulated: no race, no divergent barrier, nothing outside"
+        yield from _wrapped(f"{sanitized.tool}: {sanitized.looks_for}")
     for finding in sanitized.findings:
-        yield from _wrapped(f"SIMULATED: {finding.text}")
+        yield from _wrapped(f"{sanitized.tool.upper()}: {finding.text}")
         for line, source in finding.lines:
             yield f"    line {line}: {source}"[:WIDTH]
 

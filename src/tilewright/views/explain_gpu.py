@@ -14,7 +14,7 @@ from tilewright.model.network import Network, Stage
 from tilewright.rungs.gpu.design import Design
 from tilewright.rungs.gpu.explain import KernelFacts, LayerFacts, Target
 from tilewright.rungs.rung import Rung
-from tilewright.views import units
+from tilewright.views import plan, units
 from tilewright.views.table import facts, table
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def report(
         )
         if layer.problem is not None:
             yield f"  {layer.problem}"
+        if layer.options:
+            yield f"chosen: {plan.options(layer.options)}"
         if layer.launches > 1:
             yield (
                 f"the batch takes {units.count(layer.launches)} launches of up to "

@@ -8,12 +8,22 @@ import json
 from collections.abc import Iterator
 from html import escape
 
+from rich.console import RenderableType
 from rich.table import Table
 
 from tilewright.measure.samples import Ratio, ratio
 from tilewright.results.grade import Graded, GradeRecord
 from tilewright.terminal import printable
 from tilewright.views import units
+
+
+def report(record: GradeRecord) -> Iterator[RenderableType]:
+    """What the command prints, now or of a record that was kept."""
+    yield (
+        f"{record.headline}: {record.network} on {record.device} ({record.device_name}), "
+        f"seed {record.seed}"
+    )
+    yield table(record)
 
 
 def table(record: GradeRecord) -> Table:

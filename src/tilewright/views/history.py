@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from tilewright.measure.samples import CONFIDENCE, Sample
+from tilewright.results.bench import BenchRecord
 from tilewright.results.changes import Change, Changes
+from tilewright.results.grade import GradeRecord
 from tilewright.results.history import Entry
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 from tilewright.results.tune import TuneRecord
-from tilewright.views import ladder, run, tune, units
+from tilewright.views import bench, grade, ladder, run, tune, units
 from tilewright.views.table import table
 
 # Columns of the list, so that it fits a line each.
@@ -44,6 +46,10 @@ def report(number: int, record: Record) -> Iterator[RenderableType]:
         yield from ladder.report(record)
     elif isinstance(record, TuneRecord):
         yield from tune.report(record)
+    elif isinstance(record, BenchRecord):
+        yield from bench.report(record)
+    elif isinstance(record, GradeRecord):
+        yield from grade.report(record)
     else:
         yield from _timings(record)
 

@@ -39,6 +39,7 @@ def _once_bytes(stage: Stage, design: Design, work: Work, images: int) -> int:
         "out": part * images * 4 * math.prod(stage.output_shape),
         **{name: part * 4 * math.prod(shape) for name, shape in shapes.items()},
         **{name: images * 4 * size for name, size in design.scratch.items()},
+        **{name: 4 * size for name, size in design.workspace.items()},
     }
     used = {*work.arguments, *(("weight",) if work.has_weights else ())}
     return round(sum(sizes.get(name, 0) for name in used))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.errors import unknown
 from tilewright.limits import limit, rates_of
@@ -16,7 +16,7 @@ from tilewright.rungs import choose
 from tilewright.rungs.gpu.cost import cost, multiply_adds
 from tilewright.rungs.gpu.design import Design, NotForLayer, Work
 from tilewright.rungs.gpu.prepare import layer_design, layer_options, most_images
-from tilewright.rungs.rung import Rung
+from tilewright.rungs.rung import Options, Rung
 from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import CUDA, Device
 from tilewright.runtime.dialect import (
@@ -74,13 +74,14 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """A layer's kernels, or why there are none."""
+    """A layer's kernels, with the rung's choice for it, or why there are none."""
 
     stage: Stage
     images: int = 0  # of a launch; a batch may take several launches
     launches: int = 0
     kernels: tuple[KernelFacts, ...] = ()
     problem: str | None = None
+    options: Options = field(default_factory=dict)
 
 
 def target(device: Device | None, rung: Rung) -> Target:
@@ -143,7 +144,9 @@ def _layer(rung: Rung, stage: Stage, at: Target, images: int) -> LayerFacts:
     most = most_images(design, at.limits)
     launched = min(images, most)
     kernels = tuple(_kernel(stage, design, work, at.gpu, launched) for work in design.works)
-    return LayerFacts(stage, launched, -(-images // most), kernels)
+    assert rung.convolutions is not None
+    options = layer_options(stage, rung.convolutions, at.limits)
+    return LayerFacts(stage, launched, -(-images // most), kernels, options=options)
 
 
 def _kernel(stage: Stage, design: Design, work: Work, gpu: Gpu, images: int) -> KernelFacts:

@@ -19,7 +19,7 @@ from tilewright.precision import CLASSES, Precision
 from tilewright.rungs.gpu.design import Geometry
 from tilewright.rungs.own.expression import Expression, HeaderError
 from tilewright.rungs.own.reader import Reader, Table
-from tilewright.runtime.dialect import Language, prelude
+from tilewright.runtime.dialect import Language, Part, prelude
 
 OPENING = re.compile(r"\s*/\*\s*tilewright\b")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -55,7 +55,7 @@ class KernelFile:
 
     `weight_axes` is the order of the weights in memory, from the slowest to the fastest axis;
     `adds_bias`: the bias is added by a kernel of ours, after those of the file. `scratch` has the
-    floats that an image needs in between.
+    floats that an image needs in between, `workspace` those that a launch needs.
     """
 
     path: Path
@@ -74,11 +74,16 @@ class KernelFile:
     constraints: tuple[Expression, ...]
     sizes: Mapping[str, Expression]
     scratch: Mapping[str, Expression]
+    workspace: Mapping[str, Expression]
     kernels: tuple[Entry, ...]
+    parts: tuple[Part, ...] = ()
 
 
-def parse(text: str, path: Path) -> KernelFile:
-    """What a kernel file says; HeaderError, which names file and line, if it cannot be."""
+def parse(text: str, path: Path, parts: tuple[Part, ...] = ()) -> KernelFile:
+    """What a kernel file says; HeaderError, which names file and line, if it cannot be.
+
+    `parts` say where lines of the text are from, where it has those of files that it includes.
+    """
     table = _table(text, path)
     top = Reader(table)
     language = _language(top, path)
@@ -86,8 +91,10 @@ def parse(text: str, path: Path) -> KernelFile:
     known = {*SIZES, *parameters}
     sizes = _sizes(top.table("sizes"), known)
     known |= set(sizes)
-    scratch = _scratch(top.table("scratch"), known)
-    kernels = tuple(_entry(each, language, known, set(scratch)) for each in _kernels(top))
+    scratch = _buffers(top.table("scratch"), known, BUFFERS)
+    workspace = _buffers(top.table("workspace"), known, (*BUFFERS, *scratch))
+    between = {*scratch, *workspace}
+    kernels = tuple(_entry(each, language, known, between) for each in _kernels(top))
     adds_bias = _adds_bias(top, kernels)
     read = KernelFile(
         path=path,
@@ -106,7 +113,9 @@ def parse(text: str, path: Path) -> KernelFile:
         constraints=_conditions(top, "constraints", known),
         sizes=sizes,
         scratch=scratch,
+        workspace=workspace,
         kernels=kernels,
+        parts=parts,
     )
     top.finish()
     return read
@@ -180,12 +189,12 @@ def _sizes(table: Reader, known: set[str]) -> dict[str, Expression]:
     return found
 
 
-def _scratch(table: Reader, known: set[str]) -> dict[str, Expression]:
+def _buffers(table: Reader, known: set[str], taken: tuple[str, ...]) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
     for name in table.names:
         if not BUFFER.fullmatch(name):
             raise table.place(name).error("a buffer's name has small letters, digits and _")
-        if name in (*BUFFERS, "images"):
+        if name in (*taken, "images"):
             raise table.place(name).error("the name is taken")
         found[name] = table.expression(name, known)
     return found
@@ -200,12 +209,12 @@ def _kernels(top: Reader) -> list[Reader]:
     return kernels
 
 
-def _entry(table: Reader, language: Language, known: set[str], scratch: set[str]) -> Entry:
+def _entry(table: Reader, language: Language, known: set[str], between: set[str]) -> Entry:
     name = table.matching("entry", IDENTIFIER, None, "a name in C")
     threads = known | set(THREADS)
     arguments = table.words("arguments")
     for argument in arguments:
-        allowed = {*BUFFERS, *scratch, IMAGES, *threads}
+        allowed = {*BUFFERS, *between, IMAGES, *threads}
         if argument not in allowed:
             raise table.place("arguments").error(str(unknown("argument", argument, allowed)))
     constant = table.optional("constant")

@@ -26,13 +26,13 @@ from tilewright.rungs.gpu.design import (
     tiles,
 )
 from tilewright.rungs.gpu.prepare import constant_argument, gpu_rung
-from tilewright.rungs.own.expression import Expression, HeaderError, Place
+from tilewright.rungs.own.expression import Expression, Place
 from tilewright.rungs.own.header import AXES, IMAGES, Entry, KernelFile, Three, parse
+from tilewright.rungs.own.includes import whole
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import GPU_KINDS, Kind
 from tilewright.runtime.dialect import DoesNotFit, Grid, Language, Limits, Source
 
-LARGEST_FILE = 10**6  # bytes of source
 LARGEST_NUMBER = 2**31 - 1  # a kernel takes whole numbers as int
 RUNS_ON: dict[Language, tuple[Kind, ...]] = {
     "dialect": GPU_KINDS,
@@ -47,21 +47,9 @@ def load(path: Path | str) -> Rung:
 
 
 def read(path: Path) -> KernelFile:
-    """A kernel file and what its header says."""
-    if path.exists() and not path.is_file():  # a pipe could be read for ever
-        raise HeaderError(f"{path} is not a plain file: no kernel file")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise HeaderError(f"cannot read the kernel file {path}: {error.strerror}") from error
-    if len(content) > LARGEST_FILE:
-        raise HeaderError(f"{path} has more than {LARGEST_FILE:,} bytes: no kernel file")
-    try:
-        text = content.decode("utf-8-sig")  # some editors begin a file with a mark
-    except UnicodeDecodeError as error:
-        line = 1 + content.count(b"\n", 0, error.start)
-        raise HeaderError(f"{path}:{line}: not UTF-8 text") from error
-    return parse(text, path)
+    """A kernel file and what its header says, with all that it includes."""
+    text, parts = whole(path)
+    return parse(text, path, parts)
 
 
 def rung_of(file: KernelFile) -> Rung:
@@ -102,14 +90,11 @@ def _convolutions(file: KernelFile, other: Convolutions | None) -> Convolutions:
                 raise NotForLayer(_refusal(unmet, geometry))
             yield from other.candidates(geometry, limits)
             return
-        found = False
-        for choice in itertools.product(*file.parameters.values()):
-            options = dict(zip(file.parameters, choice, strict=True))
-            values = _values(file, geometry, options)
-            if all(each.value(values) for each in file.constraints):
-                found = True
-                yield options
-        if not found:
+        found = allowed(file, geometry)
+        if (first := next(found, None)) is not None:
+            yield first
+            yield from found
+        else:
             raise DoesNotFit(f"no choice of the parameters of {file.path} meets its constraints")
 
     def made(geometry: Geometry, options: Options) -> Design:
@@ -118,6 +103,15 @@ def _convolutions(file: KernelFile, other: Convolutions | None) -> Convolutions:
         return build(file, geometry, options)
 
     return preferring(choices, lambda geometry, limits: (), made)
+
+
+def allowed(file: KernelFile, geometry: Geometry) -> Iterator[Options]:
+    """The choices of its parameters that meet its constraints, the first one first."""
+    for choice in itertools.product(*file.parameters.values()):
+        options = dict(zip(file.parameters, choice, strict=True))
+        values = _values(file, geometry, options)
+        if all(each.value(values) for each in file.constraints):
+            yield options
 
 
 def _unmet(file: KernelFile, geometry: Geometry) -> Expression | None:
@@ -141,7 +135,10 @@ def build(file: KernelFile, geometry: Geometry, options: Options) -> Design:
     works = [_work(file, entry, values) for entry in file.kernels]
     if file.adds_bias:
         works.append(_bias(file, geometry))
-    scratch = {name: size.at_least(1, values) for name, size in file.scratch.items()}
+    scratch, workspace = (
+        {name: size.at_least(1, values) for name, size in buffers.items()}
+        for buffers in (file.scratch, file.workspace)
+    )
     order = tuple(AXES.index(axis) for axis in file.weight_axes)
 
     def pack(weight: Array, bias: Array) -> dict[str, Array]:
@@ -151,7 +148,7 @@ def build(file: KernelFile, geometry: Geometry, options: Options) -> Design:
                 packed[constant_argument(index)] = packed[entry.constant].ravel()
         return packed
 
-    return Design(tuple(works), scratch, pack)
+    return Design(tuple(works), scratch, pack, workspace)
 
 
 def _sizes(geometry: Geometry) -> dict[str, int]:
@@ -190,6 +187,7 @@ def _work(file: KernelFile, entry: Entry, values: dict[str, int]) -> Work:
         file=shown_name(file.path),
         constant_symbol=entry.constant_symbol,
         parameters="".join("i" if a in numbers or a == IMAGES else "*" for a in entry.arguments),
+        parts=file.parts,
     )
     arguments = tuple("images" if name == IMAGES else name for name in entry.arguments)
     shape = partial(_grid, entry.grid, scope)
