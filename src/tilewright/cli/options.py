@@ -144,13 +144,25 @@ def add_precision(parser: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
-def add_memory(parser: argparse.ArgumentParser) -> None:
+def add_memory(parser: argparse.ArgumentParser, every: bool = False) -> None:
+    """`every`: all of them may be asked for at once."""
     from tilewright.memory import DEVICE_PLANS
 
+    more = "; all: each rung under each of them, layer by layer" if every else ""
     parser.add_argument(
-        "--memory", metavar="PLAN", choices=DEVICE_PLANS,
-        help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]} "
-        f"(default: {DEVICE_PLANS[0]})",
+        "--memory", metavar="PLAN", choices=(*DEVICE_PLANS, *["all"] * every),
+        help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]}"
+        f"{more} (default: {DEVICE_PLANS[0]})",
+    )  # fmt: skip
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    from tilewright.views.table import FORMATS
+
+    parser.add_argument(
+        "--format", choices=FORMATS, default=FORMATS[0], metavar="FORMAT",
+        help=f"of the tables: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, the last two with all "
+        "digits of every number (default: %(default)s)",
     )  # fmt: skip
 
 

@@ -29,6 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=Path, metavar="FILE",
         help="write a CSV of index, label, predicted, probability",
     )  # fmt: skip
+    parser.add_argument(
+        "--repeats", type=options.positive, default=1, metavar="N",
+        help="forward passes; the tables are of the last (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--show", type=options.positive, metavar="N",
+        help="so many images with what was predicted, wrong ones first",
+    )  # fmt: skip
+    options.add_format(parser)
     keeping.add_save(parser)
 
 
@@ -47,5 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.save_plan is not None:
         result.save_plan(arguments.save_plan)
     with keeping.keeping(result.record, arguments):
-        output.show(arguments.json, text, result.report())
+        output.show(arguments.json, text, result.report(), arguments.format)
+        if arguments.show is not None and arguments.json != output.TO_STDOUT:
+            output.tables(result.pictures(arguments.show), arguments.format)
     return 0

@@ -16,7 +16,7 @@ from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Network
 from tilewright.precision import Precision
 from tilewright.runtime.dialect import LARGEST_GRID_Z
-from tilewright.truth.trials import Calls, Generator, Trial, layer_trials
+from tilewright.truth.trials import Calls, Generator, Trial, layer_trials, pixels_trial
 
 SHAPES: tuple[tuple[Shape, Convolution], ...] = (
     ((3, 11, 13), Convolution(5, 3, padding=1)),
@@ -60,6 +60,17 @@ def quick(
             for trial in _chosen(stage.input_shape, stage.layer, LAYER_KINDS, precision, generator):
                 where = f"{trial.inputs} ({stage.name} of {network.name})"
                 yield replace(trial, inputs=where, calls=LAYER_CALLS)
+
+
+def first_look(network: Network, precision: Precision, generator: Generator) -> Iterator[Trial]:
+    """What a short ladder tries: an odd shape, the network's convolutions, and the whole of it."""
+    shape, layer = SHAPES[0]
+    yield from _chosen(shape, layer, (TELLING, "covering weights"), precision, generator)
+    seen = {(s.input_shape, s.layer) for s in network.stages if isinstance(s.layer, Convolution)}
+    for shape, convolution in sorted(seen, key=str):
+        for trial in _chosen(shape, convolution, LAYER_KINDS, precision, generator):
+            yield replace(trial, calls=LAYER_CALLS)
+    yield pixels_trial(network, 1, generator)
 
 
 def many_images(precision: Precision, generator: Generator) -> Iterator[Trial]:

@@ -34,9 +34,13 @@ TABLES = ("wall", "layers", "kernels", "calls")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ProfileResult(Result[ProfileRecord]):
-    """One recorded run: every kernel, copy and call, and where the wall time went."""
+    """One recorded run: every kernel, copy and call, and where the wall time went.
+
+    `from_start`: what the program did before the run is shown, too.
+    """
 
     profile: Profile
+    from_start: bool = False
 
     @property
     def headline(self) -> str:
@@ -45,7 +49,7 @@ class ProfileResult(Result[ProfileRecord]):
     def report(self) -> Iterator[RenderableType]:
         from tilewright.views import profile as view
 
-        return view.report(self.profile)
+        return view.report(self.profile, self.from_start)
 
     def rows(self) -> list[dict[str, Value]]:
         """A row for each kernel, copy and call, and the layers it was for."""
@@ -121,6 +125,7 @@ def profile(
     repeats: int = ...,
     compare: None = ...,
     trace: str | Path | None = ...,
+    from_start: bool = ...,
     progress: Progress = ...,
 ) -> ProfileResult: ...
 
@@ -159,6 +164,7 @@ def profile(
     repeats: int = 6,
     compare: Sequence[Side] | None = None,
     trace: str | Path | None = None,
+    from_start: bool = False,
     progress: Progress = False,
 ) -> ProfileResult | ComparisonResult:
     """Profile a run: kernels, copies and API calls, layer by layer, and where the wall time went.
@@ -166,18 +172,21 @@ def profile(
     What to run is said as for `run`. `repeats` runs are timed without recording, to say how much
     recording slows things down. `compare` gives two rungs, saved profiles or results of this
     function, which are put side by side. `trace` is a file for a timeline that Perfetto opens.
+    `from_start` shows what the program did before the run, too.
     """
     asked = request(net, weights, data, images, batch, device, rung, memory, precision, check)
     rounds = positive("repeats", repeats)
     with telling(progress) as tell:
         if compare is not None:
-            for option, value in (("rung", rung), ("trace", trace)):
+            alone = (("rung", rung), ("trace", trace), ("from-start", from_start or None))
+            for option, value in alone:
                 if value is not None:
                     raise TilewrightError(f"--{option} is of one run, and --compare is about two")
             return _compared(asked, compare, rounds, tell)
         subject = session.prepare(asked, rounds, tell)
         recording = _recorded(subject, None if trace is None else Path(trace), tell)
-        return _whole(replace(recording, profile=measured_again(recording.profile)))
+        recording = replace(recording, profile=measured_again(recording.profile))
+        return _whole(recording, from_start)
 
 
 def _recorded(subject: Subject, trace: Path | None, tell: Tell) -> Recording:
@@ -192,9 +201,9 @@ def _recorded(subject: Subject, trace: Path | None, tell: Tell) -> Recording:
     return recording
 
 
-def _whole(recording: Recording) -> ProfileResult:
+def _whole(recording: Recording, from_start: bool = False) -> ProfileResult:
     """What was recorded, or an error that has it if the run was cut short."""
-    result = ProfileResult(saved.record(recording.profile), recording.profile)
+    result = ProfileResult(saved.record(recording.profile), recording.profile, from_start)
     if isinstance(recording.error, KeyboardInterrupt):
         raise Interrupted(result) from recording.error
     if recording.error is not None:

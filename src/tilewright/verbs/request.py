@@ -31,6 +31,7 @@ def request(
     precision: str | None,
     check: bool,
     plan: str | Path | None = None,
+    repeats: int = 1,
 ) -> Request:
     return Request(
         net=net,
@@ -44,4 +45,5 @@ def request(
         precision=one_of("precision", precision, PRECISIONS),
         check=check,
         plan=file_or_none(plan),
+        repeats=positive("repeats", repeats),
     )

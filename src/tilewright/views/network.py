@@ -10,7 +10,7 @@ from tilewright.model import zoo
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 
 def layer_table(network: Network) -> Iterator[RenderableType]:
@@ -58,8 +58,8 @@ def _provenance(network: Network) -> str:
 
 
 def _megaflop(flops: int) -> str:
-    return f"{flops / 1e6:.3f}" if flops else "-"
+    return units.fixed(flops / 1e6, 3) if flops else "-"
 
 
 def _intensity(flops: int, moved: int) -> str:
-    return f"{flops / moved:.1f}" if flops and moved else "-"
+    return units.fixed(flops / moved, 1) if flops and moved else "-"
