@@ -1,4 +1,4 @@
-"""The tables of docs/ladder.md and README.md, made from `results/`.
+"""The tables of docs/ladder.md, docs/serving.md and README.md, made from `results/`.
 
     python -m benchmarks.tables [NAME]
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -56,6 +57,7 @@ FEW = (
     ("cuda-h200", "strided", 1), ("cuda-h200", "ece408", 1), ("cuda-h200", "ece408", 16),
     ("cuda-h200", "cifar64", 1),
 )  # fmt: skip
+SERVING_THREADS = (1, 8)  # of those measured, that stand in docs/serving.md
 
 
 def main() -> None:
@@ -81,6 +83,7 @@ def tables() -> dict[str, str]:
         "network-few": whole_network(FEW),
         "network-summary": summary(),
         "tune": tuned(),
+        **serving_tables(),
     }
 
 
@@ -265,6 +268,52 @@ def tuned() -> str:
         ])  # fmt: skip
     heads = ["network", "best rung", ">time", "written", ">time", ">as fast", "95 %"]
     return _markdown(heads, rows)
+
+
+def serving_tables() -> dict[str, str]:
+    """Of compiled networks as servers call them, where that was measured."""
+    made = {}
+    for device in ("cpu", "h200"):
+        for path in sorted(RESULTS.glob(f"*-serving-{device}.json"))[-1:]:
+            document = json.loads(path.read_text())
+            made[f"serving-{device}"] = serving(document, SERVING_THREADS)
+            if document["host"]:
+                made[f"serving-{device}-host"] = host_costs(document)
+    return made
+
+
+def serving(document: dict[str, Any], threads: Sequence[int]) -> str:
+    """Latency and throughput, ours and the library's."""
+    rows = []
+    for row in document["rows"]:
+        if row["threads"] not in threads:
+            continue
+        (times,) = row["times"]
+        low, high = times["interval"] or (0.0, float("inf"))
+        cells = []
+        for engine in row["engines"].values():
+            cells += [units.seconds(engine[f"p{part}_seconds"]) for part in (50, 99)]
+            cells.append(units.count(engine["images_a_second"]))
+        rows.append([
+            f"`{row['network']}`", row["precision"], units.count(row["batch"]),
+            str(row["threads"]), *cells, f"{times['value']:.2f}", f"{low:.2f} to {high:.2f}",
+        ])  # fmt: skip
+    heads = ["network", "precision", ">images", ">threads"]
+    for name in document["rows"][0]["engines"]:
+        heads += [f">{name}, p50", ">p99", ">images/s"]
+    return _markdown([*heads, ">times as fast", ">95 %"], rows)
+
+
+def host_costs(document: dict[str, Any]) -> str:
+    """What a call costs the host, from the call to its return."""
+    rows = [
+        [
+            f"`{row['network']}`", row["precision"], row["call"],
+            *(units.seconds(row[f"p{part}_seconds"]) for part in (50, 99)),
+        ]
+        for row in document["host"]
+    ]  # fmt: skip
+    return _markdown(["network", "precision", "one image", ">p50", ">p99"], rows)
 
 
 def engines(file: str, network: str, batch: int, precision: str) -> dict[str, float]:

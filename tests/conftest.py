@@ -17,8 +17,12 @@ for library in ("OPENBLAS", "OMP", "MKL"):
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from tests import quick_builds  # noqa: E402
 from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
+from tests.quick_builds import not_optimised  # noqa: E402, F401
+
+quick_builds.install()
 
 # Before anything imports pyopencl: PoCL looks once, when it starts. What it compiles is kept from
 # run to run and shared by the workers, which takes a tenth of the time; the user's own folders are

@@ -24,6 +24,15 @@ def test_what_is_named_is_there():
         assert f"def {name}" in (ROOT / file).read_text()
 
 
+@pytest.mark.xdist_group("alone")
+def test_a_group_of_tests_is_for_one_worker(request):
+    """pytest-xdist tells it from the name, and says nothing where pytest keeps names elsewhere:
+    then each worker simulates, builds and uses a GPU for itself."""
+    if not request.config.getoption("loadgroup", False):
+        pytest.skip("without workers: --numprocesses 2 --dist loadgroup")
+    assert request.node.nodeid.endswith("@alone")
+
+
 def test_the_users_folders_are_neither_read_nor_written(own_cache):
     assert Path(os.environ["POCL_CACHE_DIR"]).is_relative_to(ROOT)
     assert Path(os.environ["XDG_CACHE_HOME"]) == own_cache

@@ -8,16 +8,24 @@ import re
 import shlex
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import tables
 
+from tests.profiling.made import CEILINGS
+from tests.test_climb import quick  # noqa: F401
+from tilewright import climb
 from tilewright.cli import VERBS, Parser, main
 from tilewright.model.layers import TYPES
+from tilewright.profiling import ceilings
 from tilewright.rungs import rungs
-from tilewright.runtime.device import DEVICES
+from tilewright.runtime import cuda
+from tilewright.runtime.device import CUDA, DEVICES
+from tilewright.truth import verify
+from tilewright.truth.trials import trials
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -25,7 +33,8 @@ PAGES = (
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 )
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOTALL = re.MULTILINE | re.DOTALL
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TABLE = re.compile(r"<!-- python -m benchmarks\.tables (\S+) -->\n\n((?:\|.*\n)+)")
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -266,14 +275,42 @@ def test_python_compiles(page):
         compile(block, f"{page.name}, block {index}", "exec")
 
 
-def test_python_runs(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def short_proofs(monkeypatch, quick):  # noqa: F811
+    """A ladder of two rungs, and every fortieth trial: proofs have tests of their own."""
+    monkeypatch.setattr(climb, "rungs", lambda device: rungs(device)[2:4])
+    monkeypatch.setattr(verify, "trials", lambda *given: islice(trials(*given), 0, None, 40))
+    known = ceilings.Known(CEILINGS, "")
+    monkeypatch.setattr(ceilings, "measure", lambda *_: known)
+
+
+def test_python_runs(tmp_path, monkeypatch, capsys, short_proofs):
     """README's example and docs/python.md, block after block, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
-    guide = ROOT / "docs" / "python.md"
-    for page in (ROOT / "README.md", guide):
+    guides = [ROOT / "docs" / name for name in ("python.md", "serving.md")]
+    for page in (ROOT / "README.md", *guides):
         names: dict[str, object] = {}
         for index, block in enumerate(blocks(page, "python")):
-            exec(compile(block, f"{page.name}, block {index}", "exec"), names)
+            if block not in blocks_for_gpus(page):
+                exec(compile(block, f"{page.name}, block {index}", "exec"), names)
     assert (tmp_path / "mine.safetensors").is_file()
-    (printed,) = blocks(guide, "text")
-    assert printed in capsys.readouterr().out
+    said = capsys.readouterr().out
+    for guide in guides:
+        (printed,) = blocks(guide, "text")
+        assert printed in said
+
+
+def blocks_for_gpus(page: Path) -> list[str]:
+    return re.findall(r"<!-- needs a GPU -->\n\n```python\n(.*?)^```$", read(page), DOTALL)
+
+
+@pytest.mark.cuda
+def test_python_runs_on_a_gpu():
+    pytest.importorskip("torch")
+    if reason := cuda.missing(CUDA):
+        pytest.skip(reason)
+    page = ROOT / "docs" / "serving.md"
+    first, (block,) = blocks(page, "python")[0], blocks_for_gpus(page)
+    names: dict[str, object] = {}
+    for text in (first, block):
+        exec(compile(text, page.name, "exec"), names)

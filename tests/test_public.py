@@ -12,8 +12,7 @@ import tilewright
 
 
 def test_dir_shows_the_public_names():
-    assert set(tilewright.__all__) <= set(dir(tilewright))
-    assert "__version__" in dir(tilewright)
+    assert set(dir(tilewright)) == {*tilewright.__all__, "__version__"}
 
 
 @pytest.mark.parametrize("name", tilewright.__all__)

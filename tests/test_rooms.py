@@ -131,9 +131,30 @@ def test_only_the_command_line_prints():
         name
         for name in modules()
         for found in imports(name)
-        if inside(found.module, "views", "cli") and not inside(name, "views", "cli")
+        if inside(found.module, "views", "cli") and not inside(name, "views", "cli", "verbs")
     }
     assert users == {"tilewright.__main__"}
+    # What a verb gives back is shown when it is printed, which need never be.
+    assert crossings("verbs", ("cli",)) == set()
+    early = {
+        (name, found.module)
+        for name in modules()
+        if inside(name, "verbs")
+        for found in imports(name)
+        if inside(found.module, "views") and not found.late
+    }
+    assert early == set()
+
+
+def test_a_verb_is_the_last_step_before_the_command_line():
+    """Whatever does the work knows nothing of who asked for it."""
+    users = {
+        name
+        for name in modules()
+        for found in imports(name)
+        if inside(found.module, "verbs") and not inside(name, "verbs", "cli")
+    }
+    assert users == set()
 
 
 def test_no_runtime_knows_a_network():

@@ -8,6 +8,7 @@ import pytest
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import (
+    Add,
     Convolution,
     Flatten,
     FullyConnected,
@@ -135,3 +136,50 @@ def test_what_cannot_be_trained(tmp_path):
     ):
         with pytest.raises(TilewrightError, match=words):
             training(tmp_path, network=Network("n", NETWORK.input, layers))
+
+
+def test_norms_are_folded_into_what_is_stored(tmp_path):
+    """Stored weights alone give what weights and norms gave together."""
+    job = training(tmp_path, recipe=replace(RECIPE, normalise=True))
+    job.run_epoch()
+    images = job.test_images
+    with torch.no_grad():
+        folded = job._scores(images, job._folded(), {})
+        norm = job.norms["conv"]
+        x = images.float() * NETWORK.input.scale + NETWORK.input.shift
+        weight, bias = job.parameters["conv.weight"], job.parameters["conv.bias"]
+        x = torch.nn.functional.conv2d(x, weight, bias, padding=1)
+        x = torch.nn.functional.batch_norm(
+            x, norm["mean"], norm["variance"], norm["scale"], norm["offset"], eps=1e-5
+        )
+        x = torch.nn.functional.max_pool2d(torch.relu(x), 2).flatten(1)
+        whole = x @ job.parameters["fc.weight"].T + job.parameters["fc.bias"]
+    torch.testing.assert_close(folded, whole, rtol=1e-4, atol=1e-4)
+    assert not torch.equal(norm["mean"], torch.zeros(4))  # it has seen images
+    before = job.test_accuracy()
+    _, accuracy = job.finish()
+    assert abs(accuracy - before) <= 1 / 32  # float16 moves no more than an image over the edge
+
+
+def test_norms_go_on_where_they_stopped(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    recipe = replace(RECIPE, normalise=True)
+    whole, _ = trained(tmp_path / "a", recipe=recipe)
+    training(tmp_path / "b", recipe=recipe).run_epoch()
+    again = training(tmp_path / "b", recipe=recipe)
+    assert again.resume()
+    again.run_epoch()
+    again.run_epoch()
+    resumed, _ = again.finish()
+    for name, value in whole.parameters.items():
+        np.testing.assert_array_equal(resumed.parameters[name], value)
+
+
+def test_a_graph_is_trained(tmp_path):
+    layers = (Convolution(4, 3, padding=1), ReLU(), Convolution(4, 3, padding=1), Add(), ReLU(),
+              FullyConnected(2), Softmax())  # fmt: skip
+    sources = ((0,), (1,), (2,), (3, 1), (4,), (5,), (6,))
+    network = Network("residual", Pixels((1, 8, 8)), layers, sources=sources)
+    _, accuracy = trained(tmp_path, network=network, recipe=replace(RECIPE, normalise=True))
+    assert accuracy > 0.9

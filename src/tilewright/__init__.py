@@ -3,6 +3,7 @@
     network = tilewright.load("cifar10")       # a network and its weights
     classify = tilewright.compile(network)     # one function for this CPU
     probabilities = classify(images)           # uint8 pixels: image, channel, y, x
+    print(tilewright.ladder(network))          # as the command does: run, profile, explain, verify
 
 docs/python.md has all of it. The command line does more: `tilewright --help`.
 """
@@ -14,10 +15,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
-    from tilewright.fuse.cpu.run import FusedNetwork
     from tilewright.model.formats.weights import save
     from tilewright.model.load import load
     from tilewright.model.network import Network
+    from tilewright.serving.compiled import Compiled
+    from tilewright.verbs.explain import explain
+    from tilewright.verbs.explained import ExplainResult
+    from tilewright.verbs.ladder import LadderResult, ladder
+    from tilewright.verbs.profile import ComparisonResult, ProfileResult, profile
+    from tilewright.verbs.run import RunResult, run
+    from tilewright.verbs.verify import VerifyResult, verify
 
 __version__ = "0.1.0"
 
@@ -27,21 +34,59 @@ _ELSEWHERE = {
     "TilewrightError": "tilewright.errors",
     "load": "tilewright.model.load",
     "save": "tilewright.model.formats.weights",
+    # The verbs of the command line, and what they give.
+    "run": "tilewright.verbs.run",
+    "RunResult": "tilewright.verbs.run",
+    "ladder": "tilewright.verbs.ladder",
+    "LadderResult": "tilewright.verbs.ladder",
+    "profile": "tilewright.verbs.profile",
+    "ProfileResult": "tilewright.verbs.profile",
+    "ComparisonResult": "tilewright.verbs.profile",
+    "explain": "tilewright.verbs.explain",
+    "ExplainResult": "tilewright.verbs.explained",
+    "verify": "tilewright.verbs.verify",
+    "VerifyResult": "tilewright.verbs.verify",
 }
-__all__ = ["Network", "TilewrightError", "compile", "load", "save"]
+__all__ = [
+    "ComparisonResult",
+    "ExplainResult",
+    "LadderResult",
+    "Network",
+    "ProfileResult",
+    "RunResult",
+    "TilewrightError",
+    "VerifyResult",
+    "compile",
+    "explain",
+    "ladder",
+    "load",
+    "profile",
+    "run",
+    "save",
+    "verify",
+]
 
 
-def compile(network: Network) -> FusedNetwork:
-    """The network with its weights as one function for this CPU.
+def compile(
+    network: Network,
+    device: str = "cpu",
+    *,
+    precision: str | None = None,
+    batch: int | None = None,
+) -> Compiled:
+    """The network with its weights as one function for a device: cpu, cuda or opencl.
 
     Call what comes back with a batch of images, (image, channel, y, x), of any size: uint8 pixels,
     which the network's input scales, or float32 values, which enter the first layer as they are.
-    It gives the last layer's output for each image, in float32. It uses all cores; calls may come
-    from several threads at once. Machine code is made once for a network's shapes and kept on disk.
+    It gives the last layer's output for each image, in float32, as the caller's kind of array;
+    calls may come from several threads at once. `precision` is fp32 unless less is asked for (fp16
+    or tf32 on cuda); `batch` is the largest batch, if that is known. Machine code is made once for
+    a network's shapes and kept on disk. docs/serving.md has the rest.
     """
-    from tilewright.fuse.cpu.run import FusedNetwork
+    from tilewright.runtime.device import Device
+    from tilewright.serving import compile_for
 
-    return FusedNetwork(network)
+    return compile_for(network, Device.parse(device), precision, batch)
 
 
 def __getattr__(name: str) -> object:
@@ -51,4 +96,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

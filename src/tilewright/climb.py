@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.data.catalogue import SAMPLE, open_data
+from tilewright.data.catalogue import SAMPLE, Source, open_data
 from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, program_of
@@ -22,7 +22,7 @@ from tilewright.measure.conditions import Conditions, Watch
 from tilewright.measure.samples import Rounds, Sample, interleave
 from tilewright.memory import pin
 from tilewright.model.layers import MissingForm, Pixels
-from tilewright.model.load import load
+from tilewright.model.load import Net, Weights, load
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FLOAT32
 from tilewright.profiling.ceilings import ceilings
@@ -55,7 +55,7 @@ class Subject:
 
 
 def prepare(
-    net: str, weights: str | None, data: str | None, images: int, or_all: bool = False
+    net: Net, weights: Weights | None, data: Source | None, images: int, or_all: bool = False
 ) -> Subject:
     """The network and images to measure on; `or_all`, if there are fewer.
 

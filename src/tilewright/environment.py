@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tilewright import __version__
+from tilewright.command import command
 from tilewright.results.record import Environment, Gpu
 
 LIBRARIES = (
@@ -35,7 +36,7 @@ def fingerprint() -> Environment:
     return Environment(
         tilewright=__version__,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        command=("tilewright", *sys.argv[1:]),
+        command=command(),
         cpu=cpu_model(),
         cores=cpu_cores(),
         memory_bytes=memory_bytes(),

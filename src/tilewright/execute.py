@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import as_completed
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class ReadyStep:
     launch: Launch | None
     shape: Shape
     only_input: bool
+    takes: tuple[str, ...]
+    buffer: int
 
 
 @runtime_checkable
@@ -57,7 +60,7 @@ def prepare(
     if not pixels and [stage.kind for stage in stages] == ["input"]:
         # Most networks of a proof meet no bytes: a third of its kernels would be compiled in vain.
         ready = cache(partial(rung.prepare, runtime, stages, parameters, options, rung.precision))
-        return lambda x, out: ready()(x, out)
+        return lambda x, out, *others: ready()(x, out, *others)
     launch = rung.prepare(runtime, stages, parameters, options, rung.precision)
     if isinstance(launch, OnDemand):
         launch.compile_for(pixels and stages[0].kind == "input")
@@ -107,10 +110,11 @@ class Program:
             for done, _ in enumerate(as_completed(begun), start=1):
                 building(done, len(begun))
         self.steps: list[ReadyStep] = []
-        for stages, launch in zip(parts, launches(self.runtime), strict=True):
-            names = tuple(stage.name for stage in stages)
+        for step, stages, launch in zip(plan.steps, parts, launches(self.runtime), strict=True):
             only_input = [stage.kind for stage in stages] == ["input"]
-            self.steps.append(ReadyStep(names, launch, stages[-1].output_shape, only_input))
+            shape = stages[-1].output_shape
+            ready = ReadyStep(step.layers, launch, shape, only_input, step.takes, step.buffer)
+            self.steps.append(ready)
         # Whether anything is computed of values that are float32 already.
         self.computes = any(step.launch and not step.only_input for step in self.steps)
         self.outputs: list[Buffer | None] = []
@@ -123,10 +127,24 @@ class Program:
         return self.runtime
 
     def create_outputs(self, images: int) -> None:
-        """Allocate the output of every step for the largest batch of a run over `images`."""
+        """Allocate the output of every step for the largest batch of a run over `images`.
+
+        Steps that share a buffer see the same memory, each with its own shape.
+        """
         self.capacity = min(self.plan.batch, images)
+        sizes: dict[int, int] = {}
+        for step in self.steps:
+            if step.launch:
+                sizes[step.buffer] = max(sizes.get(step.buffer, 0), math.prod(step.shape))
+        buffers = {
+            number: self.runtime.allocate((self.capacity * size,)) for number, size in sizes.items()
+        }
         self.outputs = [
-            self.runtime.allocate((self.capacity, *step.shape)) if step.launch else None
+            buffers[step.buffer][: self.capacity * math.prod(step.shape)].reshape(
+                self.capacity, *step.shape
+            )
+            if step.launch
+            else None
             for step in self.steps
         ]
 
@@ -160,7 +178,9 @@ class Program:
         images = len(x)
         pixels = are_pixels(x)
         last = max((i for i, step in enumerate(self.steps) if step.launch), default=-1)
+        made: dict[str, Buffer] = {}
         for index, (step, output) in enumerate(zip(self.steps, self.outputs, strict=True)):
+            x, *others = (made[name] for name in step.takes) if step.takes else (x,)
             if step.launch is None:
                 x = x.reshape(images, *step.shape)
             elif pixels or not step.only_input:
@@ -170,8 +190,9 @@ class Program:
                     assert output is not None  # of every step that computes
                     target = output if images == self.capacity else output[:images]
                 with reaching(self.runtime.trace, step.layers):
-                    step.launch(x, target)
+                    step.launch(x, target, *others)
                 x = target
+            made[step.layers[-1]] = x
             yield x
 
 

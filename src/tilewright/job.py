@@ -16,7 +16,7 @@ from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.memory import pin, pins
-from tilewright.model.load import describe, load_parameters
+from tilewright.model.load import Net, Weights, describe, load_parameters
 from tilewright.model.network import Network
 from tilewright.plan import Plan, uniform
 from tilewright.plan_file import read
@@ -35,9 +35,9 @@ WARM_UP_IMAGES = 10
 class Request:
     """What to run; None means the default."""
 
-    net: str = "ece408"
-    weights: Path | None = None
-    data: str | None = None
+    net: Net = "ece408"
+    weights: Weights | None = None
+    data: catalogue.Source | None = None
     images: int | None = None
     batch: int = DEFAULT_BATCH
     device: Device = CPU

@@ -77,7 +77,9 @@ def per_layer(program: Program, images: Images, results: Results, progress: Prog
     runtime = program.runtime
     for batch in _batches(program, images):
         values = _on_host(program, images[batch])
+        made: dict[str, NDArray[np.float32]] = {}
         for step, output in zip(program.steps, program.outputs, strict=True):
+            values, *others = (made[name] for name in step.takes) if step.takes else (values,)
             if step.launch is None:
                 values = values.reshape(len(values), *step.shape)
             elif not step.only_input:
@@ -85,8 +87,10 @@ def per_layer(program: Program, images: Images, results: Results, progress: Prog
                     assert output is not None and isinstance(step.launch, ParametersAgain)
                     step.launch.send_parameters()
                     out = output[: len(values)]
-                    step.launch(runtime.upload(np.ascontiguousarray(values)), out)
+                    given = [runtime.upload(np.ascontiguousarray(x)) for x in (values, *others)]
+                    step.launch(given[0], out, *given[1:])
                     values = runtime.download(out)
+            made[step.layers[-1]] = values
         results[batch] = values.reshape(len(values), *results.shape[1:])
         progress(batch.stop)
 

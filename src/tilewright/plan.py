@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tilewright.errors import TilewrightError
-from tilewright.model.network import Network, Stages
+from tilewright.model.network import Network, Stage, Stages
 from tilewright.rungs import support
 from tilewright.rungs.rung import Options, Rung, no_options
 from tilewright.runtime.device import Device
@@ -17,13 +18,17 @@ class Step:
     """Consecutive layers computed in one go, the rung that does it, and what it is to do it with.
 
     `options` are the rung's own words for its tiles, schedule and the like: plain numbers and
-    names, in lists and under names.
+    names, in lists and under names. `takes` names the layers outside the step whose outputs it
+    reads, and `buffer` is the number of the one that its last layer's output is in: nobody needs
+    the others' outside. A buffer is used again when its last reader is done.
     """
 
     layers: tuple[str, ...]
     rung: str
     precision: str
     options: Options
+    takes: tuple[str, ...] = ()
+    buffer: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ def uniform(
     parts = rung.cut(network)
     for part in parts:
         support.check(rung, part, device)
-    steps = tuple(step(part, rung, device, options or {}) for part in parts)
+    steps = placed(network, [step(part, rung, device, options or {}) for part in parts])
     files = {} if rung.origin is None else {rung.name: rung.origin}
     return Plan(network.name, device, memory or rung.memories[0], batch, steps, files)
 
@@ -79,6 +84,38 @@ def step(stages: Stages, rung: Rung, device: Device, options: Options) -> Step:
     moves = any(stage.layer.computes for stage in stages)
     chosen = {**rung.plan(device, stages, rung.precision), **options} if moves else {}
     return Step(names(stages), rung.name, rung.precision.name, chosen)
+
+
+def placed(network: Network, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The same steps with what each takes, and the buffers that it is found in."""
+    stages = {stage.name: stage for stage in network.stages}
+    takes = [taken(network, [stages[name] for name in each.layers]) for each in steps]
+    ends = [each.layers[-1] for each in steps]
+    # A step that computes nothing reads the same memory with another shape.
+    same = [not any(stages[name].layer.computes for name in each.layers) for each in steps]
+    held: dict[str, int] = {}
+    made = []
+    for index, each in enumerate(steps):
+        later = {name for some in takes[index + 1 :] for name in some}
+        if same[index] and takes[index]:
+            buffer = held[takes[index][0]]
+        else:
+            # What it reads is not written to meanwhile.
+            in_use = set(held.values())
+            buffer = next(number for number in itertools.count() if number not in in_use)
+        held[ends[index]] = buffer
+        held = {name: number for name, number in held.items() if name in later}
+        made.append(replace(each, takes=takes[index], buffer=buffer))
+    return tuple(made)
+
+
+def taken(network: Network, stages: Sequence[Stage]) -> tuple[str, ...]:
+    """The layers outside of consecutive ones whose outputs these take: each once, but as often as a
+    single layer takes it."""
+    own = {stage.index for stage in stages}
+    sources = [source for stage in stages for source in stage.sources if source not in own]
+    each = sources if len(stages) == 1 else dict.fromkeys(sources)
+    return tuple(network.stages[source].name for source in each)
 
 
 def names(stages: Stages) -> tuple[str, ...]:
@@ -104,6 +141,18 @@ def check(plan: Plan, network: Network, rungs: Mapping[str, Rung]) -> None:
             f"the plan is for the layers {_words(layers)}; network {network.name!r} has "
             f"{_words(names(network.stages))}"
         )
+    if hidden := [name for each in placed(network, plan.steps) for name in each.takes
+                  if name not in {other.layers[-1] for other in plan.steps}]:  # fmt: skip
+        raise TilewrightError(f"{_words(hidden)}: taken outside of the step that makes it")
+    for number, (each, right) in enumerate(
+        zip(plan.steps, placed(network, plan.steps), strict=True), 1
+    ):
+        if (each.takes, each.buffer) != (right.takes, right.buffer):
+            raise TilewrightError(
+                f"step {number} ({', '.join(each.layers):.60}) takes "
+                f"{_words(each.takes) or 'nothing'} into buffer {each.buffer}; it must take "
+                f"{_words(right.takes) or 'nothing'} into buffer {right.buffer}"
+            )
     if len({rungs[each.rung].open_runtime for each in plan.steps}) > 1:
         used = _words(dict.fromkeys(each.rung for each in plan.steps))
         raise TilewrightError(f"rungs {used} have runtimes of their own: a plan runs on one")

@@ -44,6 +44,8 @@ class _Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rung: str
     precision: str
     options: dict[str, Any] = {}
+    takes: tuple[str, ...] = ()
+    buffer: int = 0
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,7 +81,10 @@ def write(path: Path, plan: Plan, network: Network) -> None:
     """Keep a plan of a network, with all that it depends on."""
     document = Document(
         FORMAT, __version__, _network(network), _device(plan.device), plan.memory, plan.batch,
-        tuple(_Step(x.layers, x.rung, x.precision, dict(x.options)) for x in plan.steps),
+        tuple(
+            _Step(x.layers, x.rung, x.precision, dict(x.options), x.takes, x.buffer)
+            for x in plan.steps
+        ),
         {name: _File(file, sha256_of(Path(file))) for name, file in plan.files.items()},
     )  # fmt: skip
     with atomic_write(path) as file:
@@ -111,7 +116,9 @@ def read(path: Path, network: Network) -> Plan:
     for name, file in document.files.items():
         if sha256_of(Path(file.path)) != file.sha256:
             raise _stale(path, f"rung {name!r:.60}: {file.path:.100} has changed since")
-    steps = tuple(Step(x.layers, x.rung, x.precision, x.options) for x in document.steps)
+    steps = tuple(
+        Step(x.layers, x.rung, x.precision, x.options, x.takes, x.buffer) for x in document.steps
+    )
     files = {name: file.path for name, file in document.files.items()}
     return Plan(here.name, device, document.memory, document.batch, steps, files)
 

@@ -26,17 +26,24 @@ from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 from tilewright.model.formats import weights
 from tilewright.model.formats.description import to_json
-from tilewright.model.network import Network
+from tilewright.model.layers import Convolution
+from tilewright.model.network import Network, Stage
 from tilewright.rungs.vendor.torch import layer_function
 from tilewright.runtime.device import Device
 
 EVALUATION_BATCH = 500
+# Of a batch norm: what training changes by its gradient, and what keeps it from dividing by zero.
+LEARNED = ("scale", "offset")
+NORM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How to train: AdamW, a learning rate that rises for a tenth of the time and then falls
     along a cosine to nothing, pictures mirrored at random and shifted by up to `shift` pixels.
+
+    `normalise`: batch norm behind every convolution while training. What is stored has none: the
+    means and variances of the training images are folded into weights and biases.
     """
 
     epochs: int
@@ -44,6 +51,7 @@ class Recipe:
     learning_rate: float
     weight_decay: float
     shift: int
+    normalise: bool = False
 
 
 # Chosen on training images held out from training, never on the test images.
@@ -51,6 +59,9 @@ RECIPES = {
     "cifar10": Recipe(epochs=60, batch=128, learning_rate=8e-3, weight_decay=0.1, shift=2),
     "ece408": Recipe(epochs=12, batch=128, learning_rate=1e-3, weight_decay=0.2, shift=2),
     "ece408-2017": Recipe(epochs=12, batch=128, learning_rate=1e-3, weight_decay=0.2, shift=1),
+    "resnet8": Recipe(
+        epochs=100, batch=128, learning_rate=1e-2, weight_decay=0.05, shift=4, normalise=True
+    ),
 }
 DEFAULT_RECIPE = RECIPES["ece408"]
 
@@ -92,12 +103,15 @@ class Training:
         self.images, self.labels = self._tensors(training)
         self.test_images, self.test_labels = self._tensors(test)
         self.parameters = self._initial_parameters()
-        self.optimizer = torch.optim.AdamW(
-            list(self.parameters.values()), weight_decay=recipe.weight_decay
-        )
-        self.history: list[Epoch] = []
         # Softmax is left out: the loss takes scores.
         self.stages = [(s, s.parameter_shapes) for s in network.stages[:-1]]
+        self.norms = {s.name: self._norm(s) for s, _ in self.stages if self._is_normalised(s)}
+        learned = [norm[role] for norm in self.norms.values() for role in LEARNED]
+        self.optimizer = torch.optim.AdamW([
+            {"params": list(self.parameters.values()), "weight_decay": recipe.weight_decay},
+            {"params": learned, "weight_decay": 0.0},
+        ])  # fmt: skip
+        self.history: list[Epoch] = []
 
     def resume(self) -> bool:
         """Go on from the checkpoint, if there is one of just this training."""
@@ -116,6 +130,9 @@ class Training:
         try:
             for name, parameter in self.parameters.items():
                 parameter.data.copy_(state["parameters"][name])
+            for name, norm in self.norms.items():
+                for role, value in norm.items():
+                    value.data.copy_(state["norms"][name][role])
             self.optimizer.load_state_dict(state["optimizer"])
             self.history = [Epoch(**epoch) for epoch in state["history"]]
         except Exception as error:
@@ -135,7 +152,7 @@ class Training:
             images = self._varied(self.images[chosen], random)
             labels = self.labels[chosen]
             self._set_learning_rate((number - 1 + index / len(batches)) / self.recipe.epochs)
-            scores = self._scores(images)
+            scores = self._scores(images, self.parameters, self.norms)
             loss = functional.cross_entropy(scores, labels)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -154,18 +171,22 @@ class Training:
     def test_accuracy(self) -> float:
         correct = 0
         with torch.no_grad():
+            parameters = self._folded()
             for images, labels in zip(
                 torch.split(self.test_images, EVALUATION_BATCH),
                 torch.split(self.test_labels, EVALUATION_BATCH),
                 strict=True,
             ):
-                correct += int((self._scores(images).argmax(1) == labels).sum())
+                scores = self._scores(images, parameters, {})
+                correct += int((scores.argmax(1) == labels).sum())
         return correct / len(self.test_images)
 
     def finish(self) -> tuple[Network, float]:
         """Store the weights as float16, and test them as they were stored."""
-        for parameter in self.parameters.values():
-            parameter.data.copy_(parameter.data.half())
+        with torch.no_grad():
+            for name, value in self._folded().items():
+                self.parameters[name].data.copy_(value.half())
+        self.norms = {}
         accuracy = self.test_accuracy()
         notes = {
             "test_accuracy": f"{accuracy:.4f}",
@@ -203,11 +224,51 @@ class Training:
             parameters[name] = value.to(self.device).requires_grad_()
         return parameters
 
-    def _scores(self, x: torch.Tensor) -> torch.Tensor:
+    def _is_normalised(self, stage: Stage) -> bool:
+        """A convolution without bias has nowhere to put what a norm is folded into."""
+        layer = stage.layer
+        return self.recipe.normalise and isinstance(layer, Convolution) and layer.bias
+
+    def _norm(self, stage: Stage) -> dict[str, torch.Tensor]:
+        """What a batch norm learns, and the mean and variance that it has seen."""
+        start = {"scale": 1.0, "offset": 0.0, "mean": 0.0, "variance": 1.0}
+        filters = stage.output_shape[0]
+        made = {
+            role: torch.full((filters,), value, device=self.device) for role, value in start.items()
+        }
+        for role in LEARNED:
+            made[role].requires_grad_()
+        return made
+
+    def _folded(self) -> dict[str, torch.Tensor]:
+        """The parameters with which layers alone compute what they do with their norms."""
+        folded = dict(self.parameters)
+        for name, norm in self.norms.items():
+            weight, bias = self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"]
+            factor = norm["scale"] / torch.sqrt(norm["variance"] + NORM_EPSILON)
+            folded[f"{name}.weight"] = weight * factor[:, None, None, None]
+            folded[f"{name}.bias"] = norm["offset"] + (bias - norm["mean"]) * factor
+        return folded
+
+    def _scores(
+        self,
+        x: torch.Tensor,
+        parameters: dict[str, torch.Tensor],
+        norms: dict[str, dict[str, torch.Tensor]],
+    ) -> torch.Tensor:
+        made: dict[int, torch.Tensor] = {}
         for stage, names in self.stages:
-            tensors = [self.parameters[name] for name in names]
-            x = layer_function(stage, *tensors)(x)
-        return x
+            tensors = [parameters[name] for name in names]
+            taken = [made[index] for index in stage.sources] or [x]
+            result = layer_function(stage, *tensors)(*taken)
+            if stage.name in norms:
+                norm = norms[stage.name]
+                result = functional.batch_norm(
+                    result, norm["mean"], norm["variance"], norm["scale"], norm["offset"],
+                    training=True, eps=NORM_EPSILON,
+                )  # fmt: skip
+            made[stage.index] = result
+        return made[stage.index]
 
     def _varied(self, images: torch.Tensor, random: torch.Generator) -> torch.Tensor:
         """Mirror half of the images and shift each by a little, the edge taking the middle grey."""
@@ -220,7 +281,8 @@ class Training:
         columns = torch.where(mirrored[:, None], width - 1 - columns, columns) + moves[1]
         # The value that enters the network as (about) nothing.
         pixels = self.network.input
-        grey = min(255, max(0, round(-pixels.shift / pixels.scale))) if pixels.scale else 0
+        first, scale = pixels.shifts[0], pixels.scales[0]
+        grey = min(255, max(0, round(-first / scale))) if scale else 0
         padded = functional.pad(images, (shift,) * 4, value=grey)
         image = torch.arange(count, device=self.device)[:, None, None, None]
         channel = torch.arange(channels, device=self.device)[:, None, None]
@@ -244,6 +306,10 @@ class Training:
         state = {
             "settings": self._settings(),
             "parameters": {name: value.detach() for name, value in self.parameters.items()},
+            "norms": {
+                name: {role: value.detach() for role, value in norm.items()}
+                for name, norm in self.norms.items()
+            },
             "optimizer": self.optimizer.state_dict(),
             "history": [asdict(epoch) for epoch in history],
         }

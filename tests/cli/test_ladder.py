@@ -63,15 +63,13 @@ def test_json_on_standard_output_is_only_json(capsys):
 
 
 def test_without_a_number_rounds_go_on_until_it_is_certain(monkeypatch, capsys):
-    from tilewright import climb
-
     given = []
 
     def stop(network, images, device, batch, rounds, *more, **others):
         given.append(rounds)
         raise TilewrightError("that is all")
 
-    monkeypatch.setattr(climb, "climb", stop)
+    monkeypatch.setattr("tilewright.verbs.ladder.climb", stop)
     assert main(["ladder", "--net", "cifar10", "--images", "1"]) == 2
     assert main(["ladder", "--net", "cifar10", "--images", "1", "--repeats", "4"]) == 2
     assert given == [Rounds(), 4]

@@ -48,7 +48,7 @@ def test_json_follows_the_schema_on_any_rung(rung, tmp_path, capsys, schema):
     document = json.loads(out.read_text())
     jsonschema.validate(document, schema)
     assert document["images"] == 5
-    assert document["environment"]["command"][0] == "tilewright"
+    assert document["environment"]["command"] == ["tilewright", "run", *arguments]
     assert "Correctness" in capsys.readouterr().out
 
 

@@ -150,3 +150,41 @@ def test_any_damage_is_refused_or_harmless(data, compressed, tmp_path_factory):
         assert arrays.read(path).images.nbytes <= 8 * PIXELS.size
     except TilewrightError as error:
         assert "a.npz" in str(error)
+
+
+def test_arrays_of_a_program():
+    dataset = arrays.given((PIXELS, np.array([1, 0], np.uint8)), Wanted((3, 4, 5), 1))
+    np.testing.assert_array_equal(dataset.images, PIXELS[:1])
+    assert dataset.labels.tolist() == [1]
+    assert arrays.given(PIXELS[:, 0]).shape == (1, 4, 5)
+    values = arrays.given(PIXELS.astype(np.float32)[:, :, ::-1])  # not contiguous
+    assert values.images.dtype == np.float32 and values.images.flags.c_contiguous
+    assert values.labels is None
+
+
+def test_whatever_numpy_reads_is_an_array():
+    torch = pytest.importorskip("torch")
+    np.testing.assert_array_equal(arrays.given(torch.from_numpy(PIXELS)).images, PIXELS)
+
+
+@pytest.mark.parametrize(
+    "handed, words",
+    [
+        ([1, 2], "'images' is list, not an array"),
+        (PIXELS.tolist(), "'images' is list, not an array"),
+        ((PIXELS, [1, 0]), "'labels' is list, not an array"),
+        ((PIXELS, np.zeros(2), 3), "'images' is tuple, not an array"),
+        (PIXELS.astype(np.float64), "must be uint8 .pixels. or float32 .values."),
+        (PIXELS.astype(np.int64), "'images' is int64; it must be uint8 or float"),
+        (PIXELS[0, 0], "has 2 dimensions; it needs image, channel, y, x"),
+        (PIXELS[:0], "it holds nothing"),
+        (PIXELS[:, :1], "images are 1x4x5, but the network takes 3x4x5"),
+        (np.full(PIXELS.shape, np.nan, np.float32), "image 0 holds a value that is not finite"),
+        ((PIXELS, np.zeros(3, int)), "2 images need 2 whole numbers"),
+        ((PIXELS, np.zeros(2)), "2 images need 2 whole numbers"),
+        ((PIXELS, np.array([0, -1])), "label -1 of image 1 is no class"),
+    ],
+)  # fmt: skip
+def test_arrays_that_are_no_images_are_refused_in_one_line(handed, words):
+    with pytest.raises(TilewrightError, match=f"^the given arrays: .*{words}"):
+        arrays.given(handed, Wanted((3, 4, 5)))

@@ -20,6 +20,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from tests import quick_builds
 from tilewright.runtime import opencl
 from tilewright.runtime.pocl import is_pocl
 
@@ -83,7 +84,7 @@ def real():
 @lru_cache
 def built(text, options):
     cl, _, context = real()
-    return cl.Program(context, text).build(options=options)
+    return quick_builds.build(cl, context, text, options, quick_builds.NOT_OPTIMISED)
 
 
 class Module:

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from tilewright import __version__
 from tilewright.cli.signals import stopped_by_signals
+from tilewright.command import commanded
 from tilewright.errors import SeveralLines, TilewrightError, unknown
 from tilewright.terminal import printable
 
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     # What libraries have to say to programmers is not for users; errors are shown below.
     warnings.simplefilter("ignore")
-    with stopped_by_signals() as stop:
+    with stopped_by_signals() as stop, commanded(given):
         try:
             code = _dispatch(given)
             _flush()

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
-from tilewright.cli import options
-from tilewright.errors import TilewrightError
-
-GPU_OPTIONS = ("layer", "device", "source", "precision")
-FUSED_BATCH = 640  # enough for every core
+from tilewright.cli import options, output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_network(parser)
     parser.add_argument(
         "--batch", metavar="N", type=options.positive,
-        help=f"images at a time (default: {FUSED_BATCH} for fused, which takes few by another "
+        help="images at a time (default: 640 for fused, which takes few by another "
         "schedule than many; 100 for a GPU rung; tensor and network take any)",
     )  # fmt: skip
     parser.add_argument(
@@ -38,52 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     gpu.add_argument("--source", action="store_true", help="the kernels' source instead")
     options.add_precision(gpu)
+    parser.add_argument(
+        "--json", metavar="FILE|-",
+        help="write it as JSON (-: to stdout, instead of tables)",
+    )  # fmt: skip
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright.rungs import find
+    from tilewright.verbs.explain import explain
 
-    rung = find(arguments.rung).at(arguments.precision)
-    if rung.precisions:
-        from tilewright.cli.explain_fused import explain_fused
-
-        return explain_fused(rung, arguments)
-    if rung.convolutions is not None:
-        from tilewright.cli.explain_gpu import explain_gpu
-
-        return explain_gpu(rung, arguments)
-    if given := [name for name in GPU_OPTIONS if getattr(arguments, name) not in (None, False)]:
-        raise TilewrightError(f"--{given[0]} is for GPU rungs, and {rung.name!r} is none")
-    return _explain_cpu(arguments)
-
-
-def _explain_cpu(arguments: argparse.Namespace) -> int:
-    from tilewright.climb import prepare
-    from tilewright.fuse.cpu.explain import explain, machine_code
-    from tilewright.profiling.ceilings import ceilings
-    from tilewright.rungs import choose
-    from tilewright.runtime.device import CPU
-    from tilewright.views import console
-    from tilewright.views.explain import report
-
-    rung = choose(CPU, arguments.rung)
-    if rung.name != "fused":
-        raise TilewrightError(
-            f"rung {rung.name!r} has nothing to explain yet but its idea: {rung.idea}"
-        )
-    network = prepare(arguments.net, arguments.weights, None, images=1).network
-    images = arguments.batch or FUSED_BATCH
-    if arguments.asm is not None:
-        print(machine_code(network, arguments.asm, images))
-        return 0
-    explained = explain(network, images)
-    # A rate that was reached is no more than the ceiling: it is the one kept, or measured again.
-    fastest = max(group.rate for group in explained.groups)
-    known, problem = ceilings(CPU, rung.open_runtime(CPU, "host").describe(), at_least=fastest)
-    explained = replace(explained, peak=max(explained.peak, known.flops or 0.0))
-    screen = console.output()
-    for part in report(network, explained):
-        screen.print(part)
-    if problem is not None:
-        screen.print(problem)
+    options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
+    result = explain(**options.given(arguments, explain))
+    text = result.to_json()
+    output.write((arguments.json, text))
+    if result.record.code is not None and arguments.json != output.TO_STDOUT:
+        print(result)  # as it is: code has lines of any length
+    else:
+        output.show(arguments.json, text, result.report())
     return 0

@@ -37,28 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright import environment
-    from tilewright.climb import climb, prepare
-    from tilewright.measure.samples import Rounds
-    from tilewright.results import document
-    from tilewright.results.climbed import record
-    from tilewright.views import console
-    from tilewright.views import ladder as view
+    from tilewright.verbs.ladder import ladder
 
     options.check_outputs(arguments, ("json",), may_be_stdout=("json",))
-    subject = prepare(arguments.net, arguments.weights, arguments.data, arguments.images)
-    own = options.own_rungs(arguments.device, arguments.rung)
-    with console.progress_line() as tell:
-        ladder = climb(
-            subject.network, subject.dataset.images, arguments.device, arguments.batch,
-            arguments.repeats or Rounds(), arguments.memory, own=own, progress=tell,
-        )  # fmt: skip
-    made = record(
-        ladder, subject, arguments.device, arguments.batch, arguments.memory,
-        environment.fingerprint(),
-    )  # fmt: skip
-    text = document.text(made)
+    result = ladder(**options.given(arguments, ladder), progress=True)
+    text = result.to_json()
     output.write((arguments.json, text))
-    with keeping.keeping(made, arguments):
-        output.show(arguments.json, text, view.report(made))
-    return 0 if all(row.verdict is None or row.verdict.passed for row in ladder.rows) else 1
+    with keeping.keeping(result.record, arguments):
+        output.show(arguments.json, text, result.report())
+    return 0 if result.passed else 1

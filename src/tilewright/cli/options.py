@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_writable
+from tilewright.verbs.arguments import LARGEST, PRECISIONS
 
 if TYPE_CHECKING:
-    from tilewright.job import Request
-    from tilewright.rungs.rung import Rung
     from tilewright.runtime.device import Device
-
-LARGEST = 10**9
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """What to run: everything that `request` reads."""
+    """What to run."""
     add_network(parser)
     add_data(parser)
     parser.add_argument(
@@ -41,23 +39,9 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def request(arguments: argparse.Namespace) -> Request:
-    from tilewright.job import Request
-    from tilewright.rungs import DEFAULT_BATCH
-    from tilewright.runtime.device import CPU
-
-    return Request(
-        net=arguments.net,
-        weights=arguments.weights,
-        data=arguments.data,
-        images=arguments.images,
-        batch=arguments.batch or DEFAULT_BATCH,
-        device=arguments.device or CPU,
-        rung=arguments.rung,
-        memory=arguments.memory,
-        precision=arguments.precision,
-        check=arguments.check,
-    )
+def given(arguments: argparse.Namespace, verb: Callable[..., object]) -> dict[str, Any]:
+    """The arguments of a verb's function, by their names."""
+    return {name: vars(arguments)[name] for name in signature(verb).parameters if name in arguments}
 
 
 def check_outputs(
@@ -154,7 +138,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def add_precision(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--precision", choices=("fp16", "tf32", "fp32"),
+        "--precision", choices=PRECISIONS,
         help="the arithmetic of rungs with a choice: network (fp16, tf32 or fp32) and tensor (fp16 "
         "or tf32), on cuda (default: fp32)",
     )  # fmt: skip
@@ -182,15 +166,3 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         "--trust", action="store_true",
         help="run kernels also where the system cannot isolate them: they could do what you can",
     )  # fmt: skip
-
-
-def own_rungs(device: Device, files: Sequence[str]) -> list[Rung]:
-    """The rungs in kernel files; all other rungs have names."""
-    from tilewright.rungs import OWN_SUFFIXES, choose
-
-    for name in files:
-        if not name.endswith(OWN_SUFFIXES):
-            raise TilewrightError(
-                f"--rung {name}: names a kernel file of your own here, .cl or .cu"
-            )
-    return [choose(device, name) for name in files]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from tilewright.cli import keeping, options, output
@@ -35,33 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright.job import run
-    from tilewright.plan_file import write
-    from tilewright.results import document
-    from tilewright.results.run import record
-    from tilewright.views import console
-    from tilewright.views import run as view
+    from tilewright.verbs.run import run
 
-    if arguments.plan is not None:
-        for name in ("device", "rung", "memory", "batch", "precision", "save_plan"):
-            if getattr(arguments, name) is not None:
-                option = name.replace("_", "-")
-                raise TilewrightError(f"--{option} is not for --plan: the plan says all of it")
+    if arguments.plan is not None and arguments.save_plan is not None:
+        raise TilewrightError("--save-plan is not for --plan: the plan says all of it")
     outputs = ("json", "predictions", "save_plan")
     options.check_outputs(arguments, outputs, may_be_stdout=("json",))
-    with console.progress_line() as tell:
-        images, built = (
-            partial(tell, f"{arguments.net}, {what}") for what in ("images", "kernels built")
-        )
-        request = replace(options.request(arguments), plan=arguments.plan)
-        result = run(request, images, built, lambda doing: tell(doing, 0, 1))
-    made = record(result)
-    text = document.text(made)
+    result = run(**options.given(arguments, run), progress=True)
+    text = result.to_json()
     output.write((arguments.json, text))
     if arguments.predictions is not None:
-        output.write((arguments.predictions, view.predictions_csv(result)))
+        output.write((arguments.predictions, result.predictions_csv()))
     if arguments.save_plan is not None:
-        write(arguments.save_plan, result.plan, result.network)
-    with keeping.keeping(made, arguments):
-        output.show(arguments.json, text, view.report(made))
+        result.save_plan(arguments.save_plan)
+    with keeping.keeping(result.record, arguments):
+        output.show(arguments.json, text, result.report())
     return 0

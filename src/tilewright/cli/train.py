@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "net", metavar="NET", help="cifar10, ece408, ece408-2017 or a .json description"
+        "net", metavar="NET", help="cifar10, resnet8, ece408, ece408-2017 or a .json description"
     )
     parser.add_argument(
         "--data", type=Path, metavar="DIR",
@@ -33,6 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--epochs", type=options.positive, metavar="N", help="passes over the training images"
     )
+    parser.add_argument(
+        "--images", type=options.positive, metavar="N",
+        help="train with the first N training images alone (default: all)",
+    )  # fmt: skip
     parser.add_argument(
         "--seed", type=options.positive, default=1, metavar="N", help="(default: %(default)s)"
     )
@@ -62,6 +66,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.epochs is not None:
         recipe = replace(recipe, epochs=arguments.epochs)
     training, test = open_parts(arguments.data, network.input.shape)
+    if arguments.images is not None:
+        training = training.first(arguments.images)
     job = Training(network, training, test, recipe, arguments.seed, arguments.device, output)
     resumed = job.resume()
     screen = console.output()

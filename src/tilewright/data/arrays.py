@@ -1,4 +1,4 @@
-"""A NumPy `.npz` archive: `images` and, optionally, `labels`.
+"""Arrays of `images` and, optionally, `labels`: a NumPy `.npz` archive, or a program's own.
 
 `images` is (image, channel, y, x) or (image, y, x): uint8 pixels, or floating-point values that
 enter the network as they are.
@@ -28,6 +28,9 @@ PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
           UnicodeDecodeError)  # fmt: skip
 LARGEST_LABEL = 2**31 - 1
+# What a program may hand over: images, or images and labels.
+Arrays = NDArray[Any] | tuple[NDArray[Any], NDArray[Any] | None]
+GIVEN = "the given arrays"
 LARGEST_HEADER = 10_000  # NumPy's own limit, which it looks at when it has read the header
 
 
@@ -50,6 +53,35 @@ def read(path: Path, wanted: Wanted = ALL) -> Dataset:
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
     return Dataset(path.stem, values, classes, str(path))
+
+
+def given(arrays: Arrays, wanted: Wanted = ALL) -> Dataset:
+    """A data set of a program's own arrays, or of another library's that NumPy can read."""
+    images, labels = arrays if isinstance(arrays, tuple) and len(arrays) == 2 else (arrays, None)
+    found = _handed("images", images)
+    classes = None if labels is None else _handed("labels", labels)
+    if found.dtype.kind == "f" and found.dtype != np.float32:
+        # Are 0.0 to 255.0 pixels or values? A guess would be silently wrong.
+        raise TilewrightError(
+            f"{GIVEN}: 'images' is {found.dtype}; it must be uint8 (pixels) or float32 (values)"
+        )
+    _check(found, classes, GIVEN, wanted)
+    count = wanted.count(len(found))
+    return Dataset(
+        "arrays",
+        _values(found[:count], GIVEN),
+        None if classes is None else _labels(classes[:count], GIVEN),
+        GIVEN,
+    )
+
+
+def _handed(name: str, array: object) -> NDArray[Any]:
+    if not hasattr(array, "__array__"):
+        raise TilewrightError(f"{GIVEN}: {name!r} is {type(array).__name__}, not an array")
+    found = np.asarray(array)
+    if not found.size:
+        raise TilewrightError(f"{GIVEN}: {name!r} has shape {found.shape}: it holds nothing")
+    return found
 
 
 @dataclass(frozen=True)
@@ -114,7 +146,12 @@ def _header(file: IO[bytes], length_bytes: int) -> bytes:
     return length + file.read(int.from_bytes(length, "little"))
 
 
-def _check(images: _Array, labels: _Array | None, path: Path, wanted: Wanted) -> None:
+def _check(
+    images: _Array | NDArray[Any],
+    labels: _Array | NDArray[Any] | None,
+    path: Path | str,
+    wanted: Wanted,
+) -> None:
     if len(images.shape) not in (3, 4):
         raise TilewrightError(
             f"{path}: 'images' has {len(images.shape)} dimensions; it needs image, channel, y, x"
@@ -133,7 +170,7 @@ def _check(images: _Array, labels: _Array | None, path: Path, wanted: Wanted) ->
         )
 
 
-def _values(images: NDArray[Any], path: Path) -> NDArray[Any]:
+def _values(images: NDArray[Any], path: Path | str) -> NDArray[Any]:
     if images.ndim == 3:
         images = images[:, None]
     if images.dtype == np.uint8:
@@ -146,7 +183,7 @@ def _values(images: NDArray[Any], path: Path) -> NDArray[Any]:
     return values
 
 
-def _labels(labels: NDArray[Any], path: Path) -> NDArray[np.int64]:
+def _labels(labels: NDArray[Any], path: Path | str) -> NDArray[np.int64]:
     wrong = np.flatnonzero((labels < 0) | (labels > LARGEST_LABEL))
     if wrong.size:
         raise TilewrightError(f"{path}: label {labels[wrong[0]]} of image {wrong[0]} is no class")

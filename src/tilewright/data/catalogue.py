@@ -1,4 +1,4 @@
-"""Data sets by name, and any file or folder of images by its path."""
+"""Data sets by name, any file or folder of images by its path, and a program's own arrays."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tilewright.files import ASSETS, cache_home, reason
 from tilewright.model.layers import Shape, dimensions
 
 SAMPLE = "fashion-mnist-sample"
+# All that images may be given as.
+Source = str | Path | arrays.Arrays
 
 
 def home() -> Path:
@@ -112,13 +114,16 @@ def default_for(shape: Shape) -> str:
     )
 
 
-def open_data(source: str | Path, shape: Shape, images: int | None = None) -> Dataset:
+def open_data(source: Source, shape: Shape, images: int | None = None) -> Dataset:
     """The first `images` of a named data set, folder or file, as a network of `shape` takes them.
 
     Fashion-MNIST and pictures are resized to the network's height and width; CIFAR-10 and arrays
     must fit as they are.
     """
-    path, wanted = Path(source), Wanted(shape, images)
+    wanted = Wanted(shape, images)
+    if not isinstance(source, str | Path):
+        return arrays.given(source, wanted).first(images)
+    path = Path(source)
     if str(source) in ENTRIES:
         dataset = open_named(str(source), wanted)
     elif path.exists():

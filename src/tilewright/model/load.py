@@ -1,4 +1,4 @@
-"""`tilewright.load`: from a name or a file to the Network that every command uses."""
+"""`tilewright.load`: from a name, a file or a description to the Network that all use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from tilewright.model.formats import convnetjs, description
 from tilewright.model.formats import weights as weight_file
 from tilewright.model.network import NONE, Network
 
+# All that a network may be given as: a mapping is what a `.json` description holds.
+Net = str | Path | Network | Mapping[str, object]
 Weights = str | Path | Mapping[str, NDArray[np.generic]]
 
 
-def load(net: str | Path | Network, weights: Weights | None = None) -> Network:
+def load(net: Net, weights: Weights | None = None) -> Network:
     """A network by zoo name, `.json` description or `.safetensors` file, with its weights.
+
+    A description may as well be given as the dict that its JSON stands for.
 
     `weights` is a `.safetensors` file, a folder with a ConvNetJS snapshot, or a mapping of
     arrays. Without it a zoo network gets the weights shipped with Tilewright, where there are
@@ -29,10 +33,17 @@ def load(net: str | Path | Network, weights: Weights | None = None) -> Network:
     return load_parameters(describe(net), net, weights)
 
 
-def describe(net: str | Path | Network) -> Network:
+def describe(net: Net) -> Network:
     """The network without its parameters: all that shapes, FLOP and `show` need."""
     if isinstance(net, Network):
         return replace(net, parameters=NONE, notes={})
+    if isinstance(net, Mapping):
+        return description.from_mapping(net)
+    if not isinstance(net, str | Path):
+        raise TilewrightError(
+            "a network is given by its name or path, as a Network or as a dict, not as "
+            f"{type(net).__name__}"
+        )
     path = Path(net)
     if path.suffix == ".json":
         return description.read(path)
@@ -61,14 +72,14 @@ def describe(net: str | Path | Network) -> Network:
     raise unknown("network", str(net), zoo.ZOO)
 
 
-def load_parameters(
-    network: Network, net: str | Path | Network, weights: Weights | None
-) -> Network:
+def load_parameters(network: Network, net: Net, weights: Weights | None) -> Network:
     """`network`, as `describe(net)` gave it, with the weights that `load` promises."""
     if weights is not None:
         return _given(network, weights)
     if isinstance(net, Network):
         return net
+    if isinstance(net, Mapping):
+        return network
     if Path(net).suffix == ".safetensors":
         return _given(network, net)
     shipped = ASSETS / "weights" / f"{net}.safetensors"
@@ -80,6 +91,11 @@ def load_parameters(
 def _given(network: Network, weights: Weights) -> Network:
     if isinstance(weights, Mapping):
         return network.with_parameters(weights)
+    if not isinstance(weights, str | Path):
+        raise TilewrightError(
+            "weights are given by their path or as a mapping of arrays, not as "
+            f"{type(weights).__name__}"
+        )
     path = Path(weights)
     notes: Mapping[str, str] = {}
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""A network: an immutable sequence of layers with every shape known, and its parameters."""
+"""A network: an immutable graph of layers with every shape known, and its parameters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.layers import Layer, Pixels, Shape, dimensions
+from tilewright.model.layers import Join, Layer, Pixels, Shape, dimensions
 
 Parameters = Mapping[str, NDArray[np.float32]]
+# For every layer, the indices of the stages whose outputs it takes.
+Sources = tuple[tuple[int, ...], ...]
 # Of parameters or outputs of one layer; this is about small networks.
 LARGEST_TENSOR = 2**30
 # Of a network; every table has a row for each.
@@ -25,13 +27,23 @@ NONE: Parameters = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer at its place in a network: named, and with its shapes known."""
+    """A layer at its place in a network: named, and with its shapes known.
+
+    `sources` are the indices of the stages whose outputs it takes, of these shapes; the input takes
+    its own.
+    """
 
     index: int
     name: str
     layer: Layer
-    input_shape: Shape
+    input_shapes: tuple[Shape, ...]
     output_shape: Shape
+    sources: tuple[int, ...]
+
+    @property
+    def input_shape(self) -> Shape:
+        """The first; most layers have no other."""
+        return self.input_shapes[0]
 
     @property
     def kind(self) -> str:
@@ -54,12 +66,12 @@ class Stage:
     @property
     def flops(self) -> int:
         """Floating-point operations for one image."""
-        return self.layer.flops(self.input_shape)
+        return self.layer.flops(*self.input_shapes)
 
     @property
     def inside_flops(self) -> int:
         """The same without the taps of a convolution that fall outside the image."""
-        return self.layer.inside_flops(self.input_shape)
+        return self.layer.inside_flops(*self.input_shapes)
 
     @property
     def bytes(self) -> int:
@@ -70,7 +82,7 @@ class Stage:
         if not self.layer.computes:
             return 0
         values = math.prod(self.output_shape) + self.parameter_count
-        return 4 * values + self.layer.input_bytes * math.prod(self.input_shape)
+        return 4 * values + self.layer.input_bytes * sum(map(math.prod, self.input_shapes))
 
 
 # Consecutive ones.
@@ -81,9 +93,11 @@ Stages = tuple[Stage, ...]
 class Network:
     """What is computed; knows nothing of devices.
 
-    `stages[0]` is the input, `stages[i]` is `layers[i - 1]`. `parameters` is empty until weights
-    are known, else complete: `with_parameters` is the way to set them and checks every name,
-    shape and value. `notes` says where the weights came from (recipe, accuracy), as text.
+    `stages[0]` is the input, `stages[i]` is `layers[i - 1]`. They are computed in this order, and
+    each takes what some before it gave: `sources`, the one before it where none are given. The last
+    one's output is the network's; all others are taken by somebody. `parameters` is empty until
+    weights are known, else complete: `with_parameters` is the way to set them and checks every
+    name, shape and value. `notes` says where the weights came from (recipe, accuracy), as text.
     A network can be pickled and copied; what comes back is as read-only as what went in.
     """
 
@@ -92,6 +106,7 @@ class Network:
     layers: tuple[Layer, ...]
     parameters: Parameters = field(default_factory=lambda: NONE)
     notes: Mapping[str, str] = field(default_factory=dict)
+    sources: Sources | None = None
     stages: tuple[Stage, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +114,10 @@ class Network:
         if not self.layers:
             raise TilewrightError(f"network {self.name!r} has no layers")
         check_depth(len(self.layers))
-        object.__setattr__(self, "stages", _stages(self.name, self.input, self.layers))
+        chain = tuple((index,) for index in range(len(self.layers)))
+        sources = chain if self.sources is None else tuple(map(tuple, self.sources))
+        object.__setattr__(self, "sources", sources)
+        object.__setattr__(self, "stages", _stages(self.name, self.input, self.layers, sources))
 
     def __repr__(self) -> str:
         """In one line: a network at a prompt must not print its weights."""
@@ -114,12 +132,21 @@ class Network:
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled, and arrays forget there that they are read-only.
         parameters, notes = dict(self.parameters), dict(self.notes)
-        return _restored, (self.name, self.input, self.layers, parameters, notes)
+        return _restored, (self.name, self.input, self.layers, self.sources, parameters, notes)
 
     @property
     def output_shape(self) -> Shape:
         """What an image becomes."""
         return self.stages[-1].output_shape
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every layer takes what the one before it gave, and nothing else."""
+        return all(stage.sources == (stage.index - 1,) for stage in self.stages[1:])
+
+    def readers(self, stage: Stage) -> list[Stage]:
+        """The layers that take a layer's output."""
+        return [other for other in self.stages if stage.index in other.sources]
 
     @property
     def parameter_shapes(self) -> dict[str, Shape]:
@@ -136,6 +163,11 @@ class Network:
         """Floating-point operations for one image, 2 for each multiply-add."""
         return sum(stage.flops for stage in self.stages)
 
+    def bare(self, name: str, layers: int | None = None) -> Network:
+        """Under another name and without weights: all of it, or so many layers from the first."""
+        assert self.sources is not None  # since it was made
+        return Network(name, self.input, self.layers[:layers], sources=self.sources[:layers])
+
     def with_parameters(
         self, parameters: Mapping[str, NDArray[np.generic]], notes: Mapping[str, str] | None = None
     ) -> Network:
@@ -150,33 +182,70 @@ def check_depth(layers: int) -> None:
         raise TilewrightError(f"{layers:,} layers are more than the {MOST_LAYERS:,} that are taken")
 
 
-def _stages(network: str, pixels: Pixels, layers: Sequence[Layer]) -> tuple[Stage, ...]:
-    """Name every layer by its kind, numbered where there are several, and infer its shapes."""
-    total = Counter(layer.kind for layer in layers)
-    seen: Counter[str] = Counter()
+def _stages(
+    network: str, pixels: Pixels, layers: Sequence[Layer], sources: Sources
+) -> tuple[Stage, ...]:
+    """Name every layer and infer its shapes."""
+    if len(sources) != len(layers):
+        raise TilewrightError(
+            f"network {network!r}: {len(layers)} layers and what {len(sources)} of them take"
+        )
     shape = pixels.shape
     if math.prod(shape) > LARGEST_TENSOR:
         raise TilewrightError(f"network {network!r}: more than {LARGEST_TENSOR:,} pixels an image")
-    stages = [Stage(0, "input", pixels, shape, shape)]
-    for index, layer in enumerate(layers, start=1):
+    stages = [Stage(0, "input", pixels, (shape,), shape, ())]
+    named = zip(names(layers), layers, sources, strict=True)
+    for index, (name, layer, taken) in enumerate(named, start=1):
         if isinstance(layer, Pixels):
             raise TilewrightError(f"network {network!r}: layer {index} is a second input")
-        seen[layer.kind] += 1
-        name = layer.kind + (str(seen[layer.kind]) if total[layer.kind] > 1 else "")
         try:
-            after = layer.output_shape(shape)
+            _check_sources(layer, index, taken)
+            shapes = tuple(stages[source].output_shape for source in taken)
+            after = layer.output_shape(*shapes)
         except TilewrightError as error:
             raise TilewrightError(
                 f"network {network!r}, layer {index} ({name}): {error}"
             ) from error
-        stage = Stage(index, name, layer, shape, after)
+        stage = Stage(index, name, layer, shapes, after, taken)
         if max(stage.parameter_count, math.prod(after)) > LARGEST_TENSOR:
             raise TilewrightError(
                 f"network {network!r}, layer {index} ({name}): more than {LARGEST_TENSOR:,} values"
             )
         stages.append(stage)
-        shape = after
+    taken_by_somebody = {source for stage in stages for source in stage.sources}
+    for stage in stages[:-1]:
+        if stage.index not in taken_by_somebody:
+            raise TilewrightError(f"network {network!r}: nobody takes the output of {stage.name}")
     return tuple(stages)
+
+
+def names(layers: Sequence[Layer]) -> list[str]:
+    """Every layer by its kind, numbered where there are several of it.
+
+    Kinds whose names end in a number have it after a line: the sixth relu is not a relu6.
+    """
+    total = Counter(layer.kind for layer in layers)
+    seen: Counter[str] = Counter()
+    found = []
+    for layer in layers:
+        seen[layer.kind] += 1
+        number = seen[layer.kind]
+        if layer.kind[-1].isdigit():
+            found.append(f"{layer.kind}_{number}")
+        else:
+            found.append(f"{layer.kind}{number if total[layer.kind] > 1 else ''}")
+    return found
+
+
+def _check_sources(layer: Layer, index: int, sources: tuple[int, ...]) -> None:
+    if isinstance(layer, Join) != (len(sources) > 1) or not sources:
+        raise TilewrightError(
+            f"takes {'two inputs or more' if isinstance(layer, Join) else 'one input'}, "
+            f"not {len(sources)}"
+        )
+    for source in sources:
+        if isinstance(source, bool) or not isinstance(source, int) or not 0 <= source < index:
+            raise TilewrightError(f"takes the output of layer {source!r}, which is not before it")
 
 
 def _checked(
@@ -216,9 +285,10 @@ def _restored(
     name: str,
     pixels: Pixels,
     layers: tuple[Layer, ...],
+    sources: Sources,
     parameters: Mapping[str, NDArray[np.generic]],
     notes: Mapping[str, str],
 ) -> Network:
     """A network out of what was pickled or copied of it, its parameters checked once more."""
-    network = Network(name, pixels, layers, notes=notes)
+    network = Network(name, pixels, layers, notes=notes, sources=sources)
     return network.with_parameters(parameters, notes) if parameters else network

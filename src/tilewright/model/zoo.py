@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from tilewright.errors import unknown
 from tilewright.model.layers import (
+    Add,
+    AveragePool,
     Convolution,
     Flatten,
     FullyConnected,
+    Layer,
     MaxPool,
     Pixels,
     ReLU,
@@ -57,10 +60,40 @@ def ece408_2017() -> Network:
     )
 
 
+def resnet8() -> Network:
+    """MLPerf Tiny's ResNet for CIFAR-10: three residual blocks of 16, 32 and 64 channels.
+
+    Batch norms are folded into the convolutions.
+    """
+    layers: list[Layer] = [Convolution(16, 3, padding=1), ReLU()]
+    sources: list[tuple[int, ...]] = [(0,), (1,)]
+
+    def add(layer: Layer, *taken: int) -> int:
+        layers.append(layer)
+        sources.append(taken)
+        return len(layers)
+
+    last = 2
+    for filters, stride in ((16, 1), (32, 2), (64, 2)):
+        first = add(Convolution(filters, 3, stride=stride, padding=_same(stride)), last)
+        second = add(Convolution(filters, 3, padding=1), add(ReLU(), first))
+        beside = last if stride == 1 else add(Convolution(filters, 1, stride=stride), last)
+        last = add(ReLU(), add(Add(), second, beside))
+    last = add(AveragePool(8), last)
+    add(Softmax(), add(FullyConnected(10), last))
+    return Network("resnet8", Pixels((3, 32, 32)), tuple(layers), sources=tuple(sources))
+
+
+def _same(stride: int) -> tuple[int, int, int, int]:
+    """The padding of TensorFlow's "same" for 3x3 windows over an even side."""
+    return (1, 1, 1, 1) if stride == 1 else (0, 0, 1, 1)
+
+
 ZOO: dict[str, Callable[[], Network]] = {
     "cifar10": cifar10,
     "ece408": ece408,
     "ece408-2017": ece408_2017,
+    "resnet8": resnet8,
 }
 
 
@@ -76,4 +109,6 @@ def holds(network: Network) -> bool:
     if network.name not in ZOO:
         return False
     own = ZOO[network.name]()
-    return (own.input, own.layers) == (network.input, network.layers)
+    return (own.input, own.layers, own.sources) == (
+        network.input, network.layers, network.sources,
+    )  # fmt: skip

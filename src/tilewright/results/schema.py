@@ -12,13 +12,15 @@ from tilewright.files import atomic_write
 from tilewright.results.catalogue import RECORDS
 from tilewright.results.check import CheckRecord
 from tilewright.results.comparison import ComparisonRecord
+from tilewright.results.explain import ExplainRecord
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OF_KERNELS = {"bench": "kernel bench", "grade": "kernel grade"}
-# A comparison is made of two records and is none itself; a check has nothing that is timed.
+# A comparison is made of two records and is none itself; the others have nothing to be compared.
 DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     **{verb: (f"tilewright {OF_KERNELS.get(verb, verb)} --json", k) for verb, k in RECORDS.items()},
     "check": ("tilewright kernel check --json", CheckRecord),
+    "explain": ("tilewright explain --json", ExplainRecord),
     "comparison": ("tilewright profile --compare A B --json", ComparisonRecord),
 }
 

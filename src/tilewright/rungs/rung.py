@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 Value: TypeAlias = "int | float | str | Sequence[Value] | Mapping[str, Value]"
 Options = Mapping[str, Value]
 
-# Reads a batch from the first buffer and fills the second completely.
-Launch = Callable[[Buffer, Buffer], None]
+
+class Launch(Protocol):
+    """Reads a batch from the first buffer, and from others what else it takes, in the order of the
+    step's `takes`; fills the second completely."""
+
+    def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None: ...
 
 
 @runtime_checkable
 class ParametersAgain(Protocol):
     """A launch that can copy its parameters to the device once more, as `per-layer` does."""
 
-    def __call__(self, x: Buffer, out: Buffer) -> None: ...
+    def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None: ...
 
     def send_parameters(self) -> None: ...
 
@@ -81,12 +85,12 @@ def launch_of(
     function: Callable[..., object],
     parts: tuple[tuple[str, ...], ...] = (),
 ) -> Launch:
-    """The launch of a function that reads a batch and fills another."""
+    """The launch of a function that reads a batch, fills another, and may read more."""
     kernel = runtime.build(name, function, parts)
     layers = tuple(stage.name for stage in stages)
 
-    def launch(x: Buffer, out: Buffer) -> None:
-        runtime.launch(kernel, x, out, layers=layers)
+    def launch(x: Buffer, out: Buffer, *others: Buffer) -> None:
+        runtime.launch(kernel, x, out, *others, layers=layers)
 
     return launch
 
@@ -125,7 +129,8 @@ class Rung:
     own. `memories` are the memory plans it can run under (`tilewright.memory`), the default first;
     `convolutions` says how a GPU rung computes them. `skips_taps`: taps outside the image are left
     out, not multiplied by zero.
-    `form` is what of a layer it computes with; None: it needs no more than the layer.
+    `form` is what of a layer it computes with; None: it needs no more than the layer. `specials`
+    are what it can do that is out of the ordinary (`Layer.specials`); None: all of it.
     """
 
     name: str
@@ -147,12 +152,15 @@ class Rung:
     against: str | None = None
     skips_taps: bool = False
     form: Form | None = None
+    specials: frozenset[str] | None = None
 
     def supports(self, stage: Stage) -> str | None:
         """Why it cannot compute a layer, or None."""
-        if self.form is None or self.form in stage.layer.forms:
-            return None
-        return f"{stage.name}: {without(stage.layer, self.form)}"
+        if self.form is not None and self.form not in stage.layer.forms:
+            return f"{stage.name}: {without(stage.layer, self.form)}"
+        if self.specials is not None and (lacking := stage.layer.specials - self.specials):
+            return f"{stage.name}: it has no code for {' and '.join(sorted(lacking))}"
+        return None
 
     def choices(self, device: Device, stages: Stages) -> Iterator[Options]:
         """Its own choice for consecutive stages, then all others that may be tried."""

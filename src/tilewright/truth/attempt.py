@@ -13,7 +13,7 @@ from tilewright.execute import Program
 from tilewright.model.layers import dimensions
 from tilewright.model.layers.rounding import Array
 from tilewright.model.network import Network, Stage
-from tilewright.plan import uniform
+from tilewright.plan import taken, uniform
 from tilewright.rungs.gpu.prepare import GpuLaunch
 from tilewright.rungs.rung import Options, Rung
 from tilewright.runtime import Buffer, Runtime
@@ -36,27 +36,34 @@ class Truths:
     """What each step of a network should make of an image, computed once for the same image."""
 
     def __init__(self, trial: Trial, rung: Rung) -> None:
+        self.network, self.precision = trial.network, rung.precision
         self.steps = [list(part) for part in rung.cut(trial.network)]
-        self.parameters, self.precision = trial.network.parameters, rung.precision
         self.known: list[dict[bytes, reference.Truth]] = [{} for _ in self.steps]
 
-    def of(self, index: int, images: Inputs) -> list[reference.Truth]:
+    def of(self, index: int, given: tuple[Inputs, ...]) -> list[reference.Truth]:
         """A step's outputs for some images, one by one."""
         known = self.known[index]
-        keys = [image.tobytes() for image in images]
-        finite = [bool(np.isfinite(image).all()) for image in images]
+        images = list(zip(*given, strict=True))
+        keys = [b"".join(part.tobytes() for part in image) for image in images]
+        finite = [all(bool(np.isfinite(part).all()) for part in image) for image in images]
         fresh = {key: place for place, key in enumerate(keys) if key not in known}
         for alike in (True, False):  # NaN would leave the bound of no other image as it is
             places = {key: place for key, place in fresh.items() if finite[place] == alike}
             if places:
-                known.update(
-                    zip(places, self._chain(index, images[list(places.values())]), strict=True)
-                )
+                chosen = list(places.values())
+                truths = self._chain(index, [part[chosen] for part in given])
+                known.update(zip(places, truths, strict=True))
         return [known[key] for key in keys]
 
-    def _chain(self, index: int, images: Inputs) -> Iterator[reference.Truth]:
+    def _chain(self, index: int, given: list[Inputs]) -> Iterator[reference.Truth]:
+        stages, parameters = self.steps[index], self.network.parameters
+        places = {stage.name: stage.index for stage in self.network.stages}
+        names = taken(self.network, stages)
+        x: Inputs | dict[int, Inputs] = given[0]
+        if names:  # not the pixels
+            x = {places[name]: part for name, part in zip(names, given, strict=True)}
         with np.errstate(invalid="ignore", over="ignore"):
-            chain = reference.chain(self.steps[index], self.parameters, images, self.precision)
+            chain = reference.chain(stages, parameters, x, self.precision)
         for value, bound in zip(chain[-1].value, chain[-1].bound, strict=True):
             yield reference.Truth(value, bound)
 
@@ -123,12 +130,15 @@ class Attempt:
             guarded.fill(None)
         if self.guards is not None:
             self.guards.poison()
-        before: Inputs = batch
-        source = self.given.inside(len(call))
-        for index, buffer in enumerate(self.program.activations(source)):
+        start = self.given.inside(len(call))
+        made: dict[str, tuple[Inputs, Buffer]] = {}
+        for index, buffer in enumerate(self.program.activations(start)):
             self.runtime.synchronise()
             actual = np.array(self.runtime.download(buffer))
-            output = self.outputs[index]
+            output, step = self.outputs[index], self.program.steps[index]
+            read = [made[name] for name in step.takes] or [(batch, start)]
+            before = tuple(values for values, _ in read)
+            source = tuple(held for _, held in read)
             if output is not None:
                 output.expect(actual)
             image, problem = self._problem(index, before, actual)
@@ -141,39 +151,42 @@ class Attempt:
             if problem is not None or damage:
                 seen = Evidence(
                     tuple(self.truths.steps[index]), self.trial.network.parameters,
-                    self.truths.precision, self.trial.inputs, number + 1, image, before,
+                    self.truths.precision, self.trial.inputs, number + 1, image, before[0],
                     *self._truth(index, before), actual, again, self.earlier.get(index),
-                    damage, self.trial.arrival,
+                    damage, self.trial.arrival, before[1:],
                 )  # fmt: skip
                 which = f"{self.trial.inputs}, call {number + 1} with {_listed(call)}"
                 layer = _describe(self.truths.steps[index], self.trial.network)
                 return Fault(layer, which, problem or str(damage[0]), seen)
-            self.earlier[index] = before = actual
-            source = buffer
+            self.earlier[index] = actual
+            made[step.layers[-1]] = actual, buffer
         return None
 
     def _problem(
-        self, index: int, before: Inputs, actual: NDArray[np.float32]
+        self, index: int, before: tuple[Inputs, ...], actual: NDArray[np.float32]
     ) -> tuple[int | None, str | None]:
-        """What is wrong with a step's output, given its input, and in which image."""
+        """What is wrong with a step's output, given its inputs, and in which image."""
         self.compared += actual.size
-        truths = self.truths.of(index, before)
-        for image, (given, truth) in enumerate(zip(before, truths, strict=True)):
-            spoiled = self.trial.arrival and not np.isfinite(given).all()
+        for image, truth in enumerate(self.truths.of(index, before)):
+            finite = all(bool(np.isfinite(part[image]).all()) for part in before)
+            spoiled = self.trial.arrival and not finite
             share, problem = (swallowed if spoiled else compare)(actual[image], truth)
             self.worst = max(self.worst, share)
             if problem is not None:
-                return image, f"image {image} of {len(before)}: {problem}"
+                return image, f"image {image} of {len(actual)}: {problem}"
         return None, None
 
-    def _truth(self, index: int, before: Inputs) -> tuple[Array, Array]:
+    def _truth(self, index: int, before: tuple[Inputs, ...]) -> tuple[Array, Array]:
         truths = self.truths.of(index, before)
         return np.stack([each.value for each in truths]), np.stack([each.bound for each in truths])
 
     def _damage(self, index: int) -> tuple[Damage, ...]:
         """Next to the step first; the rest when all is done, as there may be much of it."""
         last = index == len(self.outputs) - 1
-        near = [each for each in self.outputs[max(0, index - 1) : index + 1] if each]
+        steps = self.program.steps
+        beside = (*steps[index].takes, steps[index].layers[-1])
+        by_name = zip(steps, self.outputs, strict=True)
+        near = [each for step, each in by_name if each and step.layers[-1] in beside]
         found = [each.damage() for each in (self.given, *(self.used if last else near))]
         if self.guards is not None:
             launches = (step.launch for step in self.program.steps)
@@ -188,7 +201,12 @@ class Attempt:
         return tuple(each for each in found if each is not None)
 
     def _again(
-        self, index: int, source: Buffer, target: Buffer, before: Inputs, looked_at: object
+        self,
+        index: int,
+        source: tuple[Buffer, ...],
+        target: Buffer,
+        before: tuple[Inputs, ...],
+        looked_at: object,
     ) -> Again:
         """A step once more on the same input, in the same memory; into PREFILL only if something
         is wrong with it."""
@@ -199,13 +217,14 @@ class Attempt:
             kept = output.expected.copy()
             output.fill(content)
             output.expected[:] = kept
-            if looked_at:  # it may have been written to
-                source[:] = self.runtime.upload(np.ascontiguousarray(before).reshape(source.shape))
+            for held, values in zip(source, before, strict=True) if looked_at else ():
+                # It may have been written to.
+                held[:] = self.runtime.upload(np.ascontiguousarray(values).reshape(held.shape))
             if self.guards is not None:
                 self.guards.poison()
                 if looked_at:
                     self.guards.restore()
-            launch(source, target)
+            launch(source[0], target, *source[1:])
             self.runtime.synchronise()
             return np.array(self.runtime.download(target))
 

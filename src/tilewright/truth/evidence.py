@@ -77,6 +77,7 @@ class Evidence:
     earlier: Values | None = None
     damage: tuple[Damage, ...] = ()
     arrival: bool = False
+    others: tuple[NDArray[Any], ...] = ()  # inputs after the first
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ def fast_bound(
 
 def _fft(layer: Convolution, size: Array, weight: Array, bias: Array) -> Array:
     planes = np.sqrt((size**2).sum((2, 3))) @ np.sqrt((weight**2).sum((2, 3))).T
-    sides = (2 * (side + 2 * pad) for side, pad in zip(size.shape[2:], layer.padding, strict=True))
+    around = (layer.padding[axis] + layer.padding[axis + 2] for axis in range(2))
+    sides = (2 * (side + pad) for side, pad in zip(size.shape[2:], around, strict=True))
     roundings = 3 * FFT_FACTOR * math.log2(math.prod(sides)) + weight.shape[1] + 4
     bound: Array = roundings * UNIT * (planes[:, :, None, None] + bias)
     return bound
@@ -74,7 +75,7 @@ def _winograd(
 ) -> Array:
     inverse, filters, inputs = (np.abs(np.array(each)) for each in kind.matrices)
     more = kind.outputs - 1
-    pads = [(pad + more, pad + more) for pad in layer.padding]
+    pads = [(layer.padding[axis] + more, layer.padding[axis + 2] + more) for axis in range(2)]
     padded = np.pad(size, ((0, 0), (0, 0), *pads))
     places = [side - len(inputs) + 1 for side in padded.shape[2:]]
     transformed = np.einsum("iu,fcuv,jv->ijfc", filters, weight, filters)

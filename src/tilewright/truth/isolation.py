@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.model.layers import Convolution, Layer, Softmax
+from tilewright.model.layers import Add, Concat, Convolution, Layer, Shape, Softmax
 from tilewright.model.network import Network, Stage
 from tilewright.precision import Precision
 
@@ -61,21 +61,42 @@ def passing(
     a share that is to be `dead`.
     """
     given: dict[str, Array] = {}
-    signs = np.ones(network.input.shape[0])
-    for stage in network.stages:
-        if not stage.layer.passes_negative:
-            signs = np.ones_like(signs)
-        if not stage.parameter_shapes:
-            continue
-        made = _passing(stage, generator, sums, bias, bits)
-        weight = made[f"{stage.name}.weight"]
-        before = np.repeat(signs, weight.shape[1] // len(signs))
-        negative = _negative(_next(network, stage), dead)
-        signs = np.where(generator.random(len(weight)) < negative, -1.0, 1.0)
-        weight *= np.outer(signs, before).reshape(*weight.shape[:2], *[1] * (weight.ndim - 2))
-        for name, value in made.items():
-            given[name] = value * _spread(network, stage)
+    # Of every stage, the signs of its channels, and how large they may be.
+    signs = [np.ones(network.input.shape[0])]
+    sizes = [1.0]
+    for stage in network.stages[1:]:
+        taken, size = [signs[source] for source in stage.sources], _size(stage, sizes)
+        if stage.parameter_shapes:
+            made = _passing(stage, generator, sums, bias, bits)
+            weight = made[f"{stage.name}.weight"]
+            negative = _negative(_met(network, stage), dead)
+            signs.append(np.where(generator.random(len(weight)) < negative, -1.0, 1.0))
+            both = signs[-1][:, None] * _before(stage, taken[0], weight.shape[:2])
+            weight *= both.reshape(*weight.shape[:2], *[1] * (weight.ndim - 2)) / size
+            for name, value in made.items():
+                given[name] = value * _spread(network, stage)
+            size = 1.0
+        elif isinstance(stage.layer, Concat):
+            signs.append(np.concatenate(taken))
+        else:
+            # What is added has the same sign everywhere, by `_negative`.
+            signs.append(taken[0] if stage.layer.passes_negative else np.ones_like(taken[0]))
+        sizes.append(size)
     return given
+
+
+def _size(stage: Stage, sizes: list[float]) -> float:
+    """The largest that a layer's inputs may be together or, if it takes one, alone."""
+    taken = [sizes[source] for source in stage.sources]
+    return 2.0 ** math.ceil(math.log2(sum(taken))) if isinstance(stage.layer, Add) else max(taken)
+
+
+def _before(stage: Stage, signs: Array, weights: tuple[int, int]) -> Array:
+    """The sign of the input that each weight of a filter meets."""
+    groups = stage.layer.groups if isinstance(stage.layer, Convolution) else 1
+    filters, inputs = weights
+    each = np.repeat(signs, groups * inputs // len(signs)).reshape(groups, inputs)
+    return each[np.arange(filters) // (filters // groups)]
 
 
 def alone(
@@ -115,12 +136,20 @@ def images(
 
 
 def within_one(network: Network, given: dict[str, Array], largest: float) -> dict[str, Array]:
-    """The same weights for inputs of another size: the first layer with weights makes up for it."""
-    first = next((stage for stage in network.stages if stage.parameter_shapes), None)
-    if first is None or largest == 0:
+    """The same weights for inputs of another size: the first layers with weights make up for it."""
+    if largest == 0:
         return given
-    name = f"{first.name}.weight"
-    return {**given, name: given[name] * 2.0 ** -math.ceil(math.log2(largest))}
+    # Layers whose output is as large as the image: nothing with weights is between.
+    alike, made = {0}, dict(given)
+    for stage in network.stages[1:]:
+        if not alike.issuperset(stage.sources):
+            continue
+        if stage.parameter_shapes:
+            name = f"{stage.name}.weight"
+            made[name] = given[name] * 2.0 ** -math.ceil(math.log2(largest))
+        else:
+            alike.add(stage.index)
+    return made
 
 
 def resized(network: Network, given: dict[str, Array], size: int) -> dict[str, Array]:
@@ -129,21 +158,24 @@ def resized(network: Network, given: dict[str, Array], size: int) -> dict[str, A
     Before a tanh and a softmax it is as much of this as they can tell apart. If the rest is larger
     than usual, all scores are far below zero; if it is huge, the first one alone.
     """
-    made, now = dict(given), size
-    for stage in network.stages:
+    made, sizes = dict(given), [size]
+    for stage in network.stages[1:]:
+        now = max(sizes[source] for source in stage.sources)
         if math.isfinite(stage.layer.largest):
             now = min(now, math.ceil(math.log2(stage.layer.largest)))
+        sizes.append(now)
         if not stage.parameter_shapes:
             continue
-        after = _next(network, stage)
-        low, high = (after and after.fitting) or (size, size)
+        met = _met(network, stage)
+        fitting = [layer.fitting for layer in met if layer.fitting is not None]
+        low, high = fitting[0] if fitting else (size, size)
         wanted = min(max(size, low), high)
         weight, bias = f"{stage.name}.weight", f"{stage.name}.bias"
         made[weight] = given[weight] * 2.0 ** (wanted - now)
         if bias in given:
             made[bias] = given[bias] * 2.0**wanted
-        now = wanted
-        if isinstance(after, Softmax) and size > 0:
+        sizes[-1] = wanted
+        if any(isinstance(layer, Softmax) for layer in met) and size > 0:
             if bias in given:
                 made[bias][: 1 if size > SPREAD else None] -= FAR
             else:
@@ -151,22 +183,31 @@ def resized(network: Network, given: dict[str, Array], size: int) -> dict[str, A
     return made
 
 
-def _next(network: Network, stage: Stage) -> Layer | None:
-    """The layer that a layer's outputs meet next, picked by a pooling or not."""
-    after = (each.layer for each in network.stages[stage.index + 1 :])
-    return next((layer for layer in after if not layer.passes_on), None)
+def _met(network: Network, stage: Stage) -> list[Layer]:
+    """The layers that a layer's outputs meet next, picked by a pooling or not."""
+    met: list[Layer] = []
+    passing = {stage.index}
+    for each in network.stages[stage.index + 1 :]:
+        if passing.intersection(each.sources):
+            if each.layer.passes_on:
+                passing.add(each.index)
+            else:
+                met.append(each.layer)
+    return met
 
 
-def _negative(after: Layer | None, dead: float) -> float:
-    """The share of outputs of the other sign, by the layer that they meet."""
-    if after is None or after.passes_negative:
-        return 1.0 if isinstance(after, Softmax) else 0.5
+def _negative(met: list[Layer], dead: float) -> float:
+    """The share of outputs of the other sign, by the layers that they meet."""
+    if any(isinstance(layer, Add) for layer in met):
+        return 0.0  # what cancels does not arrive
+    if all(layer.passes_negative for layer in met):
+        return 1.0 if any(isinstance(layer, Softmax) for layer in met) else 0.5
     return dead
 
 
 def _spread(network: Network, stage: Stage) -> int:
     """How much larger a layer's outputs are to be: before a softmax, SPREAD times."""
-    return SPREAD if isinstance(_next(network, stage), Softmax) else 1
+    return SPREAD if any(isinstance(layer, Softmax) for layer in _met(network, stage)) else 1
 
 
 def _reciprocal(sizes: Array) -> Array:
@@ -181,7 +222,7 @@ def _passing(
     weight_name = f"{stage.name}.weight"
     shape = shapes[weight_name]
     weight = np.zeros(shape)
-    pairs = _pairs(shape[0], shape[1], generator, sums)
+    pairs = _grouped_pairs(stage, shape, generator, sums)
     values = 1 if bits is None else np.abs(_mantissas(pairs[0].shape, bits, generator))
     if isinstance(stage.layer, Convolution):
         taps, ends = _taps(stage)
@@ -196,6 +237,15 @@ def _passing(
         if name != weight_name:
             given[name] = generator.integers(0, 4, size) / 16 if bias else np.zeros(size)
     return given
+
+
+def _grouped_pairs(stage: Stage, shape: Shape, generator: Generator, every: bool) -> Pairs:
+    """Those of every group of filters, one group after the other."""
+    groups = stage.layer.groups if isinstance(stage.layer, Convolution) else 1
+    each = shape[0] // groups
+    found = [_pairs(each, shape[1], generator, every) for _ in range(groups)]
+    outputs = [of + group * each for group, (of, _) in enumerate(found)]
+    return np.concatenate(outputs), np.concatenate([inputs for _, inputs in found])
 
 
 def _pairs(outputs: int, inputs: int, generator: Generator, every: bool) -> Pairs:
@@ -223,7 +273,7 @@ def _taps(stage: Stage) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     for axis in range(2):
         size, out = stage.input_shape[1 + axis], stage.output_shape[1 + axis]
         starts = np.arange(out) * layer.stride[axis] - layer.padding[axis]
-        places = starts[None, :] + np.arange(layer.kernel[axis])[:, None]
+        places = starts[None, :] + layer.dilation[axis] * np.arange(layer.kernel[axis])[:, None]
         inside = ((places >= 0) & (places < size)).sum(1)
         along.append(np.flatnonzero(2 * inside > inside.max() - 1))
         nearest = (np.abs(places[:, 0]).argmin(), np.abs(places[:, -1] - (size - 1)).argmin())

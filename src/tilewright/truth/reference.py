@@ -29,12 +29,12 @@ bounds are worst cases and soon loose: layers are checked one by one wherever th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.model.layers import Convolution, Pixels
+from tilewright.model.layers import Convolution, Join, Pixels
 from tilewright.model.layers.rounding import Array, Truth, step
 from tilewright.model.network import Parameters, Stage
 from tilewright.precision import FLOAT32, Precision
@@ -49,34 +49,55 @@ def layer(
     x: NDArray[np.generic],
     error: Array | None = None,
     precision: Precision = FLOAT32,
+    others: Sequence[Truth] = (),
 ) -> Truth:
-    """One layer of a batch `x` whose values are uncertain by `error` (None: exact)."""
+    """One layer of a batch `x` whose values are uncertain by `error` (None: exact).
+
+    `others` are the inputs after the first of a layer that takes several.
+    """
     exact = np.asarray(x, np.float64)
     uncertain = np.zeros_like(exact) if error is None else error
     operation = stage.layer
     if isinstance(operation, Pixels) and x.dtype != np.uint8:
         return Truth(exact, uncertain)  # images that are float32 already enter as they are
+    if isinstance(operation, Join):
+        return operation.joined([Truth(exact, uncertain), *others], precision)
     truth = operation.truth(exact, uncertain, stage.weights(parameters), precision)
     if precision.fast is None or not isinstance(operation, Convolution):
         return truth
+    if operation.groups > 1 or operation.dilation != (1, 1):
+        return truth  # no fast algorithm is known for these, here
     return _faster(truth, stage, operation, parameters, exact, uncertain, precision)
 
 
 def chain(
     stages: Sequence[Stage],
     parameters: Parameters,
-    x: NDArray[np.generic],
+    x: NDArray[np.generic] | Mapping[int, NDArray[np.generic]],
     precision: Precision = FLOAT32,
 ) -> list[Truth]:
-    """Consecutive layers of a batch, the bounds carried from one to the next."""
+    """Consecutive layers of a batch, the bounds carried from one to the next.
+
+    `x` is what the first of them takes or, where layers take more that is made outside of them, all
+    of that by the indices of the stages which made it.
+    """
+    first = stages[0]
+    outside = x if isinstance(x, Mapping) else {(first.sources or (-1,))[0]: x}
+    exact = {
+        index: Truth(np.asarray(value, np.float64), np.zeros(value.shape))
+        for index, value in outside.items()
+    }
+    made: dict[int, Truth] = {}
     truths: list[Truth] = []
-    error: Array | None = None
     for stage in stages:
-        truth = layer(stage, parameters, x, error, precision)
+        if not stage.sources:  # the pixels, whose type counts
+            truth = layer(stage, parameters, outside[-1], None, precision)
+        else:
+            taken, *others = (made.get(index) or exact[index] for index in stage.sources)
+            truth = layer(stage, parameters, taken.value, taken.bound, precision, others)
         truths.append(truth)
-        x, error = truth.value, truth.bound
-        if precision.stored:
-            error = error + _stored(truth, precision)
+        kept = truth.bound + _stored(truth, precision) if precision.stored else truth.bound
+        made[stage.index] = Truth(truth.value, kept)
     return truths
 
 

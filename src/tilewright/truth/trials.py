@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from tilewright.model.layers import (
     TYPES,
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     Elementwise,
     Flatten,
     FullyConnected,
+    Join,
     Layer,
     MaxPool,
     Pixels,
@@ -88,8 +91,10 @@ def trials(
     for shape, layer in _odd_layers(generator):
         if computes(_alone(shape, layer)):
             yield from layer_trials(shape, layer, precision, generator)
-    for shape, layers in ODD_SEQUENCES:
-        sequence = Network("layers", Pixels(shape), layers)
+    for shapes, join in (each for kind in TYPES.values() for each in _joins(kind)):
+        if computes(_joined(shapes, join)):
+            yield from join_trials(shapes, join, precision, generator)
+    for sequence in (*map(_sequence, ODD_SEQUENCES), *ODD_GRAPHS):
         if not computes(sequence):
             continue
         yield from _network_trials(sequence, precision, generator)
@@ -103,13 +108,14 @@ def trials(
     if network is None:
         return
     for stage in network.stages:
-        if stage.index > 0 and stage.layer.computes:
+        if isinstance(stage.layer, Join):
+            yield from join_trials(stage.input_shapes, stage.layer, precision, generator)
+        elif stage.index > 0 and stage.layer.computes:
             yield from layer_trials(stage.input_shape, stage.layer, precision, generator)
     # Without its softmax, whole numbers stay whole numbers to the end.
-    scores = network.layers[:-1] if isinstance(network.layers[-1], Softmax) else network.layers
+    scores = len(network.layers) - isinstance(network.layers[-1], Softmax)
     if scores:
-        without = Network("scores", network.input, scores)
-        yield from _network_trials(without, precision, generator)
+        yield from _network_trials(network.bare("scores", scores), precision, generator)
     yield from whole_trials(network, precision, fuses(network), batch, generator)
 
 
@@ -117,7 +123,7 @@ def whole_trials(
     network: Network, precision: Precision, fused: bool, batch: int, generator: Generator
 ) -> Iterator[Trial]:
     """The whole of a network, in batches of a size, too; if it is `fused`, each layer in it."""
-    whole = Network("the network", network.input, network.layers)
+    whole = network.bare("the network")
     given = network.parameters or random_parameters(network, generator)
     real = whole.with_parameters(given)
     yield Trial("random pixels", real, _pixels(whole, IMAGES, generator))
@@ -149,7 +155,7 @@ def at_hand(
 def pixels_trial(network: Network, batch: int, generator: Generator) -> Trial:
     """A few images through the whole of a network, in batches of a size, too."""
     given = network.parameters or random_parameters(network, generator)
-    whole = Network("the network", network.input, network.layers).with_parameters(given)
+    whole = network.bare("the network").with_parameters(given)
     full = tuple(image % IMAGES for image in range(batch))
     return Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
 
@@ -172,6 +178,39 @@ ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
     ((4, 5, 5), (FullyConnected(150), Tanh(), FullyConnected(5), Softmax())),
     ((6, 3, 3), (Flatten(), FullyConnected(33, bias=False), ReLU(), FullyConnected(10))),
 )
+
+
+def _sequence(odd: tuple[Shape, tuple[Layer, ...]]) -> Network:
+    return Network("layers", Pixels(odd[0]), odd[1])
+
+
+# Branches of different lengths, one within another, several readers of one output, joins in a row.
+ODD_GRAPHS = (
+    Network(
+        "residual", Pixels((3, 7, 6)),
+        (Convolution(5, 3, padding=1), ReLU(), Convolution(5, 3, padding=1), Add(), ReLU(),
+         FullyConnected(4)),
+        sources=((0,), (1,), (2,), (3, 2), (4,), (5,)),
+    ),
+    Network(
+        "projected", Pixels((4, 9, 8)),
+        (Convolution(6, 3, stride=2, padding=1), ReLU(), Convolution(6, 3, padding=1),
+         Convolution(6, 1, stride=2), Add(), ReLU(), AveragePool((5, 4)), FullyConnected(3)),
+        sources=((0,), (1,), (2,), (0,), (3, 4), (5,), (6,), (7,)),
+    ),
+    Network(
+        "fire", Pixels((3, 6, 5)),
+        (Convolution(4, 1), ReLU(), Convolution(5, 1), ReLU(), Convolution(6, 3, padding=1),
+         ReLU(), Concat(), MaxPool(2), Add(), Convolution(3, 2)),
+        sources=((0,), (1,), (2,), (3,), (2,), (5,), (4, 6), (7,), (8, 8), (9,)),
+    ),
+    Network(
+        "nested", Pixels((2, 5, 5)),
+        (Convolution(4, 3, padding=1), Convolution(4, 1), Convolution(4, 3, padding=1), Add(),
+         Add(), Concat(), Flatten(), FullyConnected(5)),
+        sources=((0,), (1,), (2,), (3, 2), (1, 4, 2), (5, 0), (6,), (7,)),
+    ),
+)  # fmt: skip
 
 
 def _pooled(generator: Generator) -> Iterator[tuple[Shape, tuple[Layer, ...]]]:
@@ -197,6 +236,27 @@ def _alone(shape: Shape, layer: Layer) -> Network:
     """A layer as a network of its own."""
     layers: tuple[Layer, ...] = (layer,) if len(shape) == 3 else (Flatten(), layer)
     return Network("layer", Pixels((*shape, 1, 1)[:3]), layers)
+
+
+def _joins(kind: type[Layer]) -> list[tuple[tuple[Shape, ...], Join]]:
+    return kind.joins() if issubclass(kind, Join) else []
+
+
+def _joined(shapes: tuple[Shape, ...], join: Join) -> Network:
+    """A layer that takes several, each made of the input by a convolution or its like."""
+    makes: list[Layer] = [
+        Convolution(first, 1) if rest else FullyConnected(first) for first, *rest in shapes
+    ]
+    pixels = Pixels((2, *shapes[0][1:]) if len(shapes[0]) == 3 else (7, 1, 1))
+    sources = (*((0,) for _ in makes), tuple(range(1, len(makes) + 1)))
+    return Network("join", pixels, (*makes, join), sources=sources)
+
+
+def join_trials(
+    shapes: tuple[Shape, ...], join: Join, precision: Precision, generator: Generator
+) -> Iterator[Trial]:
+    """A layer that takes several: real and whole numbers, and NaN in some of them."""
+    yield from _network_trials(_joined(shapes, join), precision, generator)
 
 
 def layer_trials(
@@ -354,8 +414,13 @@ def _both_entries(
     yield Trial(words, _with(network, given), images, calls)
     if kind.startswith("large"):
         return
-    ends = (network.input.shift, network.input.shift + 255 * network.input.scale)
-    made = isolation.within_one(network, given, max(map(abs, ends)))
+    pixel = network.input
+    ends = [
+        abs(shift + value * scale)
+        for scale, shift in zip(pixel.scales, pixel.shifts, strict=True)
+        for value in (0, 255)
+    ]
+    made = isolation.within_one(network, given, max(ends))
     pixels = _pixels(network, count, generator)
     yield Trial(f"{words}, pixels", _with(network, made), pixels, calls)
 

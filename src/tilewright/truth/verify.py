@@ -38,7 +38,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.execute import Program
-from tilewright.model.network import Network
+from tilewright.model.network import Network, Stage
 from tilewright.plan import uniform
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
@@ -95,10 +95,16 @@ def verify(
         return any(sum(stage.layer.computes for stage in part) > 1 for part in parts)
 
     def computes(net: Network) -> bool:
-        return not any(map(rung.supports, net.stages))
+        return not any(rung.supports(stage) or _borrowed(rung, stage) for stage in net.stages)
 
     everything = trials(network, rung.precision, fuses, batch, generator, computes)
     return prove(rung, device, everything, seed, progress=progress)
+
+
+def _borrowed(rung: Rung, stage: Stage) -> bool:
+    """Whether a convolution is computed by another rung's kernel, which is proven there."""
+    own = rung.convolutions
+    return own is not None and stage.kind == "conv" and not stage.layer.specials <= own.specials
 
 
 def verify_at_hand(

@@ -12,7 +12,7 @@ from functools import partial
 
 from tilewright.errors import TilewrightError
 from tilewright.model.network import Network
-from tilewright.plan import Plan, Step
+from tilewright.plan import Plan, Step, placed
 from tilewright.precision import FLOAT32
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
@@ -159,7 +159,8 @@ class Session:
         used = {name: self.rungs[name] for name in dict.fromkeys(step.rung for step in steps)}
         files = {name: each.origin for name, each in used.items() if each.origin is not None}
         memory = next(iter(used.values())).memories[0]
-        plan = Plan(self.network.name, self.device, memory, self.batch, tuple(steps), files)
+        found = placed(self.network, steps)
+        plan = Plan(self.network.name, self.device, memory, self.batch, found, files)
         name = " + ".join(each.label for each in used.values())
         name = f"{name}, own choice" if rung else f"{name}, searched"
         return Entry(name, plan, tuple(chosen), rung)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,6 +77,18 @@ def output() -> Console:
     console = Screen(file=sys.stdout, highlight=False, markup=False, emoji=False)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
+
+
+def text(parts: Iterable[RenderableType]) -> str:
+    """What `output` prints into a file, as a string for `print`."""
+    file = io.StringIO()
+    screen = Screen(
+        file=file, width=WIDTH, highlight=False, markup=False, emoji=False, color_system=None,
+        force_terminal=False, force_jupyter=False,
+    )  # fmt: skip
+    for part in parts:
+        screen.print(part)
+    return file.getvalue().removesuffix("\n")
 
 
 def table(title: str, *columns: str) -> Table:

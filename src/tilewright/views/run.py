@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from tilewright.results.record import Verification
@@ -15,7 +17,7 @@ from tilewright.views import units
 from tilewright.views.console import WIDTH, table
 
 if TYPE_CHECKING:
-    from tilewright.job import Result
+    from tilewright.data.dataset import Dataset
 
 # Columns beside the names of the last rows.
 LISTED = WIDTH - len("Peak memory  ")
@@ -23,7 +25,18 @@ LISTED = WIDTH - len("Peak memory  ")
 OVERLAP_SHOWN = 0.001
 
 
-def predictions_csv(result: Result) -> str:
+class Predictions(Protocol):
+    """What a run gave, image by image."""
+
+    @property
+    def dataset(self) -> Dataset: ...
+    @property
+    def predicted(self) -> NDArray[np.int64]: ...
+    @property
+    def outputs(self) -> NDArray[np.float32]: ...
+
+
+def predictions_csv(result: Predictions) -> str:
     """One row an image; the label is empty where the data has none."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -314,7 +314,7 @@ def test_nan_comes_out_as_nan():
 
 
 def test_the_time_of_every_part_is_counted():
-    fused = tilewright.compile(tilewright.load("cifar10"))
+    fused = FusedNetwork(tilewright.load("cifar10"))
     images = np.zeros((64, 3, 32, 32), np.uint8)
     outputs = np.empty((64, 10), np.float32)
     # The least of several: a thread that the system stops in mid-part counts on.

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.layers import Shape, dimensions
+from tilewright.model.batches import wrong_shape, wrong_type
+from tilewright.model.layers import Shape
 
 ALIGNMENT = 64
 PIXELS = (np.dtype(np.uint8), np.dtype(np.float32))
@@ -42,22 +43,10 @@ def batch_of(images: Any, shape: Shape, name: str) -> NDArray[Any]:
         )
     if array.dtype not in PIXELS:
         if array.dtype.newbyteorder("=") not in PIXELS:
-            raise TilewrightError(
-                f"images are {array.dtype}: give uint8 for pixels of 0 to 255, as "
-                "x.astype(np.uint8) does, or float32 for values that the network takes as they "
-                "are, as x.astype(np.float32) does"
-            )
+            raise wrong_type(array.dtype)
         array = array.astype(array.dtype.newbyteorder("="))  # the other byte order
     if array.shape[1:] != shape:
-        if array.ndim != 1 + len(shape):
-            wanted = ", ".join(map(str, shape))
-            raise TilewrightError(
-                f"images are an array of shape {array.shape}, but {name!r} takes batches of "
-                f"{dimensions(shape)}: (images, {wanted})"
-            )
-        raise TilewrightError(
-            f"images are {dimensions(array.shape[1:])}, but {name!r} takes {dimensions(shape)}"
-        )
+        raise wrong_shape(array.shape, shape, name)
     array = np.ascontiguousarray(array)
     return array if array.flags.aligned else array.copy()
 

@@ -40,7 +40,7 @@ class Function:
     # Whole numbers and addresses
 
     def add(self, a: Value, b: Value | int) -> Value:
-        return self.op(f"add i64 {a}, {b}") if b != 0 else a
+        return self.op(f"add i64 {a}, {b}") if b not in (0, "0") else a
 
     def mul(self, a: Value, b: Value | int) -> Value:
         return self.op(f"mul i64 {a}, {b}") if b != 1 else a
@@ -52,6 +52,10 @@ class Function:
     def larger(self, a: Value, b: Value) -> Value:
         more = self.op(f"icmp sgt i64 {a}, {b}")
         return self.op(f"select i1 {more}, i64 {a}, i64 {b}")
+
+    def over(self, a: Value, b: int) -> Value:
+        """a / b, rounded up where that is above zero."""
+        return self.op(f"sdiv i64 {self.add(a, b - 1)}, {b}") if b != 1 else a
 
     def at(self, pointer: Value, index: Value | int, type_: str = "float") -> Value:
         """The address `index` elements on."""
@@ -68,6 +72,23 @@ class Function:
     def store(self, value: Value, pointer: Value, index: Value | int = 0) -> None:
         place = self.at(pointer, index)
         self.do(f"store {self.vector} {value}, ptr {place}, align {self.align}")
+
+    def load_some(self, count: int, pointer: Value, index: Value | int = 0) -> Value:
+        """The first `count` lanes from an address of any float; the others may hold anything."""
+        row = f"<{count} x float>"
+        found = self.op(f"load {row}, ptr {self.at(pointer, index)}, align 4")
+        places = ", ".join(f"i32 {min(lane, count - 1)}" for lane in range(self.lanes))
+        return self.op(f"shufflevector {row} {found}, {row} poison, {self.whole} <{places}>")
+
+    def store_some(self, count: int, value: Value, pointer: Value, index: Value | int = 0) -> None:
+        """The first `count` lanes of a vector, to an address of any float."""
+        if count < self.lanes:
+            places = ", ".join(f"i32 {lane}" for lane in range(count))
+            value = self.op(
+                f"shufflevector {self.vector} {value}, {self.vector} poison, "
+                f"<{count} x i32> <{places}>"
+            )
+        self.do(f"store <{count} x float> {value}, ptr {self.at(pointer, index)}, align 4")
 
     def spread(self, pointer: Value, index: Value | int = 0) -> Value:
         """One float in every lane; it may lie at any address."""
@@ -194,6 +215,15 @@ class Function:
     def loop(self, first: Value | int, last: Value | int, step: int = 1) -> Iterator[Value]:
         """The body runs with the index from `first` up to, not including, `last`."""
         with self.carried_loop(first, last, [], step) as (index, _, _):
+            yield index
+
+    @contextmanager
+    def rounds(self, count: int) -> Iterator[Value]:
+        """The body runs so often; no loop for a single time."""
+        if count == 1:
+            yield "0"
+            return
+        with self.loop(0, count) as index:
             yield index
 
     @contextmanager

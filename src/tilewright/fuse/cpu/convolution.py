@@ -6,10 +6,10 @@ fetched, and how a weight is. One of them is a vector in memory, the other a bro
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.pictures import Picture
@@ -18,25 +18,67 @@ from tilewright.fuse.cpu.schedule import (
     UNROLLED_TAPS,
     ConvolutionGroup,
     average_factor,
+    padded_channels,
 )
 from tilewright.fuse.cpu.tiles import Block, Border, Span
 from tilewright.model.layers import Elementwise
 
 
-def convolution(f: Function, group: ConvolutionGroup, before: Picture, after: Picture) -> None:
+def convolution(
+    f: Function, group: ConvolutionGroup, before: Sequence[Picture], after: Picture
+) -> None:
     """The tiles of rows `%first` to `%last` (in tiles), from `%x` to `%out`, with weights `%w`."""
     rows, columns = group.pieces
+    pictures = (*before, after)
     for row in rows:
         # Rows are shared out in tiles, also those at the border.
         each = group.tile[0] // group.window[0] if isinstance(row, Border) else 1
         first = f.larger(f.mul("%first", each), str(row.first))
         last = f.smaller(f.mul("%last", each), str(row.last))
-        with f.loop(first, last) as y:
+        with f.loop(first, last) as y, f.rounds(group.parts) as part:
+            places = _places(f, group, pictures, part)
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
                     for column in columns:
                         with f.loop(column.first, column.last) as x:
-                            Tile(f, group, before, after, block, row, column).write(y, x, b)
+                            tile = Tile(f, group, pictures, places, block, row, column)
+                            tile.write(y, x, b)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the first channel is: of what is read, of what is added, of what is written; and where
+    the weights begin."""
+
+    source: Value
+    added: tuple[Value, ...]
+    target: Value
+    weights: Value
+
+
+def _places(
+    f: Function, group: ConvolutionGroup, pictures: Sequence[Picture], part: Value
+) -> Places:
+    """Of a part of the channels that belong together."""
+    source, *added, target = names(len(pictures))
+    first, *others, after = (picture.plane for picture in pictures)
+    filters = group.layer.filters // group.parts
+    weights = padded_channels(group) * (1 + group.depth * math.prod(group.layer.kernel))
+
+    def at(pointer: Value, distance: int) -> Value:
+        return pointer if group.parts == 1 else f.at(pointer, f.mul(part, distance))
+
+    return Places(
+        at(source, group.depth * first),
+        tuple(at(name, filters * plane) for name, plane in zip(added, others, strict=True)),
+        at(target, filters * after),
+        at("%w", weights),
+    )
+
+
+def names(pictures: int) -> tuple[Value, ...]:
+    """What a function calls the places of what it takes and, last, of what it makes."""
+    return "%x", *(f"%x{index}" for index in range(1, pictures - 1)), "%out"
 
 
 @dataclass(frozen=True)
@@ -53,10 +95,11 @@ class Tile:
     """The code of the tiles that have the same valid taps, or that find theirs while they run."""
 
     def __init__(
-        self, f: Function, group: ConvolutionGroup, before: Picture, after: Picture, block: Block,
-        row: Span | Border, column: Span | Border,
+        self, f: Function, group: ConvolutionGroup, pictures: Sequence[Picture], places: Places,
+        block: Block, row: Span | Border, column: Span | Border,
     ) -> None:  # fmt: skip
-        self.f, self.group, self.before, self.after = f, group, before, after
+        self.f, self.group, self.places = f, group, places
+        self.before, *self.others, self.after = pictures
         self.block, self.pieces = block, (row, column)
         self.width, self.packed = block.width, block.packed
         # Items that have a vector for each position, and the sums before the packed ones.
@@ -67,25 +110,32 @@ class Tile:
         self.size = [w if isinstance(piece, Border) else len(piece.taps) for piece, _, w in pieces]
         self.positions = [(dy, dx) for dy in range(self.size[0]) for dx in range(self.size[1])]
         self.activation, self.weight = (f.load, f.spread) if group.unit == 1 else (f.spread, f.load)
+        if group.channelwise:
+            self.activation = f.load
 
     def write(self, y: Value, x: Value, number: Value) -> None:
         """The tile at row `y` and column `x`, for the block of that number."""
         f, group = self.f, self.group
-        taps = group.stages[0].input_shape[0] * math.prod(group.layer.kernel)
+        taps = group.depth * math.prod(group.layer.kernel)
         items = sum(block.width * block.count for block in group.blocks)
         item = f.add(f.mul(number, self.width), self.block.first)
-        bias = f.at("%w", f.mul(item, group.unit))
-        weights = f.at("%w", f.mul(f.add(f.mul(item, taps), items), group.unit))
-        self._finish(self._sums(y, x, bias, weights), y, x, item)
+        bias = f.at(self.places.weights, f.mul(item, group.unit))
+        behind = f.mul(f.add(f.mul(item, taps), items), group.unit)
+        weights = f.at(self.places.weights, behind)
+        source = self.places.source
+        if group.channelwise:
+            source = f.at(source, f.mul(item, group.unit))
+        self._finish(self._sums(y, x, source, bias, weights), y, x, item)
 
-    def _sums(self, y: Value, x: Value, bias: Value, weights: Value) -> list[Value]:
+    def _sums(self, y: Value, x: Value, source: Value, bias: Value, weights: Value) -> list[Value]:
         """The sums over all taps of all input channels, by position, then item."""
         f, layer, before = self.f, self.group.layer, self.before
         kernel_y, kernel_x = layer.kernel
+        apart_y, apart_x = layer.dilation
         unit = self.width * self.group.unit
         top = f.add(f.mul(y, self.distance[0] * layer.stride[0]), -layer.padding[0])
         left = f.add(f.mul(x, self.distance[1] * layer.stride[1]), -layer.padding[1])
-        corner = f.at("%x", f.add(f.mul(top, before.pitch), f.mul(left, before.step)))
+        corner = f.at(source, f.add(f.mul(top, before.pitch), f.mul(left, before.step)))
         down, across = self._runs(0, top), self._runs(1, left)
 
         def plane_of(channel: Value) -> tuple[Value, Value]:
@@ -100,7 +150,7 @@ class Tile:
                         row(ky, plane, taps, run.valid, sums)
                     continue
                 with f.carried_loop(run.low, run.high, list(sums)) as (index, current, carried):
-                    line = f.at(plane, f.mul(index, before.pitch))
+                    line = f.at(plane, f.mul(index, apart_y * before.pitch))
                     row(0, line, f.at(taps, f.mul(index, kernel_x * unit)), run.valid, current)
                 sums[:] = carried
 
@@ -115,24 +165,28 @@ class Tile:
                     continue
                 with f.carried_loop(run.low, run.high, list(sums)) as (index, current, carried):
                     at = f.at(taps, f.mul(f.add(index, ky * kernel_x), unit))
-                    self._tap(f.at(line, f.mul(index, before.step)), at, places, ky, 0, current)
+                    column = f.at(line, f.mul(index, apart_x * before.step))
+                    self._tap(column, at, places, ky, 0, current)
                 sums[:] = carried
 
         values = [self.weight(bias, c * self.group.unit) for c in range(self.width)]
         start = values[: self.full] * len(self.positions)
         start += values[self.full :] * math.ceil(len(self.positions) / self.packed)
-        return f.accumulate(before.channels, start, rows)
+        return f.accumulate(self.group.depth, start, rows)
 
     def _runs(self, axis: int, start: Value) -> list[Run]:
         """The taps along an axis; the first position of the tile reads from `start` on."""
         f, layer, piece = self.f, self.group.layer, self.pieces[axis]
         kernel, size = layer.kernel[axis], self.group.stages[0].input_shape[1 + axis]
+        apart = layer.dilation[axis]
         if isinstance(piece, Border):
             runs = []
             for d in range(self.size[axis]):
                 outside = f.op(f"sub i64 {-d * layer.stride[axis]}, {start}")
-                high = f.smaller(f.add(outside, size), str(kernel))
-                runs.append(Run(f.larger(outside, "0"), high, [d], loop=True))
+                # The first tap that is not before, and the first behind: none of them is negative.
+                inside, behind = (f.over(each, apart) for each in (outside, f.add(outside, size)))
+                high = f.smaller(behind, str(kernel))
+                runs.append(Run(f.larger(inside, "0"), high, [d], loop=True))
             return runs
         found: list[tuple[int, int, list[int]]] = []
         for k in range(kernel):
@@ -156,11 +210,11 @@ class Tile:
         f, layer = self.f, self.group.layer
         f.forget()
         weights = [self.weight(taps, c * self.group.unit) for c in range(self.width)]
-        for number, together in groupby(places, lambda place: place[0] // self.packed):
+        for number, together in itertools.groupby(places, lambda place: place[0] // self.packed):
             pack = [f.constant(0)] * self.packed
             for place, dy, dx in together:
-                row = dy * layer.stride[0] + ky
-                column = dx * layer.stride[1] + kx
+                row = dy * layer.stride[0] + ky * layer.dilation[0]
+                column = dx * layer.stride[1] + kx * layer.dilation[1]
                 offset = row * self.before.pitch + column * self.before.step
                 activation = pack[place % self.packed] = self.activation(plane, offset)
                 for c, weight in enumerate(weights[: self.full]):
@@ -178,7 +232,7 @@ class Tile:
         return self.f.part(packed, place % self.packed, self.packed)
 
     def _finish(self, sums: list[Value], y: Value, x: Value, item: Value) -> None:
-        """Activation and pooling in registers, then the tile is stored."""
+        """Additions, activation and pooling in registers, then the tile is stored."""
         f, group, after = self.f, self.group, self.after
         activate = activation(f, group.activation)
         # The largest can be taken first, where that is the same.
@@ -187,7 +241,8 @@ class Tile:
         window = group.window
         row = f.mul(y, self.distance[0] // window[0] * after.pitch)
         column = f.mul(x, self.distance[1] // window[1] * after.step)
-        target = f.at("%out", f.add(f.mul(item, across), f.add(row, column)))
+        target = f.at(self.places.target, f.add(f.mul(item, across), f.add(row, column)))
+        added = [self._added(number, y, x, item) for number in range(len(self.others))]
         factor = average_factor(group.pooling)
         windows: dict[tuple[int, int], list[int]] = {}
         for place, (dy, dx) in enumerate(self.positions):
@@ -195,6 +250,8 @@ class Tile:
         for c in range(self.width):
             for (dy, dx), places in windows.items():
                 values = [self._sum(sums, place, c) for place in places]
+                for place, other in itertools.product(range(len(places)), added):
+                    values[place] = f.sum(values[place], other(places[place], c))
                 if factor is None and keeps_order:
                     value = activate(_reduce(f.maximum, values))
                 elif factor is None:
@@ -202,7 +259,33 @@ class Tile:
                 else:
                     total = _reduce(f.sum, [activate(v) for v in values])
                     value = f.binary("fmul", total, f.constant(factor))
-                f.store(value, target, c * across + dy * after.pitch + dx * after.step)
+                offset = c * across + dy * after.pitch + dx * after.step
+                if group.left_over:
+                    f.store_some(self._channels(c), value, target, offset)
+                else:
+                    f.store(value, target, offset)
+
+    def _channels(self, c: int) -> int:
+        """How many channels of an item there are."""
+        last = self.block == self.group.blocks[-1] and c == self.width - 1
+        return self.group.left_over if last else self.group.unit
+
+    def _added(self, number: int, y: Value, x: Value, item: Value) -> Callable[[int, int], Value]:
+        """How the value that is added is fetched, by position and item."""
+        f, group, picture = self.f, self.group, self.others[number]
+        across = group.unit * picture.plane
+        row = f.mul(y, self.distance[0] * picture.pitch)
+        column = f.mul(x, self.distance[1] * picture.step)
+        source = f.at(self.places.added[number], f.add(f.mul(item, across), f.add(row, column)))
+
+        def value(place: int, c: int) -> Value:
+            dy, dx = self.positions[place]
+            offset = c * across + dy * picture.pitch + dx * picture.step
+            if group.left_over:
+                return f.load_some(self._channels(c), source, offset)
+            return f.load(source, offset)
+
+        return value
 
 
 def activation(f: Function, layer: Elementwise | None) -> Callable[[Value], Value]:

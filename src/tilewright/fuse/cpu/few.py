@@ -15,10 +15,17 @@ import math
 from dataclasses import dataclass
 
 from tilewright.fuse.cpu.code import Function
-from tilewright.fuse.cpu.entry import ARGUMENTS, PIXEL_TYPES, Steps, normalised
+from tilewright.fuse.cpu.entry import (
+    ARGUMENTS,
+    PIXEL_TYPES,
+    Steps,
+    normalised,
+    runs_of_pixels,
+)
 from tilewright.fuse.cpu.groups import units
+from tilewright.fuse.cpu.joins import place_of
 from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import PlainGroup, Schedule
+from tilewright.fuse.cpu.schedule import Schedule, reads_pixels
 from tilewright.model.network import Network
 
 # What is worth sharing out, in FLOP: about a microsecond of one core.
@@ -60,8 +67,8 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
 
 
 def read_in_place(plan: Schedule, suffix: str) -> bool:
-    """Whether the first group reads the image where it is: values as they lie, one by one."""
-    return suffix == "f32" and not isinstance(plan.groups[0], PlainGroup)
+    """Whether the image is read where it is: values as they lie, one by one."""
+    return suffix == "f32" and reads_pixels(plan)
 
 
 def entries_of_few(
@@ -92,39 +99,47 @@ def _phase(
 ) -> str:  # fmt: skip
     f = Function(f"void @phase{index}_{suffix}", ARGUMENTS, plan.target.lanes, attributes)
     steps = Steps(f, plan, clock)
-    inputs, outputs = steps.places.inputs, steps.places.outputs
+    places = steps.places.values
     in_place = read_in_place(plan, suffix)
     steps.start()
     if index == 0 and not in_place:
-        _pixels(f, network, plan.pictures[0], suffix, f.at("%scratch", inputs[0]))
+        _pixels(f, network, plan.pictures[0], suffix, f.at("%scratch", places[0]))
         steps.count(0)
     for number in range(phase.first, phase.last):
-        source = f.at("%scratch", inputs[number])
-        target = f.at("%scratch", outputs[number])
+        values = [
+            "%images" if in_place and value == 0 else f.at("%scratch", places[value])
+            for value in (*plan.takes[number], number + 1)
+        ]
         alone = units(plan.groups[number], plan.pictures[number + 1])
         bounds = ("%first", "%last") if phase.units > 1 else (0, alone)
-        steps.call(number, "%images" if in_place and not number else source, target, *bounds)
+        steps.call(number, values, *bounds)
         steps.count(1 + number)
     if final:
-        _result(f, plan.pictures[-1], f.at("%scratch", outputs[-1]))
+        _result(f, plan.pictures[-1], f.at("%scratch", places[-1]))
     return f.text()
 
 
 def _pixels(f: Function, network: Network, picture: Picture, suffix: str, target: str) -> None:
     """The image at `%images` in the order in which the first group reads it."""
     type_ = PIXEL_TYPES[suffix]
-    pixels = math.prod(network.input.shape)
     row = f"<{f.lanes} x {type_}>"
-    whole = pixels // f.lanes * f.lanes if not picture.channels_last else 0
-    with f.loop(0, whole, f.lanes) as p:
-        values = f.op(f"load {row}, ptr {f.at('%images', p, type_)}, align 1")
-        f.store(normalised(f, network.input, suffix, values), target, p)
-    with f.loop(whole, pixels) as p:
-        value = f.op(f"load {type_}, ptr {f.at('%images', p, type_)}, align 1")
-        values = f.op(f"insertelement {row} poison, {type_} {value}, i32 0")
-        values = normalised(f, network.input, suffix, values)
-        value = f.op(f"extractelement {f.vector} {values}, i32 0")
-        f.do(f"store float {value}, ptr {f.at(target, _place(f, picture, p))}")
+    with runs_of_pixels(f, network.input) as (channel, first, pixels):
+        whole = pixels // f.lanes * f.lanes if not picture.channels_last else 0
+        with f.loop(0, whole, f.lanes) as i:
+            p = f.add(i, first)
+            values = f.op(f"load {row}, ptr {f.at('%images', p, type_)}, align 1")
+            values = normalised(f, network.input, suffix, values, channel)
+            if first == "0":
+                f.store(values, target, p)
+            else:
+                f.store_some(f.lanes, values, target, p)
+        with f.loop(whole, pixels) as i:
+            p = f.add(i, first)
+            value = f.op(f"load {type_}, ptr {f.at('%images', p, type_)}, align 1")
+            values = f.op(f"insertelement {row} poison, {type_} {value}, i32 0")
+            values = normalised(f, network.input, suffix, values, channel)
+            value = f.op(f"extractelement {f.vector} {values}, i32 0")
+            f.do(f"store float {value}, ptr {f.at(target, place_of(f, picture, p))}")
 
 
 def _result(f: Function, picture: Picture, source: str) -> None:
@@ -134,14 +149,5 @@ def _result(f: Function, picture: Picture, source: str) -> None:
         f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr {source}, i64 {4 * values}, i1 0)")
         return
     with f.loop(0, values) as p:
-        value = f.op(f"load float, ptr {f.at(source, _place(f, picture, p))}")
+        value = f.op(f"load float, ptr {f.at(source, place_of(f, picture, p))}")
         f.do(f"store float {value}, ptr {f.at('%out', p)}")
-
-
-def _place(f: Function, picture: Picture, index: str) -> str:
-    """Where the value of that index in the order channel, y, x lies."""
-    pixels = picture.height * picture.width
-    if not picture.channels_last:
-        return index
-    channel = f.op(f"udiv i64 {index}, {pixels}")
-    return f.add(f.mul(f.op(f"urem i64 {index}, {pixels}"), picture.step), channel)

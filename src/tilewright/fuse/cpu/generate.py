@@ -13,7 +13,7 @@ a block of images.
 
 from __future__ import annotations
 
-from tilewright.fuse.cpu.entry import PIXEL_TYPES, symbols
+from tilewright.fuse.cpu.entry import PIXEL_TYPES, normalisation, pictures_of, symbols
 from tilewright.fuse.cpu.few import entries_of_few
 from tilewright.fuse.cpu.groups import group_function
 from tilewright.fuse.cpu.many import entry_of_many
@@ -31,11 +31,13 @@ def generate(network: Network, plan: Schedule, clock: str) -> str:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
         f"declare {vector} @llvm.maximum.v{lanes}f32({vector}, {vector})\n",
     ]
+    if constants := normalisation(network.input):
+        parts.append(constants)
     names = symbols(plan)
     for index, group in enumerate(plan.groups):
         if names.index(names[index]) == index:
-            pictures = plan.pictures[index : index + 2]
-            parts.append(group_function(group, names[index], lanes, attributes, *pictures))
+            *before, after = pictures_of(plan, index)
+            parts.append(group_function(group, names[index], lanes, attributes, before, after))
     write = entry_of_many if plan.lanes_are == "images" else entries_of_few
     for suffix in PIXEL_TYPES:
         parts.append(write(network, plan, attributes, suffix, clock))

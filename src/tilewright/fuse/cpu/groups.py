@@ -1,29 +1,32 @@
 """The other layers as LLVM code, and the function around any group of a schedule.
 
-A function reads activations from `%x`, writes them to `%out` and finds its weights behind `%w`:
-the biases first, then block by block of output channels. It computes its units `%first` to `%last`
-(`units`); most layers have a single one.
+A function reads activations from `%x` (and `%x1`, `%x2`, where it takes several), writes them to
+`%out` and finds its weights behind `%w`: the biases first, then block by block of output channels.
+It computes its units `%first` to `%last` (`units`); most layers have a single one.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.convolution import convolution
+from tilewright.fuse.cpu.convolution import convolution, names
 from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
+from tilewright.fuse.cpu.joins import add_up, put_behind
 from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import (
-    UNROLLED_COLUMNS,
-    ConvolutionGroup,
-    DenseGroup,
-    Group,
-    PlainGroup,
-    average_factor,
+from tilewright.fuse.cpu.pooling import pooling
+from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, PlainGroup
+from tilewright.model.layers import (
+    Add,
+    AveragePool,
+    Concat,
+    Elementwise,
+    MaxPool,
+    Pooling,
+    Softmax,
+    Table,
 )
-from tilewright.model.layers import AveragePool, Elementwise, MaxPool, Pooling, Softmax, Table
 
 ARGUMENTS = (
     "ptr noalias readonly %x", "ptr noalias %out", "ptr noalias readonly %w", "i64 %first",
@@ -41,66 +44,63 @@ def units(group: Group, after: Picture) -> int:
 
 
 def group_function(
-    group: Group, name: str, lanes: int, attributes: str, before: Picture, after: Picture
-) -> str:
+    group: Group, name: str, lanes: int, attributes: str, before: Sequence[Picture],
+    after: Picture,
+) -> str:  # fmt: skip
     """The code of a group, from activations that lie like `before` to those like `after`."""
-    f = Function(f"internal void @{name}", ARGUMENTS, lanes, f"noinline {attributes}")
+    others = (f"ptr noalias readonly {other}" for other in names(len(before) + 1)[1:-1])
+    arguments = (*ARGUMENTS, *others)
+    f = Function(f"internal void @{name}", arguments, lanes, f"noinline {attributes}")
     if isinstance(group, ConvolutionGroup):
         convolution(f, group, before, after)
     elif isinstance(group, DenseGroup):
-        (dense_of_images if group.unit == 1 else dense_of_one)(f, group, before, after)
+        (dense_of_images if group.unit == 1 else dense_of_one)(f, group, before[0], after)
     else:
         _plain(f, group, before, after)
     return f.text()
 
 
-def _plain(f: Function, group: PlainGroup, before: Picture, after: Picture) -> None:
+def _plain(f: Function, group: PlainGroup, before: Sequence[Picture], after: Picture) -> None:
     (stage,) = group.stages
     LLVM.find(stage)(f, stage.layer, group.unit, before, after)
 
 
 # The layers that can be a group of their own.
-LLVM: Table[Callable[[Function, Any, int, Picture, Picture], None]] = Table("llvm")
+LLVM: Table[Callable[[Function, Any, int, Sequence[Picture], Picture], None]] = Table("llvm")
 
 
 @LLVM.family(Elementwise)
 def _elementwise(
-    f: Function, layer: Elementwise, unit: int, before: Picture, after: Picture
+    f: Function, layer: Elementwise, unit: int, before: Sequence[Picture], after: Picture
 ) -> None:
-    with f.loop(0, before.size, f.lanes) as i:
+    with f.loop(0, before[0].size, f.lanes) as i:
         f.store(layer.llvm(f, f.load("%x", i)), "%out", i)
 
 
 @LLVM.of(Softmax)
-def _softmax(f: Function, layer: Softmax, unit: int, before: Picture, after: Picture) -> None:
-    (_softmax_of_images if unit == 1 else _softmax_of_one)(f, before)
+def _softmax(
+    f: Function, layer: Softmax, unit: int, before: Sequence[Picture], after: Picture
+) -> None:
+    (_softmax_of_images if unit == 1 else _softmax_of_one)(f, before[0])
 
 
 @LLVM.of(MaxPool, AveragePool)
-def _pooling(f: Function, layer: Pooling, unit: int, before: Picture, after: Picture) -> None:
-    """Windows that overlap or are large: the rows of a window as a loop, a few columns unrolled."""
-    factor = average_factor(layer)
-    combine = f.sum if factor else f.maximum
-    start = f.constant(0) if factor else f.constant(float("-inf"))
-    with (
-        f.loop(0, math.ceil(after.channels / unit)) as c,
-        f.loop("%first", "%last") as y,
-        f.loop(0, after.width) as x,
-    ):
-        row = f.add(f.mul(c, unit * before.plane), f.mul(y, layer.stride[0] * before.pitch))
-        corner = f.at("%x", f.add(row, f.mul(x, layer.stride[1] * before.step)))
-        with f.carried_loop(0, layer.size[0], [start]) as (ky, current, carried):
-            source = f.at(corner, f.mul(ky, before.pitch))
-            if layer.size[1] <= UNROLLED_COLUMNS:
-                for kx in range(layer.size[1]):
-                    current[0] = combine(current[0], f.load(source, kx * before.step))
-            else:
-                with f.carried_loop(0, layer.size[1], current) as (column, now, along):
-                    now[0] = combine(now[0], f.load(source, f.mul(column, before.step)))
-                current[:] = along
-        result = f.binary("fmul", carried[0], f.constant(factor)) if factor else carried[0]
-        row = f.add(f.mul(c, unit * after.plane), f.mul(y, after.pitch))
-        f.store(result, "%out", f.add(row, f.mul(x, after.step)))
+def _pooling(
+    f: Function, layer: Pooling, unit: int, before: Sequence[Picture], after: Picture
+) -> None:
+    pooling(f, layer, unit, before[0], after)
+
+
+@LLVM.of(Add)
+def _add(f: Function, layer: Add, unit: int, before: Sequence[Picture], after: Picture) -> None:
+    add_up(f, before, after)
+
+
+@LLVM.of(Concat)
+def _concat(
+    f: Function, layer: Concat, unit: int, before: Sequence[Picture], after: Picture
+) -> None:
+    put_behind(f, unit, before, after)
 
 
 def _softmax_of_images(f: Function, picture: Picture) -> None:

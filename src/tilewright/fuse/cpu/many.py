@@ -6,12 +6,22 @@ Activations lie in `scratch` as [channel][y][x][lane].
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.entry import ARGUMENTS, PIXEL_TYPES, Steps, normalised
+from tilewright.fuse.cpu.entry import (
+    ARGUMENTS,
+    PIXEL_TYPES,
+    Steps,
+    normalised,
+    runs_of_pixels,
+)
 from tilewright.fuse.cpu.groups import units
 from tilewright.fuse.cpu.schedule import DenseGroup, Schedule
 from tilewright.model.network import Network
+
+NOWHERE: Mapping[int, Value] = MappingProxyType({})
 
 
 def entry_of_many(
@@ -21,15 +31,20 @@ def entry_of_many(
     lanes, gathered, together = plan.target.lanes, plan.gathered, plan.together
     f = Function(f"void @network_{suffix}", ARGUMENTS, lanes, attributes)
     steps = Steps(f, plan, clock)
-    places = steps.places
+    places = steps.places.values
 
-    def call(
-        index: int, shift_in: Value | int = 0, shift_out: Value | int = 0, last: Value = ""
-    ) -> None:
-        source = f.at(f.at("%scratch", places.inputs[index]), shift_in)
-        target = f.at(f.at("%scratch", places.outputs[index]), shift_out)
+    def place(value: int, shifts: Mapping[int, Value]) -> Value:
+        return f.at(f.at("%scratch", places[value]), shifts.get(value, 0))
+
+    def call(index: int, shifts: Mapping[int, Value] = NOWHERE, last: Value = "") -> None:
+        """A group, on values that lie further on than the first vector of images has them."""
+        values = [place(value, shifts) for value in (*plan.takes[index], index + 1)]
         whole = units(plan.groups[index], plan.pictures[index + 1])
-        steps.call(index, source, target, 0, last or whole)
+        steps.call(index, values, 0, last or whole)
+
+    def shifted(block: Value, values: Iterable[int]) -> dict[int, Value]:
+        """How far behind those of the first vector of images another one's values lie."""
+        return {value: f.mul(block, plan.pictures[value].size) for value in values}
 
     with f.loop("%first", "%last", lanes * together) as start:
         left = f.op(f"sub i64 %last, {start}")
@@ -39,12 +54,12 @@ def entry_of_many(
             steps.start()
             begin = f.add(start, f.mul(block, lanes))
             end = f.smaller(f.add(begin, lanes), "%last")
-            shift = f.mul(block, plan.pictures[gathered].size)
-            into = f.at(f.at("%scratch", places.inputs[0]), 0 if gathered else shift)
+            shifts = shifted(block, (value for value in plan.kept if value <= gathered))
+            into = place(0, shifts)
             f.do(f"call void @input_{suffix}(ptr %images, ptr {into}, i64 {begin}, i64 {end})")
             steps.count(0)
             for index in range(gathered):
-                call(index, 0, shift if index == gathered - 1 else 0)
+                call(index, shifts)
                 steps.count(1 + index)
         steps.start()
         for index in range(gathered, len(plan.groups)):
@@ -52,11 +67,10 @@ def entry_of_many(
             if isinstance(group, DenseGroup) and group.images > 1:
                 call(index, last=filled)
             else:
-                sizes = [picture.size for picture in plan.pictures[index : index + 2]]
                 with f.loop(0, filled) as block:
-                    call(index, *(f.mul(block, size) for size in sizes))
+                    call(index, shifted(block, (*plan.takes[index], index + 1)))
             steps.count(1 + index)
-        _transpose_out(f, network, f.at("%scratch", places.outputs[-1]), start, lanes * together)
+        _transpose_out(f, network, f.at("%scratch", places[-1]), start, lanes * together)
     return _transpose_in(network, lanes, attributes, suffix) + "\n" + f.text()
 
 
@@ -84,21 +98,26 @@ def _transpose_in(network: Network, lanes: int, attributes: str, suffix: str) ->
         places = ", ".join(f"i32 {place}" for place in order)
         return f.op(f"shufflevector {row} {a}, {row} {b}, <{lanes} x i32> <{places}>")
 
-    whole = pixels // lanes * lanes
-    with f.loop(0, whole, lanes) as p:
-        rows = [f.op(f"load {row}, ptr {f.at(image, p, type_)}, align 1") for image in images]
-        for _ in range(lanes.bit_length() - 1):
-            half = lanes // 2
-            rows = [zipped(rows[i // 2], rows[i // 2 + half], i % 2) for i in range(lanes)]
-        target = f.at("%out", f.mul(p, lanes))
-        for index, value in enumerate(rows):
-            f.store(normalised(f, network.input, suffix, value), target, index * lanes)
-    with f.loop(whole, pixels) as p:
-        gathered = "poison"
-        for lane, image in enumerate(images):
-            value = f.op(f"load {type_}, ptr {f.at(image, p, type_)}, align 1")
-            gathered = f.op(f"insertelement {row} {gathered}, {type_} {value}, i32 {lane}")
-        f.store(normalised(f, network.input, suffix, gathered), "%out", f.mul(p, lanes))
+    with runs_of_pixels(f, network.input) as (channel, first, count):
+        whole = count // lanes * lanes
+        with f.loop(0, whole, lanes) as i:
+            p = f.add(i, first)
+            rows = [f.op(f"load {row}, ptr {f.at(image, p, type_)}, align 1") for image in images]
+            for _ in range(lanes.bit_length() - 1):
+                half = lanes // 2
+                rows = [zipped(rows[i // 2], rows[i // 2 + half], i % 2) for i in range(lanes)]
+            target = f.at("%out", f.mul(p, lanes))
+            for index, value in enumerate(rows):
+                value = normalised(f, network.input, suffix, value, channel)
+                f.store(value, target, index * lanes)
+        with f.loop(whole, count) as i:
+            p = f.add(i, first)
+            gathered = "poison"
+            for lane, image in enumerate(images):
+                value = f.op(f"load {type_}, ptr {f.at(image, p, type_)}, align 1")
+                gathered = f.op(f"insertelement {row} {gathered}, {type_} {value}, i32 {lane}")
+            value = normalised(f, network.input, suffix, gathered, channel)
+            f.store(value, "%out", f.mul(p, lanes))
     return f.text()
 
 

@@ -22,28 +22,38 @@ from tilewright.model.network import Parameters
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each group's output lies in the scratch memory, in floats, and how much there is."""
+    """Where each value lies in the scratch memory, in floats, and how much there is."""
 
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    values: tuple[int, ...]
     size: int
 
 
 def layout(plan: Schedule) -> Layout:
-    """Groups alternate between two regions, the gathered ones between two more.
+    """A value has a region until its last reader is done: in a chain, they alternate between two.
 
-    What is gathered must outlive the front groups of the next block of images.
+    Those that are kept have regions of their own: they must outlive what the front groups do with
+    the next vector of images.
     """
-    sizes = [picture.size for picture in plan.pictures]
-    # Buffer i is the input of group i; it is gathered if that group, or one before it, is.
-    front = sizes[: plan.gathered]
-    back = [size * plan.together for size in sizes[plan.gathered :]]
-    starts, end = [], 0
-    for part in (front, back):
-        even, odd = max(part[::2], default=0), max(part[1::2], default=0)
-        starts += [end if i % 2 == 0 else end + even for i in range(len(part))]
-        end += even + odd
-    return Layout(tuple(starts[:-1]), tuple(starts[1:]), end)
+    last, kept = plan.last_readers, plan.kept
+    front = [value for value in range(len(last)) if value not in kept]
+    starts, end = [0] * len(last), 0
+    for values, vectors in ((front, 1), (kept, plan.together)):
+        busy: list[int] = []  # until which group each region is
+        sizes: list[int] = []
+        chosen: list[int] = []
+        for value in values:
+            free = (place for place, until in enumerate(busy) if until < value - 1)
+            region = next(free, len(busy))
+            if region == len(busy):
+                busy.append(0)
+                sizes.append(0)
+            busy[region] = last[value]
+            sizes[region] = max(sizes[region], plan.pictures[value].size * vectors)
+            chosen.append(region)
+        for value, region in zip(values, chosen, strict=True):
+            starts[value] = end + sum(sizes[:region])
+        end += sum(sizes)
+    return Layout(tuple(starts), end)
 
 
 def weight_offsets(plan: Schedule) -> list[int]:
@@ -53,7 +63,8 @@ def weight_offsets(plan: Schedule) -> list[int]:
         size = 0
         if not isinstance(group, PlainGroup):
             taps = math.prod(next(iter(group.stages[0].parameter_shapes.values()))[1:])
-            size = padded_channels(group) * (taps + 1)
+            parts = group.parts if isinstance(group, ConvolutionGroup) else 1
+            size = parts * padded_channels(group) * (taps + 1)
         offsets.append(offsets[-1] + size)
     return offsets
 
@@ -65,29 +76,43 @@ def pack(plan: Schedule, parameters: Parameters) -> NDArray[np.float32]:
     for index, group in enumerate(plan.groups):
         if isinstance(group, PlainGroup):
             continue
-        name, picture = group.stages[0].name, plan.pictures[index]
+        name, picture = group.stages[0].name, plan.pictures[plan.takes[index][0]]
         weight = parameters[f"{name}.weight"]
         if isinstance(group, DenseGroup) and picture.channels_last:
             pixels = picture.height * picture.width
             weight = weight.reshape(len(weight), picture.channels, pixels).swapaxes(1, 2)
-        flat = weight.reshape(len(weight), -1)
         bias = parameters.get(f"{name}.bias", np.zeros(len(weight), np.float32))
-        rows, position = _rows(group, len(weight)), offsets[index]
-        packed[position : position + len(rows)] = np.where(rows < 0, 0, bias[rows])
-        position += len(rows)
-        taps = flat.shape[1]
-        for block in group.blocks:
-            size = block.width * group.unit
-            for first in range(block.first * group.unit, _end(block, group.unit), size):
-                chosen = rows[first : first + size]
-                target = packed[position : position + taps * size].reshape(taps, size)
-                real = chosen >= 0
-                if real.all() and chosen[-1] - chosen[0] == size - 1:
-                    target[:] = flat[chosen[0] : chosen[-1] + 1].T
-                else:
-                    target[:, real] = flat[chosen[real]].T
-                position += taps * size
+        parts = group.parts if isinstance(group, ConvolutionGroup) else 1
+        space = packed[offsets[index] : offsets[index + 1]].reshape(parts, -1)
+        channels = len(weight) // parts
+        flat = weight.reshape(parts, channels, -1)
+        for part in range(parts):
+            _pack(group, flat[part], bias[part * channels : (part + 1) * channels], space[part])
     return packed
+
+
+def _pack(
+    group: ConvolutionGroup | DenseGroup,
+    flat: NDArray[np.float32],
+    bias: NDArray[np.float32],
+    packed: NDArray[np.float32],
+) -> None:
+    """The parameters of a group, or of a part of it: the biases, then block by block."""
+    channels, taps = flat.shape
+    rows = _rows(group, channels)
+    position = len(rows)
+    packed[:position] = np.where(rows < 0, 0, bias[rows])
+    for block in group.blocks:
+        size = block.width * group.unit
+        for first in range(block.first * group.unit, _end(block, group.unit), size):
+            chosen = rows[first : first + size]
+            target = packed[position : position + taps * size].reshape(taps, size)
+            real = chosen >= 0
+            if real.all() and chosen[-1] - chosen[0] == size - 1:
+                target[:] = flat[chosen[0] : chosen[-1] + 1].T
+            else:
+                target[:, real] = flat[chosen[real]].T
+            position += taps * size
 
 
 def _end(block: Block, unit: int) -> int:

@@ -24,6 +24,11 @@ class Picture:
     size: int
 
     @property
+    def values(self) -> int:
+        """How many there are."""
+        return self.channels * self.height * self.width
+
+    @property
     def channels_last(self) -> bool:
         """Whether the channels of a pixel lie side by side."""
         return self.plane == 1

@@ -101,6 +101,10 @@ class FusedNetwork:
         self._work(batch, outputs, None)
         return outputs
 
+    def into(self, images: NDArray[Any], outputs: NDArray[np.float32]) -> None:
+        """Fill `outputs`; both arrays are contiguous and of the network's shapes."""
+        self._work(images, outputs, None)
+
     @cached_property
     def parts(self) -> tuple[tuple[str, ...], ...]:
         """The layers of the input and of each group, in the order of `run`'s result."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # What AVX2 and AVX-512 cores of the last ten years do in a cycle, and how long a sum must wait for
 # the one before it.
@@ -114,9 +114,19 @@ def _last_packed(blocks: tuple[Block, ...], packed: int, positions: int) -> tupl
     return (*blocks[:-1], *rest, single)
 
 
+def last_alone(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """The same blocks, the very last one by itself."""
+    last = blocks[-1]
+    if last.count == 1:
+        return blocks
+    end = replace(last, first=last.first + last.width * (last.count - 1), count=1)
+    return (*blocks[:-1], replace(last, count=last.count - 1), end)
+
+
 def spans(
-    outputs: int, tile: int, kernel: int, stride: int, padding: int, size: int, window: int = 1
-) -> tuple[Span, ...]:
+    outputs: int, tile: int, kernel: int, stride: int, padding: int, size: int, window: int = 1,
+    dilation: int = 1,
+) -> tuple[Span, ...]:  # fmt: skip
     """Cut an axis into tiles, and gather neighbours that have the same valid taps.
 
     Positions that do not fill a tile are a smaller one; those that do not fill a pooling window
@@ -125,7 +135,8 @@ def spans(
 
     def taps(position: int) -> tuple[int, int]:
         start = position * stride - padding
-        low, high = max(0, -start), min(kernel, size - start)
+        low, high = (math.ceil(inside / dilation) for inside in (-start, size - start))
+        low, high = max(0, low), min(kernel, high)
         return (low, high) if low < high else (0, 0)
 
     found: list[Span] = []

@@ -77,7 +77,7 @@ def _struct(step: Step | Blank) -> list[str]:
 
 def _value(pixels: Pixels | None) -> str:
     """What becomes of a pixel as it is read."""
-    value = f"fmaf(x, {pixels.scale:.9e}f, {pixels.shift:.9e}f)" if pixels else "x"
+    value = f"fmaf(x, {pixels.scales[0]:.9e}f, {pixels.shifts[0]:.9e}f)" if pixels else "x"
     return f"static __device__ __forceinline__ float value(float x) {{ return {value}; }}"
 
 

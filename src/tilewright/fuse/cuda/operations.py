@@ -151,7 +151,7 @@ def _elementwise(rest: Sequence[Stage], at: int, source: Source) -> Operation:
 def _convolution(rest: Sequence[Stage], at: int, source: Source) -> Operation:
     layer = rest[at].layer
     assert isinstance(layer, Convolution)  # it was entered for these
-    return _sum(rest, at, source, Window(layer.kernel, layer.stride, layer.padding))
+    return _sum(rest, at, source, Window(layer.kernel, layer.stride, layer.padding[:2]))
 
 
 @CUDA.of(FullyConnected)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
 from tilewright.fuse.cuda.choice import Choice
@@ -15,10 +18,10 @@ from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.stack import Source, Stack
-from tilewright.model.layers import Layer, Pixels
+from tilewright.model.layers import Layer, Pixels, Shape
 from tilewright.model.network import Parameters, Stages
-from tilewright.runtime import Buffer, GpuKernel, are_pixels
-from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime import Buffer, GpuKernel, HostArray, are_pixels
+from tilewright.runtime.dialect import Grid, Limits
 from tilewright.trace import Cost
 
 # Features between kernels take at most so many bytes; larger batches go through in pieces.
@@ -41,6 +44,33 @@ def kernel_text(plan: Kernel, name: str, first: Layer, source: Source) -> str:
     return stack_text(plan, name, first if isinstance(first, Pixels) else None, source)
 
 
+class Launcher(Protocol):
+    """What it needs of a CUDA runtime."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def capability(self) -> int: ...
+
+    def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Any: ...
+
+    def upload(self, array: HostArray) -> Any: ...
+
+    def write(self, buffer: Buffer, array: HostArray) -> None: ...
+
+    def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel: ...
+
+    def enqueue(
+        self,
+        kernel: GpuKernel,
+        grid: Grid,
+        arguments: Sequence[Any],
+        layers: tuple[str, ...],
+        cost: Cost | None = None,
+    ) -> None: ...
+
+
 @dataclass
 class FusedNetwork:
     """Consecutive layers in few kernels, as they were chosen; their names begin with the rung's.
@@ -49,7 +79,7 @@ class FusedNetwork:
     is told what will come (`compile_for`).
     """
 
-    runtime: CudaRuntime
+    runtime: Launcher
     rung: str
     precision: str
     stages: Stages
@@ -73,11 +103,25 @@ class FusedNetwork:
             runtime.upload(plan.tables[0]) if isinstance(plan, Stack) else None
             for plan in self.plans
         ]
-        # Dense layers' blocks that share a sum leave their parts here.
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """For the parts of sums that dense layers' blocks share."""
+        runtime = self.runtime
         most = [plan.part_floats for plan in self.plans if isinstance(plan, Dense)]
         processors = runtime.limits.processors
         self.parts = runtime.allocate((max(most) * processors,)) if most else None
         self.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
+
+    def beside(self, runtime: Launcher) -> FusedNetwork:
+        """The same kernels and weights with memory of its own to work in, for calls that overlap.
+
+        It launches through a runtime that may be another one for the same device.
+        """
+        other = copy(self)
+        other.runtime, other.scratch, other.capacity = runtime, [], 0
+        other._make_room()
+        return other
 
     def compile_for(self, pixels: bool) -> None:
         """Compile what pixels need, or float32 values."""
@@ -88,7 +132,7 @@ class FusedNetwork:
         for buffer, words in self.sent:
             self.runtime.write(buffer, words)
 
-    def __call__(self, x: Buffer, out: Buffer) -> None:
+    def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None:
         most = self.most
         for first in range(0, len(x), most):
             self._piece(x[first : first + most], out[first : first + most])

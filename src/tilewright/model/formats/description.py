@@ -5,22 +5,30 @@
                 {"type": "relu"}, {"type": "max_pool", "size": 2},
                 {"type": "fully_connected", "outputs": 10}, {"type": "softmax"}]}
 
-A layer's other keys are the fields of its dataclass; a field with a default may be left out.
+A layer's other keys are the fields of its dataclass; a field with a default may be left out. A
+layer takes what the one before it gave, or what those give that it names in `from`: a name such as
+`conv2` (layers are named by their kind, and numbered where there are several of it) or `input`, or
+a list of names for a layer that takes several.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import check_file, reason
 from tilewright.model.layers import TYPES, Layer, Pixels
-from tilewright.model.network import Network, check_depth
+from tilewright.model.network import Network, Stage, check_depth, names
 
 LARGEST_BYTES = 10_000_000
+GIVEN = "the network's description"  # one that is not in a file
 
 
 def to_json(network: Network) -> str:
@@ -31,9 +39,20 @@ def to_json(network: Network) -> str:
                 f"{stage.name}: layers of kind {stage.kind!r} ({type(stage.layer).__name__}) have "
                 "no name in descriptions of networks"
             )
-    layers = [{"type": x.type, **dataclasses.asdict(x)} for x in network.layers]
+    layers = [
+        {"type": stage.layer.type, **dataclasses.asdict(stage.layer), **_from(network, stage)}
+        for stage in network.stages[1:]
+    ]
     pixels = dataclasses.asdict(network.input)
     return json.dumps({"name": network.name, "input": pixels, "layers": layers})
+
+
+def _from(network: Network, stage: Stage) -> dict[str, list[str] | str]:
+    """What a layer takes, where that is not the layer before it."""
+    if stage.sources == (stage.index - 1,):
+        return {}
+    names = [network.stages[source].name for source in stage.sources]
+    return {"from": names if len(names) > 1 else names[0]}
 
 
 def from_json(text: str, source: str) -> Network:
@@ -42,10 +61,42 @@ def from_json(text: str, source: str) -> Network:
         document = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise TilewrightError(f"{source}: not JSON: {error}") from error
-    try:
+    with _blaming(source):
         return _network(document)
+
+
+def from_mapping(description: Mapping[str, object]) -> Network:
+    """The same of what the JSON stands for: dicts, lists or tuples, numbers, text."""
+    with _blaming(GIVEN):
+        try:
+            document = _plain(description, "")
+        except RecursionError as error:
+            raise TilewrightError("it is nested too deeply, or holds itself") from error
+        return _network(document)
+
+
+@contextmanager
+def _blaming(source: str) -> Iterator[None]:
+    try:
+        yield
     except TilewrightError as error:
         raise TilewrightError(f"{source}: {error}") from error
+
+
+def _plain(value: object, place: str) -> object:
+    """A value with nothing in it but what JSON has; `place` is where it stands."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TilewrightError(f"{place or 'it'} has a key that is no text: {key!r:.60}")
+        return {key: _plain(each, f"{place}.{key:.60}".strip(".")) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, f"{place}[{index}]") for index, each in enumerate(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TilewrightError(f"{place} is of type {type(value).__name__}, which JSON has not")
 
 
 def read(path: Path) -> Network:
@@ -79,18 +130,34 @@ def _network(document: object) -> Network:
     check_depth(len(fields["layers"]))  # before they are made
     pixels = _object("input", fields["input"], required={"shape"}, optional={"scale", "shift"})
     if not isinstance(pixels["shape"], list):
-        raise TilewrightError(f"input shape must be a list, not {pixels['shape']!r}")
-    for key in ("scale", "shift"):
-        value = pixels.get(key, 0.0)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TilewrightError(f"input {key} must be a number, not {value!r}")
-    layers = []
+        raise TilewrightError(f"input shape must be a list, not {pixels['shape']!r:.60}")
+    layers, taken = [], []
     for index, entry in enumerate(fields["layers"], start=1):
         try:
             layers.append(_layer(entry))
+            taken.append(_taken(entry))
         except TilewrightError as error:
             raise TilewrightError(f"layer {index}: {error}") from error
-    return Network(fields["name"], Pixels(**pixels), tuple(layers))
+    places = {name: index for index, name in enumerate(("input", *names(layers)))}
+    sources = []
+    for index, given in enumerate(taken, start=1):
+        for name in given or ():
+            if name not in places:
+                raise unknown(f'name in "from" of layer {index}', name, places)
+        sources.append((index - 1,) if given is None else tuple(places[name] for name in given))
+    return Network(fields["name"], Pixels(**pixels), tuple(layers), sources=tuple(sources))
+
+
+def _taken(entry: Mapping[str, object]) -> list[str] | None:
+    """The names of the layers whose outputs it takes; None: the one before it."""
+    if "from" not in entry:
+        return None
+    given = entry["from"]
+    listed = given if isinstance(given, list) else [given]
+    texts = [name for name in listed if isinstance(name, str)]
+    if not listed or texts != listed:
+        raise TilewrightError(f'"from" must be a name or a list of names, not {given!r:.60}')
+    return texts
 
 
 def _layer(entry: object) -> Layer:
@@ -99,7 +166,7 @@ def _layer(entry: object) -> Layer:
     kind = entry["type"]
     if kind not in TYPES:
         raise unknown("layer type", kind, TYPES)
-    settings = {key: value for key, value in entry.items() if key != "type"}
+    settings = {key: value for key, value in entry.items() if key not in ("type", "from")}
     known = {field.name for field in dataclasses.fields(TYPES[kind])}
     for key in settings:
         if key not in known:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
+from tilewright.model.layers.add import Add as Add
 from tilewright.model.layers.base import Layer as Layer
 from tilewright.model.layers.base import Weights as Weights
+from tilewright.model.layers.concat import Concat as Concat
 from tilewright.model.layers.convolution import Convolution as Convolution
 from tilewright.model.layers.elementwise import Elementwise as Elementwise
 from tilewright.model.layers.flatten import Flatten as Flatten
@@ -20,6 +22,7 @@ from tilewright.model.layers.forms import MissingForm as MissingForm
 from tilewright.model.layers.forms import Table as Table
 from tilewright.model.layers.fully_connected import FullyConnected as FullyConnected
 from tilewright.model.layers.hard_swish import HardSwish as HardSwish
+from tilewright.model.layers.join import Join as Join
 from tilewright.model.layers.leaky_relu import LeakyReLU as LeakyReLU
 from tilewright.model.layers.pixels import Pixels as Pixels
 from tilewright.model.layers.pooling import AveragePool as AveragePool

@@ -50,6 +50,11 @@ class Layer:
     # Bytes of an input value.
     input_bytes: ClassVar[int] = 4
 
+    @property
+    def specials(self) -> frozenset[str]:
+        """What is out of the ordinary about it, in words: a rung may have no code for that."""
+        return frozenset()
+
     # What the verifier must know of values that go through. Whether they come out as they were,
     # perhaps not all of them; whether negative ones are told apart; the powers of two between which
     # inputs are (None: all); the largest output; whether inputs near the end of float32 have a

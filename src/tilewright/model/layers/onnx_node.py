@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Names of values: what the layer reads, and what the node before this one made (the layer's input,
-# for the first).
-INPUT, BEFORE = "input", "before"
+# Names of values: what the layer reads, all of it where that is several, and what the node before
+# this one made (the layer's input, for the first).
+INPUT, INPUTS, BEFORE = "input", "inputs", "before"
 
 
 @dataclass(frozen=True)

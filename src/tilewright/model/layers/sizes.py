@@ -7,6 +7,8 @@ from tilewright.errors import TilewrightError
 Shape = tuple[int, ...]
 LARGEST = 1_000_000  # of any single size; what is larger is a mistake
 Size = int | tuple[int, int]
+# Above, left, below, right.
+Sides = tuple[int, int, int, int]
 
 
 def dimensions(shape: Shape) -> str:
@@ -39,8 +41,26 @@ def pair(what: str, value: object, *, minimum: int) -> tuple[int, int]:
     return number, number
 
 
-def short(pair: tuple[int, int]) -> str:
-    return str(pair[0]) if pair[0] == pair[1] else dimensions(pair)
+def sides(what: str, value: object) -> Sides:
+    """One number for all sides, (vertical, horizontal), or (above, left, below, right)."""
+    if isinstance(value, (list, tuple)) and len(value) == 4:
+        above, left, below, right = (whole(what, each, minimum=0) for each in value)
+        return above, left, below, right
+    if isinstance(value, (list, tuple)) and len(value) != 2:
+        raise TilewrightError(f"{what} must be one number, two or four, not {value!r}")
+    vertical, horizontal = pair(what, value, minimum=0)
+    return vertical, horizontal, vertical, horizontal
+
+
+def symmetric(padding: Sides) -> bool:
+    return padding[:2] == padding[2:]
+
+
+def short(sizes: tuple[int, ...]) -> str:
+    """As few numbers as say it: 2, 2x1, 2x1x0x1."""
+    if len(sizes) == 4 and sizes[:2] == sizes[2:]:
+        sizes = sizes[:2]
+    return str(sizes[0]) if len(set(sizes)) == 1 else dimensions(sizes)
 
 
 def picture(shape: Shape) -> tuple[int, int, int]:

@@ -68,7 +68,8 @@ def prepare(
 def _network(stages: Stages) -> Network:
     pixels = stages[0].layer
     assert isinstance(pixels, Pixels)  # the rung takes networks whole
-    return Network("fused", pixels, tuple(stage.layer for stage in stages[1:]))
+    layers = tuple(stage.layer for stage in stages[1:])
+    return Network("fused", pixels, layers, sources=tuple(s.sources for s in stages[1:]))
 
 
 RUNG = Rung(

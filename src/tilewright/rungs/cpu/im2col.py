@@ -18,7 +18,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tilewright.model.layers import (
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     Elementwise,
     FullyConnected,
@@ -37,8 +39,8 @@ from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 
 Array = NDArray[np.float32]
-# Reads a batch and fills another.
-Run = Callable[[Any, Array], None]
+# Reads a batch and fills another; a layer that takes several reads the others after that.
+Run = Callable[..., None]
 NUMPY: Table[Callable[[Stage, Any, Parameters], Run]] = Table("numpy")
 
 
@@ -65,23 +67,26 @@ def _pixels(stage: Stage, layer: Pixels, parameters: Parameters) -> Run:
 
 @NUMPY.of(Convolution)
 def _convolution(stage: Stage, layer: Convolution, parameters: Parameters) -> Run:
+    """A product for each group of filters; most layers have one group."""
     channels, height, width = stage.input_shape
     (kernel_y, kernel_x), (stride_y, stride_x) = layer.kernel, layer.stride
-    (pad_y, pad_x), (filters, out_y, out_x) = layer.padding, stage.output_shape
-    taps = channels * kernel_y * kernel_x
-    weight = parameters[f"{stage.name}.weight"].reshape(filters, taps)
+    (above, left, below, right), (filters, out_y, out_x) = layer.padding, stage.output_shape
+    groups, (apart_y, apart_x) = layer.groups, layer.dilation
+    taps = channels // groups * kernel_y * kernel_x
+    weight = parameters[f"{stage.name}.weight"].reshape(groups, filters // groups, taps)
     bias = parameters.get(f"{stage.name}.bias")
 
     # The border stays zero from image to image; only the inside is written.
-    padded = np.zeros((channels, height + 2 * pad_y, width + 2 * pad_x), np.float32)
-    inside = padded[:, pad_y : pad_y + height, pad_x : pad_x + width]
-    windows = sliding_window_view(padded, (kernel_y, kernel_x), axis=(1, 2))
-    windows = windows[:, ::stride_y, ::stride_x].transpose(0, 3, 4, 1, 2)
-    columns = np.empty((taps, out_y * out_x), np.float32)
+    padded = np.zeros((channels, height + above + below, width + left + right), np.float32)
+    inside = padded[:, above : above + height, left : left + width]
+    windows = sliding_window_view(padded, layer.extent, axis=(1, 2))
+    windows = windows[:, ::stride_y, ::stride_x, ::apart_y, ::apart_x].transpose(0, 3, 4, 1, 2)
+    columns = np.empty((groups, taps, out_y * out_x), np.float32)
     unrolled = columns.reshape(windows.shape)
 
     def run(x: Array, out: Array) -> None:
-        for image, result in zip(x, out.reshape(len(out), filters, out_y * out_x), strict=True):
+        results = out.reshape(len(out), groups, filters // groups, out_y * out_x)
+        for image, result in zip(x, results, strict=True):
             inside[:] = image
             unrolled[:] = windows
             np.matmul(weight, columns, out=result)
@@ -95,9 +100,18 @@ def _convolution(stage: Stage, layer: Convolution, parameters: Parameters) -> Ru
 def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Run:
     """Each tap of the window is a strided picture; combine them one after the other."""
     (size_y, size_x), (stride_y, stride_x) = layer.size, layer.stride
-    combine = np.add if isinstance(layer, AveragePool) else np.maximum
+    counts = None
+    combine: np.ufunc = np.maximum
+    outside = -np.inf
+    if isinstance(layer, AveragePool):
+        counts = layer.counts(stage.input_shape).astype(np.float32)
+        combine, outside = np.add, 0.0
+    above, left, below, right = (max(0, side) for side in layer.beyond(stage.input_shape))
+    around = ((0, 0), (0, 0), (above, below), (left, right))
 
     def run(x: Array, out: Array) -> None:
+        if layer.specials:
+            x = np.pad(x, around, constant_values=outside)
         _, _, height, width = out.shape
         for ky in range(size_y):
             for kx in range(size_x):
@@ -107,8 +121,26 @@ def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Run:
                     out[:] = tap
                 else:
                     combine(out, tap, out=out)
-        if isinstance(layer, AveragePool):
-            out /= np.float32(size_y * size_x)
+        if counts is not None:
+            out /= counts
+
+    return run
+
+
+@NUMPY.of(Add)
+def _add(stage: Stage, layer: Add, parameters: Parameters) -> Run:
+    def run(x: Array, out: Array, *others: Array) -> None:
+        out[:] = x
+        for other in others:
+            out += other
+
+    return run
+
+
+@NUMPY.of(Concat)
+def _concat(stage: Stage, layer: Concat, parameters: Parameters) -> Run:
+    def run(x: Array, out: Array, *others: Array) -> None:
+        np.concatenate((x, *others), axis=1, out=out)
 
     return run
 

@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.model.layers import (
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     Elementwise,
     FullyConnected,
@@ -52,56 +54,65 @@ def compiled(function: Callable[..., None], *inside: Callable[..., Any]) -> Any:
 
 
 @compiled
-def pixels(x: Any, out: Array, first: int, last: int, scale: float, shift: float) -> None:
+def pixels(
+    x: Any, out: Array, first: int, last: int, scales: NDArray[Any], shifts: NDArray[Any]
+) -> None:
     """A job is one image."""
-    images, values = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
+    images = x.reshape(x.shape[0], x.shape[1], -1)
+    values = out.reshape(x.shape[0], x.shape[1], -1)
     for image in range(first, last):
-        for i in range(images.shape[1]):
-            values[image, i] = np.float32(images[image, i] * scale + shift)
+        for c in range(images.shape[1]):
+            for i in range(images.shape[2]):
+                values[image, c, i] = np.float32(images[image, c, i] * scales[c] + shifts[c])
 
 
 @compiled
 def convolution(
     x: Array, out: Array, first: int, last: int,
     weight: Array, bias: Array, stride: tuple[int, int], padding: tuple[int, int],
+    dilation: tuple[int, int], groups: int,
 ) -> None:  # fmt: skip
     """A job is one output plane: one filter over one image."""
     _, filters, height, width = out.shape
-    _, channels, input_height, input_width = x.shape
-    _, _, kernel_height, kernel_width = weight.shape
+    _, _, input_height, input_width = x.shape
+    _, channels, kernel_height, kernel_width = weight.shape
     for job in range(first, last):
         n, f = job // filters, job % filters
+        before = f // (filters // groups) * channels
         for y in range(height):
             for column in range(width):
                 total = bias[f]
                 for c in range(channels):
                     for ky in range(kernel_height):
-                        iy = y * stride[0] + ky - padding[0]
+                        iy = y * stride[0] + ky * dilation[0] - padding[0]
                         if iy < 0 or iy >= input_height:
                             continue
                         for kx in range(kernel_width):
-                            ix = column * stride[1] + kx - padding[1]
+                            ix = column * stride[1] + kx * dilation[1] - padding[1]
                             if ix < 0 or ix >= input_width:
                                 continue
-                            total += x[n, c, iy, ix] * weight[f, c, ky, kx]
+                            total += x[n, before + c, iy, ix] * weight[f, c, ky, kx]
                 out[n, f, y, column] = total
 
 
 @compiled
 def max_pool(
-    x: Array, out: Array, first: int, last: int, size: tuple[int, int], stride: tuple[int, int]
-) -> None:
-    """A job is one plane: one channel of one image."""
+    x: Array, out: Array, first: int, last: int,
+    size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int],
+) -> None:  # fmt: skip
+    """A job is one plane: one channel of one image. What windows cover outside is left out."""
     _, channels, height, width = out.shape
+    _, _, input_height, input_width = x.shape
     for job in range(first, last):
         n, c = job // channels, job % channels
         for y in range(height):
+            top = y * stride[0] - padding[0]
             for column in range(width):
-                top, left = y * stride[0], column * stride[1]
-                best = x[n, c, top, left]
-                for ky in range(size[0]):
-                    for kx in range(size[1]):
-                        value = x[n, c, top + ky, left + kx]
+                left = column * stride[1] - padding[1]
+                best = x[n, c, max(top, 0), max(left, 0)]
+                for iy in range(max(top, 0), min(top + size[0], input_height)):
+                    for ix in range(max(left, 0), min(left + size[1], input_width)):
+                        value = x[n, c, iy, ix]
                         if value > best or value != value:  # sooner than `np.maximum`
                             best = value
                 out[n, c, y, column] = best
@@ -109,20 +120,52 @@ def max_pool(
 
 @compiled
 def average_pool(
-    x: Array, out: Array, first: int, last: int, size: tuple[int, int], stride: tuple[int, int]
-) -> None:
+    x: Array, out: Array, first: int, last: int,
+    size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], counts: Array,
+) -> None:  # fmt: skip
     """A job is one plane: one channel of one image."""
     _, channels, height, width = out.shape
+    _, _, input_height, input_width = x.shape
     for job in range(first, last):
         n, c = job // channels, job % channels
         for y in range(height):
+            top = y * stride[0] - padding[0]
             for column in range(width):
-                top, left = y * stride[0], column * stride[1]
+                left = column * stride[1] - padding[1]
                 total = np.float32(0)
-                for ky in range(size[0]):
-                    for kx in range(size[1]):
-                        total += x[n, c, top + ky, left + kx]
-                out[n, c, y, column] = total / np.float32(size[0] * size[1])
+                for iy in range(max(top, 0), min(top + size[0], input_height)):
+                    for ix in range(max(left, 0), min(left + size[1], input_width)):
+                        total += x[n, c, iy, ix]
+                out[n, c, y, column] = total / counts[y, column]
+
+
+@compiled
+def add(x: Array, out: Array, first: int, last: int, *others: Array) -> None:
+    """A job is one image."""
+    sums, values = out.reshape(out.shape[0], -1), x.reshape(x.shape[0], -1)
+    for image in range(first, last):
+        for i in range(values.shape[1]):
+            sums[image, i] = values[image, i]
+        for other in others:
+            more = other.reshape(other.shape[0], -1)
+            for i in range(values.shape[1]):
+                sums[image, i] += more[image, i]
+
+
+@compiled
+def concat(x: Array, out: Array, first: int, last: int, *others: Array) -> None:
+    """A job is one image."""
+    whole = out.reshape(out.shape[0], -1)
+    for image in range(first, last):
+        values = x.reshape(x.shape[0], -1)
+        for i in range(values.shape[1]):
+            whole[image, i] = values[image, i]
+        place = values.shape[1]
+        for other in others:
+            more = other.reshape(other.shape[0], -1)
+            for i in range(more.shape[1]):
+                whole[image, place + i] = more[image, i]
+            place += more.shape[1]
 
 
 @compiled
@@ -164,12 +207,12 @@ class Loops:
     jobs: int
     piece: int
 
-    def on(self, cores: int) -> Callable[[Any, Array], None]:
+    def on(self, cores: int) -> Callable[..., None]:
         """All jobs of a batch, divided among so many cores."""
 
-        def run(x: Any, out: Array) -> None:
+        def run(x: Any, out: Array, *others: Array) -> None:
             def work(first: int, last: int) -> None:
-                self.kernel(x, out, first, last, *self.settings)
+                self.kernel(x, out, first, last, *self.settings, *others)
 
             if cores > 1:
                 work(0, 0)  # compiled on this thread, if need be, where Ctrl-C is seen meanwhile
@@ -192,19 +235,33 @@ LOOPS: Table[Callable[[Stage, Any, Parameters], Chosen]] = Table("loops")
 
 @LOOPS.of(Pixels)
 def _pixels(stage: Stage, layer: Pixels, parameters: Parameters) -> Chosen:
-    return pixels, (layer.scale, layer.shift), 1
+    return pixels, (np.array(layer.scales), np.array(layer.shifts)), 1
 
 
 @LOOPS.of(Convolution)
 def _convolution(stage: Stage, layer: Convolution, parameters: Parameters) -> Chosen:
     weight, bias = weight_and_bias(stage.name, parameters)
-    return convolution, (weight, bias, layer.stride, layer.padding), layer.filters
+    geometry = (layer.stride, layer.padding[:2], layer.dilation, layer.groups)
+    return convolution, (weight, bias, *geometry), layer.filters
 
 
 @LOOPS.of(MaxPool, AveragePool)
 def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Chosen:
-    pool = average_pool if isinstance(layer, AveragePool) else max_pool
-    return pool, (layer.size, layer.stride), stage.output_shape[0]
+    window = (layer.size, layer.stride, layer.padding[:2])
+    if isinstance(layer, AveragePool):
+        counts = layer.counts(stage.input_shape).astype(np.float32)
+        return average_pool, (*window, counts), stage.output_shape[0]
+    return max_pool, window, stage.output_shape[0]
+
+
+@LOOPS.of(Add)
+def _add(stage: Stage, layer: Add, parameters: Parameters) -> Chosen:
+    return add, (), 1
+
+
+@LOOPS.of(Concat)
+def _concat(stage: Stage, layer: Concat, parameters: Parameters) -> Chosen:
+    return concat, (), 1
 
 
 @LOOPS.of(FullyConnected)

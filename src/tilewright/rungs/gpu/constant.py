@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilewright.rungs.gpu.design import (
+    EVERY_SPECIAL,
     Array,
     Design,
     Geometry,
@@ -80,6 +81,6 @@ def others(geometry: Geometry, limits: Limits) -> Iterator[Options]:
 RUNG = gpu_rung(
     "constant",
     "weights in constant memory: a warp's threads get each one in one broadcast",
-    preferring(few_launches, others, build),
+    preferring(few_launches, others, build, EVERY_SPECIAL),
     against="direct",
 )

@@ -34,6 +34,9 @@ Pack = Callable[[Array, Array], dict[str, Array]]
 BLOCK_THREADS = 256  # where nothing else decides: full multiprocessors at up to 32 registers
 # What is free to choose about a layer's kernels, by name: tile sizes and the like.
 Options = Mapping[str, int]
+EVERY_SPECIAL = Convolution(
+    2, 1, padding=(0, 0, 1, 1), dilation=2, groups=2
+).specials  # of a convolution
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,10 @@ class Geometry:
     pad_x: int
     out_y: int
     out_x: int
+    groups: int = 1
+    dilation_y: int = 1
+    dilation_x: int = 1
+    padded: int = 0  # whether there is padding on any side
 
     @classmethod
     def of(cls, stage: Stage) -> Geometry:
@@ -171,13 +178,14 @@ class Geometry:
         assert isinstance(layer, Convolution)
         _, height, width = stage.input_shape
         _, out_y, out_x = stage.output_shape
-        sizes = (layer.filters, *layer.kernel, *layer.stride, *layer.padding, out_y, out_x)
-        return cls(stage.input_shape[0], height, width, *sizes)
+        sizes = (layer.filters, *layer.kernel, *layer.stride, *layer.padding[:2], out_y, out_x)
+        further = (layer.groups, *layer.dilation, int(any(layer.padding)))
+        return cls(stage.input_shape[0], height, width, *sizes, *further)
 
     @property
     def taps(self) -> int:
         """Products in one output's sum."""
-        return self.channels * self.taps_y * self.taps_x
+        return self.channels // self.groups * self.taps_y * self.taps_x
 
     @property
     def positions(self) -> int:
@@ -204,7 +212,7 @@ def loop_nest(
         Loop("filter", geometry.filters, filters),
         Loop("y", geometry.out_y, positions),
         Loop("x", geometry.out_x, positions),
-        Loop("channel", geometry.channels, channels),
+        Loop("channel", geometry.channels // geometry.groups, channels),
         Loop("kernel y", geometry.taps_y, taps),
         Loop("kernel x", geometry.taps_x, taps),
     )
@@ -221,12 +229,20 @@ class Convolutions:
 
     `candidates` are all the options that fit a device, `choose` gives those that the rung itself
     likes best, the first candidate if it has no opinion, or DoesNotFit; `build` makes a design of
-    options.
+    options. `specials` are what it has code for that is out of the ordinary (`Layer.specials`):
+    layers with others are computed like `direct` does.
     """
 
-    def __init__(self, candidates: Candidates, build: Build, choose: Choose | None = None) -> None:
+    def __init__(
+        self,
+        candidates: Candidates,
+        build: Build,
+        choose: Choose | None = None,
+        specials: frozenset[str] = frozenset(),
+    ) -> None:
         self.candidates, self.build = candidates, build
         self.choose = choose or self._first
+        self.specials = specials
 
     def design(self, geometry: Geometry, limits: Limits) -> Design:
         """The kernels that the rung itself chooses."""
@@ -238,7 +254,12 @@ class Convolutions:
         raise DoesNotFit("no choice of its tiles fits the device")
 
 
-def preferring(preferred: Candidates, others: Candidates, build: Build) -> Convolutions:
+def preferring(
+    preferred: Candidates,
+    others: Candidates,
+    build: Build,
+    specials: frozenset[str] = frozenset(),
+) -> Convolutions:
     """Chosen is the first of the preferred that fits; the last of them takes the least.
 
     All that fit are candidates, the others too. Both may raise DoesNotFit where nothing can.
@@ -264,7 +285,7 @@ def preferring(preferred: Candidates, others: Candidates, build: Build) -> Convo
         assert problem is not None  # something is preferred
         raise problem
 
-    return Convolutions(candidates, build, choose)
+    return Convolutions(candidates, build, choose, specials)
 
 
 def source(

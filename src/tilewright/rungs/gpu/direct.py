@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.rungs.gpu.design import (
+    EVERY_SPECIAL,
     Design,
     Geometry,
     Options,
@@ -67,5 +68,5 @@ def plane_work(
 RUNG = gpu_rung(
     "direct",
     "a thread an output, bounds test inside: thousands of sums at the same time",
-    preferring(square_tiles, oblong_tiles, build),
+    preferring(square_tiles, oblong_tiles, build, EVERY_SPECIAL),
 )

@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.model.layers import (
+    Add,
     AveragePool,
+    Concat,
     Elementwise,
     FullyConnected,
     MaxPool,
@@ -21,6 +23,7 @@ from tilewright.model.layers import (
     Softmax,
     Table,
 )
+from tilewright.model.layers.elementwise import literal
 from tilewright.model.network import Stage
 from tilewright.rungs.gpu.design import (
     BLOCK_THREADS,
@@ -46,15 +49,33 @@ def other_layer(stage: Stage) -> Design:
 
 @DIALECT.of(Pixels)
 def _pixels(stage: Stage, layer: Pixels) -> Design:
-    constants = {"SCALE": layer.scale, "SHIFT": layer.shift}
-    return _flat(stage, "layer_normalise", "normalise.cl", constants)
+    plane = math.prod(layer.shape[1:])
+    design = _flat(stage, "layer_normalise", "normalise.cl", {"PLANE": plane})
+    return _with_macros(
+        design,
+        f"TW_SCALE(channel) ({_by_channel(layer.scales)})",
+        f"TW_SHIFT(channel) ({_by_channel(layer.shifts)})",
+    )
+
+
+def _by_channel(numbers: tuple[float, ...]) -> str:
+    """The number of a channel, as an expression."""
+    if len(set(numbers)) == 1:
+        return literal(numbers[0])
+    *others, last = map(literal, numbers)
+    cases = "".join(f"channel == {index} ? {each} : " for index, each in enumerate(others))
+    return cases + last
 
 
 @DIALECT.family(Elementwise)
 def _elementwise(stage: Stage, layer: Elementwise) -> Design:
     design = _flat(stage, f"layer_{layer.kind}", "elementwise.cl", {})
+    return _with_macros(design, f"TW_FUNCTION(x) ({layer.expression()})")
+
+
+def _with_macros(design: Design, *macros: str) -> Design:
     (work,) = design.works
-    text = f"#define TW_FUNCTION(x) ({layer.expression()})\n{work.source.text}"
+    text = "".join(f"#define {macro}\n" for macro in macros) + work.source.text
     return Design((replace(work, source=replace(work.source, text=text)),))
 
 
@@ -67,6 +88,49 @@ def _flat(stage: Stage, name: str, file: str, constants: dict[str, int | float])
     return Design((Work(kernel, ("x", "out"), tiles(size, BLOCK_THREADS), 1, loops, traffic),))
 
 
+def other_argument(number: int) -> str:
+    """The name of an input after the first, which is x."""
+    return f"x{number}"
+
+
+@DIALECT.of(Add)
+def _add(stage: Stage, layer: Add) -> Design:
+    """Two at a time: the first two into the output, then each other one to it."""
+    size = math.prod(stage.output_shape)
+    works = []
+    for number in range(1, len(stage.sources)):
+        first = number == 1
+        name, file = ("layer_add", "add.cl") if first else ("layer_add_to", "add_to.cl")
+        arguments = ("x", "x1", "out") if first else (other_argument(number), "out")
+        works.append(
+            Work(
+                source(name, file, (BLOCK_THREADS, 1, 1), {"SIZE": size}), arguments,
+                tiles(size, BLOCK_THREADS), 1, (Loop("value", size, "block and thread"),),
+                Traffic(global_loads=2 * size, stores=size),
+            )
+        )  # fmt: skip
+    return Design(tuple(works))
+
+
+@DIALECT.of(Concat)
+def _concat(stage: Stage, layer: Concat) -> Design:
+    """Every input is copied to its place."""
+    whole, first, works = math.prod(stage.output_shape), 0, []
+    for number, shape in enumerate(stage.input_shapes):
+        size = math.prod(shape)
+        constants: dict[str, int | float] = {"SIZE": size, "WHOLE": whole, "FIRST": first}
+        works.append(
+            Work(
+                source("layer_concat", "concat.cl", (BLOCK_THREADS, 1, 1), constants),
+                (other_argument(number) if number else "x", "out"),
+                tiles(size, BLOCK_THREADS), 1, (Loop("value", size, "block and thread"),),
+                Traffic(global_loads=size, stores=size),
+            )
+        )  # fmt: skip
+        first += size
+    return Design(tuple(works))
+
+
 @DIALECT.of(MaxPool, AveragePool)
 def _pooling(stage: Stage, layer: Pooling) -> Design:
     channels, height, width = stage.input_shape
@@ -76,8 +140,15 @@ def _pooling(stage: Stage, layer: Pooling) -> Design:
         "CHANNELS": channels, "HEIGHT": height, "WIDTH": width, "OUT_Y": out_y, "OUT_X": out_x,
         "TAPS_Y": layer.size[0], "TAPS_X": layer.size[1],
         "STRIDE_Y": layer.stride[0], "STRIDE_X": layer.stride[1],
+        "PAD_Y": layer.padding[0], "PAD_X": layer.padding[1], "CLIPPED": int(bool(layer.specials)),
         "AVERAGE": int(isinstance(layer, AveragePool)),
     }  # fmt: skip
+    if isinstance(layer, AveragePool) and layer.specials:
+        counted = layer.padding[2:] if layer.count_padding else (0, 0)
+        constants |= {
+            "COUNTED_Y": counted[0], "COUNTED_X": counted[1],
+            "COUNTS_PADDING": int(layer.count_padding),
+        }  # fmt: skip
     window = math.prod(layer.size)
     work = Work(
         source("layer_pool", "pool.cl", (BLOCK_THREADS, 1, 1), constants),

@@ -46,7 +46,7 @@ def padded_design(
         return Design((convolve(f"{rung}_conv", geometry, options, "x"),))
     height = geometry.height + 2 * geometry.pad_y
     width = geometry.width + 2 * geometry.pad_x
-    inside = replace(geometry, height=height, width=width, pad_y=0, pad_x=0)
+    inside = replace(geometry, height=height, width=width, pad_y=0, pad_x=0, padded=0)
     size = geometry.channels * height * width
     pad = Work(
         source(f"{rung}_pad", "pad.cl", (BLOCK_THREADS, 1, 1), geometry.constants),

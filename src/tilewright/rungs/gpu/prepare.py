@@ -25,7 +25,7 @@ from tilewright.rungs.gpu.design import (
     Options,
     Work,
 )
-from tilewright.rungs.gpu.layers import other_layer
+from tilewright.rungs.gpu.layers import other_argument, other_layer
 from tilewright.rungs.gpu.offered import checked
 from tilewright.rungs.rung import Launch, Rung
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
@@ -52,7 +52,8 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
         (stage,) = stages
         if stage.kind != "conv":
             return ()
-        return convolutions.candidates(Geometry.of(stage), limits_of(device))
+        offered = serving(stage, convolutions).candidates
+        return offered(Geometry.of(stage), limits_of(device))
 
     def prepare(
         runtime: GpuRuntime,
@@ -62,7 +63,7 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
         precision: Precision,
     ) -> Launch:
         (stage,) = stages
-        offered = checked(stage, convolutions, runtime.limits, options)
+        offered = checked(stage, serving(stage, convolutions), runtime.limits, options)
         with naming(stage, runtime.limits):
             design = layer_design(stage, convolutions, offered)
             return GpuLaunch(runtime, stage, design, parameters)
@@ -78,13 +79,23 @@ def layer_options(stage: Stage, convolutions: Convolutions, limits: Limits) -> O
     """What a rung with such convolutions chooses for a layer; only convolutions have a choice."""
     if type(stage.layer) is not Convolution:
         return {}
-    return convolutions.choose(Geometry.of(stage), limits)
+    return serving(stage, convolutions).choose(Geometry.of(stage), limits)
+
+
+def serving(stage: Stage, convolutions: Convolutions) -> Convolutions:
+    """Those of a rung or, where they have no code for what a layer is, those of `direct`."""
+    if stage.layer.specials <= convolutions.specials:
+        return convolutions
+    from tilewright.rungs.gpu.direct import RUNG
+
+    assert RUNG.convolutions is not None
+    return RUNG.convolutions
 
 
 def layer_design(stage: Stage, convolutions: Convolutions, options: Options) -> Design:
     """The kernels of any layer on a rung with such convolutions."""
     if type(stage.layer) is Convolution:
-        return convolutions.build(Geometry.of(stage), options)
+        return serving(stage, convolutions).build(Geometry.of(stage), options)
     return other_layer(stage)
 
 
@@ -168,21 +179,22 @@ class GpuLaunch:
         for buffer, array in self.sent:
             self.runtime.write(buffer, array)
 
-    def __call__(self, x: Buffer, out: Buffer) -> None:
+    def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None:
         most = self.most
         if len(x) <= most:
-            self._piece(x, out)
+            self._piece(x, out, *others)
             return
         for first in range(0, len(x), most):
-            self._piece(x[first : first + most], out[first : first + most])
+            self._piece(*(each[first : first + most] for each in (x, out, *others)))
 
-    def _piece(self, x: Buffer, out: Buffer) -> None:
+    def _piece(self, x: Buffer, out: Buffer, *others: Buffer) -> None:
         images = len(x)
         if images > self.capacity:
             for name, size in self.design.scratch.items():
                 self.buffers[name] = self.runtime.allocate((images, size))
             self.capacity = images
         given: dict[str, Buffer | int] = {**self.buffers, "x": x, "out": out, "images": images}
+        given |= {other_argument(number): other for number, other in enumerate(others, 1)}
         for (work, kernel), least in zip(self.kernels, self._costs(images), strict=True):
             arguments = [{**given, **work.numbers}[name] for name in work.arguments]
             self.runtime.enqueue(kernel, work.grid(images), arguments, (self.stage.name,), least)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.environment import cpu_cores
 from tilewright.model.layers import Pixels
-from tilewright.model.layers.onnx_node import BEFORE, INPUT
+from tilewright.model.layers.onnx_node import BEFORE, INPUT, INPUTS
 from tilewright.model.network import Parameters, Stage, Stages
 from tilewright.model.pixels import normalise
 from tilewright.precision import FLOAT32, Precision
@@ -53,7 +53,7 @@ def prepare(
     session = _session(onnx_model(stages, parameters))
     kernel = runtime.build("onnxruntime_network", session.run)
 
-    def launch(x: Buffer, out: Buffer) -> None:
+    def launch(x: Buffer, out: Buffer, *others: Buffer) -> None:
         (result,) = runtime.launch(kernel, None, {"x": x}, layers=layers)
         assert isinstance(out, np.ndarray)
         np.copyto(out, result)
@@ -78,13 +78,12 @@ def onnx_model(stages: Stages, parameters: Parameters) -> bytes:
     nodes: list[Any] = []
     names = [name for stage in stages for name in stage.parameter_shapes]
     constants = [numpy_helper.from_array(np.array(parameters[name]), name) for name in names]
-    value = "x"
+    values = {stages[0].sources[0]: "x"}
     for stage in stages:
-        result = "y" if stage is stages[-1] else stage.name
-        made, own = _nodes(stage, value, result)
+        values[stage.index] = result = "y" if stage is stages[-1] else stage.name
+        made, own = _nodes(stage, [values[source] for source in stage.sources], result)
         nodes += made
         constants += own
-        value = result
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["images", *shape])
         for name, shape in (("x", stages[0].input_shape), ("y", stages[-1].output_shape))
@@ -95,16 +94,17 @@ def onnx_model(stages: Stages, parameters: Parameters) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _nodes(stage: Stage, x: str, y: str) -> tuple[list[Any], list[Any]]:
-    """A layer's nodes from value `x` to value `y`, and the constants that they read."""
+def _nodes(stage: Stage, x: list[str], y: str) -> tuple[list[Any], list[Any]]:
+    """A layer's nodes from values `x` to value `y`, and the constants that they read."""
     from onnx import numpy_helper
     from onnx.helper import make_node
 
     described = stage.layer.onnx()
-    nodes, constants, before = [], [], x
+    nodes, constants, before = [], [], x[0]
     for number, node in enumerate(described):
         result = y if node is described[-1] else f"{stage.name}_{number}"
-        read = [{INPUT: x, BEFORE: before}[name] for name in node.inputs]
+        known = {INPUT: x[:1], INPUTS: x, BEFORE: [before]}
+        read = [value for name in node.inputs for value in known[name]]
         if node.takes_parameters:
             read += stage.parameter_shapes
         for index, value in enumerate(node.constants):

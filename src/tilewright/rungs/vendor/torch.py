@@ -54,18 +54,26 @@ def prepare(
     for stage in stages:
         tensors = [runtime.upload(parameters[name].copy()) for name in stage.parameter_shapes]
         function = layer_function(stage, *tensors)
-        kernels.append((runtime.build(f"torch_{stage.kind}", function), (stage.name,)))
+        kernels.append((stage, runtime.build(f"torch_{stage.kind}", function)))
+    before = (stages[0].sources or (-1,))[0]
+    last = {source: stage.index for stage in stages for source in stage.sources}
 
-    def launch(x: Buffer, out: Buffer) -> None:
+    def launch(x: Buffer, out: Buffer, *others: Buffer) -> None:
         assert isinstance(x, torch.Tensor) and isinstance(out, torch.Tensor)
-        for kernel, layers in kernels:
-            x = runtime.launch(kernel, x, layers=layers)
-        out.copy_(x)
+        made = {before: x}
+        for stage, kernel in kernels:
+            sources = stage.sources or (before,)
+            taken = [made[index] for index in sources]
+            for index in set(sources):
+                if last.get(index) == stage.index:
+                    del made[index]  # so that its memory is used again
+            made[stage.index] = runtime.launch(kernel, *taken, layers=(stage.name,))
+        out.copy_(made[stages[-1].index])
 
     return launch
 
 
-def layer_function(stage: Stage, *parameters: Tensor) -> Callable[[Tensor], Tensor]:
+def layer_function(stage: Stage, *parameters: Tensor) -> Callable[..., Tensor]:
     """A layer as PyTorch computes it, on tensors of any device."""
     return stage.layer.torch(*parameters)
 

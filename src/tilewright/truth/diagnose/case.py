@@ -27,7 +27,7 @@ class Case:
     @cached_property
     def sizes(self) -> tuple[int, int]:
         """Of the output."""
-        (kernel_y, kernel_x), (pad_y, pad_x) = self.layer.kernel, self.layer.padding
+        (kernel_y, kernel_x), (pad_y, pad_x) = self.layer.kernel, self.layer.padding[:2]
         (stride_y, stride_x), (height, width) = self.layer.stride, self.x.shape[2:]
         return (
             (height + 2 * pad_y - kernel_y) // stride_y + 1,
@@ -38,7 +38,7 @@ class Case:
         self, stride: tuple[int, int] | None = None, padding: tuple[int, int] | None = None
     ) -> tuple[Numbers, Numbers]:
         """Where the windows of all rows and columns begin."""
-        stride, padding = stride or self.layer.stride, padding or self.layer.padding
+        stride, padding = stride or self.layer.stride, padding or self.layer.padding[:2]
         y, x = (
             np.arange(size) * step - pad
             for size, step, pad in zip(self.sizes, stride, padding, strict=True)

@@ -157,7 +157,7 @@ def _windows(case: Case) -> Iterator[Mistake]:
     def moved(word: str, text: str, starts: tuple[Numbers, Numbers]) -> Mistake:
         return Mistake(word, text, case.sums(starts=starts) + case.column)
 
-    (stride_y, stride_x), (pad_y, pad_x) = layer.stride, layer.padding
+    (stride_y, stride_x), (pad_y, pad_x) = layer.stride, layer.padding[:2]
     if layer.stride != (1, 1):
         yield moved(words.STRIDE, "with a stride of 1", case.starts(stride=(1, 1)))
         for stride in ((stride_y, 1), (1, stride_x), (stride_y, stride_y), (stride_x, stride_x)):
@@ -167,7 +167,7 @@ def _windows(case: Case) -> Iterator[Mistake]:
     if stride_y != stride_x:
         swapped = case.starts(stride=(stride_x, stride_y))
         yield moved(words.STRIDE, "with the strides of y and x swapped", swapped)
-    if layer.padding != (0, 0):
+    if any(layer.padding):
         yield moved(words.PADDING, "without the padding", case.starts(padding=(0, 0)))
         if pad_y and pad_x:
             yield moved(words.PADDING, "without the padding in y", case.starts(padding=(0, pad_x)))
@@ -199,7 +199,7 @@ def _offset(by_y: int, by_x: int) -> str:
 
 def _borders(case: Case) -> Iterator[Mistake]:
     """Taps outside the picture that are not left out, or some inside that are."""
-    pad_y, pad_x = case.layer.padding
+    pad_y, pad_x = case.layer.padding[:2]
     if pad_y or pad_x:
         padded = (SIDES[:2] if pad_y else ()) + (SIDES[2:] if pad_x else ())
         choices: list[tuple[str, ...]] = [*((side,) for side in padded), padded]

@@ -1,0 +1,39 @@
+"""Compiled networks for those who serve: called on batches where they lie, from many threads.
+
+`compiled.py` has the contract, `host.py` what arrays of the host's memory are, and each device a
+module: `cpu.py`, `opencl.py` and `cuda.py`. A call on a GPU's memory is short: what a launch takes
+is made ready once for a size of batch (`launches.py`), in memory that no other call works in
+(`lanes.py`), and goes straight to CUDA's driver (`driver.py`).
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tilewright.errors import TilewrightError
+from tilewright.model.network import Network
+from tilewright.rungs import choose
+from tilewright.runtime.device import Device
+from tilewright.serving.compiled import Compiled
+
+
+def compile_for(
+    network: Network, device: Device, precision: str | None, batch: int | None
+) -> Compiled:
+    """The network with its weights, ready on a device; `batch` is the largest, if there is one."""
+    if batch is not None and batch < 1:
+        raise TilewrightError(f"batch={batch}: a batch has at least 1 image")
+    match device.kind:
+        case "cpu":
+            from tilewright.serving.cpu import CpuCompiled
+
+            return CpuCompiled(network, device, choose(device, "fused", precision), batch)
+        case "opencl":
+            from tilewright.serving.opencl import OpenClCompiled
+
+            return OpenClCompiled(network, device, choose(device, None, precision), batch)
+        case "cuda":
+            from tilewright.serving.cuda import compiled_for_cuda
+
+            return compiled_for_cuda(network, device, choose(device, "network", precision), batch)
+    assert_never(device.kind)

@@ -1,0 +1,120 @@
+"""What is asked of CUDA's driver, by a library whose functions note what they are given."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+
+from tilewright.runtime import DeviceFault
+from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT, RELAXED, Driver, WrongContext
+
+OURS = (1 << 46) + 0x1234
+
+
+class Library:
+    """Functions by name; a context and a capture mode, as a thread has them."""
+
+    def __init__(self) -> None:
+        self.contexts: list[int | None] = [OURS]
+        self.mode, self.modes = 0, []  # type: int, list[int]
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.error = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name, None) or (lambda *given: self._noted(name, given))
+
+    def _noted(self, name: str, given: tuple[Any, ...]) -> int:
+        self.calls.append((name, tuple(each.value for each in given)))
+        return self.error
+
+    def cuCtxGetCurrent(self, found: Any) -> int:
+        found._obj.value = self.contexts[-1]
+        return 0
+
+    def cuCtxSetCurrent(self, context: ctypes.c_void_p) -> int:
+        self.contexts[-1] = context.value
+        return 0
+
+    def cuCtxPushCurrent_v2(self, context: ctypes.c_void_p) -> int:
+        self.contexts.append(context.value)
+        return 0
+
+    def cuCtxPopCurrent_v2(self, found: Any) -> int:
+        self.contexts.pop()
+        return 0
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> int:
+        self.mode, mode._obj.value = mode._obj.value, self.mode
+        self.modes.append(self.mode)
+        return 0
+
+    def cuStreamIsCapturing(self, stream: ctypes.c_void_p, status: Any) -> int:
+        status._obj.value = 1 if stream.value == 9 else 0
+        return self.error
+
+    def cuGetErrorString(self, error: ctypes.c_int, said: Any) -> int:
+        said._obj.value = b"an illegal address" if error.value == 700 else None
+        return 0 if error.value == 700 else 1
+
+
+@pytest.fixture
+def library() -> Library:
+    return Library()
+
+
+@pytest.fixture
+def driver(library: Library) -> Driver:
+    return Driver(library)
+
+
+def test_a_thread_without_a_context_keeps_ours(library, driver):
+    library.contexts = [None]
+    with driver.inside():
+        assert library.contexts == [OURS]
+    assert library.contexts == [OURS]
+
+
+def test_a_thread_of_another_gpu_gets_its_own_back(library, driver):
+    library.contexts = [5]
+    with pytest.raises(ZeroDivisionError), driver.inside():
+        assert library.contexts == [5, OURS]
+        _ = 1 / 0
+    assert library.contexts == [5]
+
+
+def test_the_capture_mode_is_put_back(library, driver):
+    with pytest.raises(ZeroDivisionError), driver.while_capturing():
+        assert library.mode == RELAXED
+        _ = 1 / 0
+    assert library.mode == 0 and library.modes == [RELAXED, 0]
+
+
+def test_whether_a_stream_is_captured(library, driver):
+    assert driver.is_captured(9) and not driver.is_captured(8)
+    library.error = NO_CONTEXT
+    with pytest.raises(WrongContext):
+        driver.is_captured(8)
+
+
+def test_addresses_are_passed_whole(library, driver):
+    high = 1 << 45
+    driver.copy_in(high + 1, high + 2, 1 << 33, high + 3)
+    driver.copy_out(high + 2, high + 1, 40, 0)
+    driver.wait(high + 3)
+    driver.wait_for_all()
+    assert library.calls == [
+        ("cuMemcpyHtoDAsync_v2", (high + 1, high + 2, 1 << 33, high + 3)),
+        ("cuMemcpyDtoHAsync_v2", (high + 2, high + 1, 40, None)),
+        ("cuStreamSynchronize", (high + 3,)),
+        ("cuCtxSynchronize", ()),
+    ]
+
+
+def test_errors_in_words(library, driver):
+    library.error = 700
+    with pytest.raises(DeviceFault, match=r"an illegal address \(error 700\)"):
+        driver.wait(0)
+    assert type(driver.fault(OTHER_CONTEXT)) is WrongContext
+    assert str(driver.fault(3)) == "CUDA's driver: unknown (error 3)"

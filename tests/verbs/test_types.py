@@ -1,0 +1,83 @@
+"""A program that uses the verbs, as strict type checkers see it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+from pathlib import Path
+from typing import assert_type
+
+import numpy as np
+
+import tilewright
+
+description = {"name": "mine", "input": {"shape": [1, 8, 8]}, "layers": [{"type": "softmax"}]}
+network = tilewright.load(description, {"fc.weight": np.zeros((2, 2), np.float32)})
+assert_type(network, tilewright.Network)
+images, labels = np.zeros((2, 1, 8, 8), np.uint8), np.zeros(2, np.int64)
+
+
+def told(doing: str, done: int, of: int) -> None: ...
+
+
+run = tilewright.run(network, data=(images, labels), images=2, batch=1, progress=told)
+assert_type(run, tilewright.RunResult)
+assert_type(run.record.images_per_second, float)
+run.save_plan(Path("plan.json"))
+assert_type(run.keep("kept.sqlite"), int)
+again = tilewright.run(description, data=images, plan="plan.json", check=True)
+
+ladder = tilewright.ladder("ece408", device="opencl", rung=["mine.cl", Path("other.cl")])
+assert_type(ladder, tilewright.LadderResult)
+for row in ladder.record.rows:
+    if row.network is not None:
+        print(row.rung, row.network.median_seconds)
+
+one = tilewright.profile(Path("mine.json"), weights="mine.safetensors", rung="fused", trace="t")
+assert_type(one, tilewright.ProfileResult)
+two = tilewright.profile(compare=("fused", one))
+assert_type(two, tilewright.ComparisonResult)
+assert_type(two.record.per_image, bool)
+
+explained = tilewright.explain("direct", network, layer="conv1", source=True)
+assert_type(explained.record.code, str | None)
+proof = tilewright.verify(["fused", "mine.cl"], device="cpu", seed=3)
+assert_type(proof.passed, bool)
+
+for result in (run, ladder, one, two, explained, proof):
+    assert_type(result.to_json(), str)
+    assert_type(result.rows()[0]["name"], str | int | float | bool | None)
+    frame = result.to_dataframe()
+    frame.describe()
+
+tilewright.run(images="three")  # type: ignore[arg-type]
+tilewright.run(imagse=3)  # type: ignore[call-arg]
+tilewright.ladder(rung=3)  # type: ignore[arg-type]
+tilewright.explain()  # type: ignore[call-arg]
+tilewright.profile(compare=("a", "b"), rung="c")  # type: ignore[call-overload]
+"""
+
+
+def test_a_program_is_checked_strictly(tmp_path):
+    pytest.importorskip("mypy")
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    # As the project is checked, so that what was found of it is used again.
+    settings = [
+        "--config-file",
+        str(ROOT / "pyproject.toml"),
+        "--cache-dir",
+        str(ROOT / ".mypy_cache"),
+    ]
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", *settings, str(script)],
+        cwd=ROOT, env={**os.environ, "MYPYPATH": str(ROOT / "src")}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout + found.stderr
