@@ -77,11 +77,11 @@ def prepare_all(requests: Sequence[Request], repeats: int, progress: Progress) -
 
 
 def _build(request: Request, progress: Progress) -> tuple[Ready, Ceilings, tuple[str, ...]]:
-    progress(f"building {request.rung or 'the fastest rung'}", 0, 1)
+    progress(f"building {request.plan or request.rung or 'the fastest rung'}", 0, 1)
     ready = make_ready(request, Trace(), proving=lambda doing: progress(doing, 0, 1))
     progress("measuring the device's ceilings", 0, 1)
     found, problem = ceilings(
-        request.device, ready.program.runtime.describe(), ready.rung.precision.name
+        ready.plan.device, ready.program.runtime.describe(), ready.rung.precision.name
     )
     return ready, found, (problem,) if problem else ()
 

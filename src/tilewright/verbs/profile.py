@@ -112,12 +112,13 @@ def profile(
     weights: Weights | None = ...,
     data: Source | None = ...,
     images: int | None = ...,
-    batch: int = ...,
-    device: str | Device = ...,
+    batch: int | None = ...,
+    device: str | Device | None = ...,
     rung: str | Path | None = ...,
     memory: str | None = ...,
     precision: str | None = ...,
     check: bool = ...,
+    plan: str | Path | None = ...,
     repeats: int = ...,
     compare: None = ...,
     trace: str | Path | None = ...,
@@ -132,8 +133,8 @@ def profile(
     weights: Weights | None = ...,
     data: Source | None = ...,
     images: int | None = ...,
-    batch: int = ...,
-    device: str | Device = ...,
+    batch: int | None = ...,
+    device: str | Device | None = ...,
     memory: str | None = ...,
     precision: str | None = ...,
     check: bool = ...,
@@ -150,12 +151,13 @@ def profile(
     weights: Weights | None = None,
     data: Source | None = None,
     images: int | None = None,
-    batch: int = 100,
-    device: str | Device = "cpu",
+    batch: int | None = None,
+    device: str | Device | None = None,
     rung: str | Path | None = None,
     memory: str | None = None,
     precision: str | None = None,
     check: bool = False,
+    plan: str | Path | None = None,
     repeats: int = 6,
     compare: Sequence[Side] | None = None,
     trace: str | Path | None = None,
@@ -167,11 +169,11 @@ def profile(
     recording slows things down. `compare` gives two rungs, saved profiles or results of this
     function, which are put side by side. `trace` is a file for a timeline that Perfetto opens.
     """
-    asked = request(net, weights, data, images, batch, device, rung, memory, precision, check)
+    asked = request(net, weights, data, images, batch, device, rung, memory, precision, check, plan)
     rounds = positive("repeats", repeats)
     with telling(progress) as tell:
         if compare is not None:
-            for option, value in (("rung", rung), ("trace", trace)):
+            for option, value in (("rung", rung), ("plan", plan), ("trace", trace)):
                 if value is not None:
                     raise TilewrightError(f"--{option} is of one run, and --compare is about two")
             return _compared(asked, compare, rounds, tell)

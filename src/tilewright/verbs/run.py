@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from tilewright import job
 from tilewright.data.catalogue import Source
 from tilewright.data.dataset import Dataset
-from tilewright.errors import TilewrightError
 from tilewright.model.load import Net, Weights
 from tilewright.model.network import Network
 from tilewright.plan import Plan
 from tilewright.results.run import RunRecord, record
-from tilewright.rungs import DEFAULT_BATCH
-from tilewright.runtime.device import CPU, Device
+from tilewright.runtime.device import Device
 from tilewright.verbs.arguments import Progress, quiet, telling
 from tilewright.verbs.request import request
 from tilewright.verbs.result import KeptResult, Value, table_of
@@ -96,16 +94,7 @@ def run(
     device, rung, memory, batch and precision. `progress`: True for a bar, or a function that is
     told what is being done, how much of it is done and how much there is.
     """
-    if plan is not None:
-        chosen = {"device": device, "rung": rung, "memory": memory, "batch": batch,
-                  "precision": precision}  # fmt: skip
-        for name, value in chosen.items():
-            if value is not None:
-                raise TilewrightError(f"--{name} is not for --plan: the plan says all of it")
-    asked = request(
-        net, weights, data, images, DEFAULT_BATCH if batch is None else batch, device or CPU, rung,
-        memory, precision, check, plan,
-    )  # fmt: skip
+    asked = request(net, weights, data, images, batch, device, rung, memory, precision, check, plan)
     title = str(net) if isinstance(net, str | Path) else "the network"
     with telling(progress) as tell:
         passed, built = (partial(tell, f"{title}, {what}") for what in ("images", "kernels built"))
