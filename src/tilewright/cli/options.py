@@ -144,6 +144,15 @@ def add_precision(parser: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(batch=None, device=None)  # which of them are given matters beside --plan
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE",
+        help="a plan that `run --save-plan` or `tune` wrote: device, rung, memory, batch and "
+        "precision are its own",
+    )  # fmt: skip
+
+
 def add_memory(parser: argparse.ArgumentParser, every: bool = False) -> None:
     """`every`: all of them may be asked for at once."""
     from tilewright.memory import DEVICE_PLANS

@@ -16,6 +16,7 @@ OUTPUTS = ("json", "csv", "trace")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
+    options.add_plan(parser)
     parser.add_argument(
         "--repeats", type=options.positive, default=DEFAULT_REPEATS, metavar="N",
         help="runs that are timed without recording, to say how much recording slows things down "

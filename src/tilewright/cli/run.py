@@ -11,11 +11,7 @@ from tilewright.errors import TilewrightError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
-    parser.set_defaults(batch=None, device=None)  # which of them are given matters beside --plan
-    parser.add_argument(
-        "--plan", type=Path, metavar="FILE",
-        help="a plan that --save-plan wrote: device, rung, memory, batch and precision are its own",
-    )  # fmt: skip
+    options.add_plan(parser)
     parser.add_argument(
         "--save-plan", type=Path, metavar="FILE",
         help="write what was chosen for every layer, to be used again with --plan",

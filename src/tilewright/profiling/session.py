@@ -82,14 +82,14 @@ def _build(
     request: Request, progress: Progress
 ) -> tuple[Ready, Ceilings, tuple[str, ...], tuple[tuple[str, float], ...]]:
     """What is asked for, its device's ceilings with what is wrong with them, and how it started."""
-    progress(f"building {request.rung or 'the fastest rung'}", 0, 1)
+    progress(f"building {request.plan or request.rung or 'the fastest rung'}", 0, 1)
     before, trace = environment.usage().elapsed_seconds, Trace()
     ready = make_ready(request, trace, proving=lambda doing: progress(doing, 0, 1))
     phases = ((event.name, event.seconds) for event in trace.of("phase"))
     start = ((BEFORE, before), *phases)
     progress("measuring the device's ceilings", 0, 1)
     found, problem = ceilings(
-        request.device, ready.program.runtime.describe(), ready.rung.precision.name
+        ready.plan.device, ready.program.runtime.describe(), ready.rung.precision.name
     )
     return ready, found, (problem,) if problem else (), start
 

@@ -116,12 +116,13 @@ def profile(
     weights: Weights | None = ...,
     data: Source | None = ...,
     images: int | None = ...,
-    batch: int = ...,
-    device: str | Device = ...,
+    batch: int | None = ...,
+    device: str | Device | None = ...,
     rung: str | Path | None = ...,
     memory: str | None = ...,
     precision: str | None = ...,
     check: bool = ...,
+    plan: str | Path | None = ...,
     repeats: int = ...,
     compare: None = ...,
     trace: str | Path | None = ...,
@@ -137,8 +138,8 @@ def profile(
     weights: Weights | None = ...,
     data: Source | None = ...,
     images: int | None = ...,
-    batch: int = ...,
-    device: str | Device = ...,
+    batch: int | None = ...,
+    device: str | Device | None = ...,
     memory: str | None = ...,
     precision: str | None = ...,
     check: bool = ...,
@@ -155,12 +156,13 @@ def profile(
     weights: Weights | None = None,
     data: Source | None = None,
     images: int | None = None,
-    batch: int = 100,
-    device: str | Device = "cpu",
+    batch: int | None = None,
+    device: str | Device | None = None,
     rung: str | Path | None = None,
     memory: str | None = None,
     precision: str | None = None,
     check: bool = False,
+    plan: str | Path | None = None,
     repeats: int = 6,
     compare: Sequence[Side] | None = None,
     trace: str | Path | None = None,
@@ -174,11 +176,14 @@ def profile(
     function, which are put side by side. `trace` is a file for a timeline that Perfetto opens.
     `from_start` shows what the program did before the run, too.
     """
-    asked = request(net, weights, data, images, batch, device, rung, memory, precision, check)
+    asked = request(net, weights, data, images, batch, device, rung, memory, precision, check, plan)
     rounds = positive("repeats", repeats)
     with telling(progress) as tell:
         if compare is not None:
-            alone = (("rung", rung), ("trace", trace), ("from-start", from_start or None))
+            alone = (
+                *(("rung", rung), ("plan", plan), ("trace", trace)),
+                ("from-start", from_start or None),
+            )
             for option, value in alone:
                 if value is not None:
                     raise TilewrightError(f"--{option} is of one run, and --compare is about two")

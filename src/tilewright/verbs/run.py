@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 from tilewright import job
 from tilewright.data.catalogue import Source
 from tilewright.data.dataset import Dataset
-from tilewright.errors import TilewrightError
 from tilewright.model.load import Net, Weights
 from tilewright.model.network import Network
 from tilewright.plan import Plan
 from tilewright.profiling.near import beside_peak
 from tilewright.results.run import RunRecord, record
-from tilewright.rungs import DEFAULT_BATCH
-from tilewright.runtime.device import CPU, Device
+from tilewright.runtime.device import Device
 from tilewright.verbs.arguments import Progress, positive, quiet, telling
 from tilewright.verbs.request import request
 from tilewright.verbs.result import KeptResult, Value, table_of
@@ -102,19 +100,12 @@ def run(
     device); `memory` how data travels on a GPU; `precision` fp16, tf32 or fp32 where a rung has the
     choice. `check` proves the rung first. `plan` is a file that `save_plan` wrote, which has
     device, rung, memory, batch and precision. `repeats` are forward passes; tables are of the last.
-    `progress`: True for a bar, or a function that is
-    told what is being done, how much of it is done and how much there is.
+    `progress`: True for a bar, or a function that is told what is being done, how much of it is
+    done and how much there is.
     """
-    if plan is not None:
-        chosen = {"device": device, "rung": rung, "memory": memory, "batch": batch,
-                  "precision": precision}  # fmt: skip
-        for name, value in chosen.items():
-            if value is not None:
-                raise TilewrightError(f"--{name} is not for --plan: the plan says all of it")
     asked = request(
-        net, weights, data, images, DEFAULT_BATCH if batch is None else batch, device or CPU, rung,
-        memory, precision, check, plan, repeats,
-    )  # fmt: skip
+        net, weights, data, images, batch, device, rung, memory, precision, check, plan, repeats
+    )
     title = str(net) if isinstance(net, str | Path) else "the network"
     with telling(progress) as tell:
         passed, built = (partial(tell, f"{title}, {what}") for what in ("images", "kernels built"))
