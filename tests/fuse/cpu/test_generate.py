@@ -12,7 +12,8 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import schedule as schedules
 from tilewright.fuse.cpu.generate import generate
 from tilewright.fuse.cpu.run import FusedNetwork
-from tilewright.fuse.cpu.schedule import MOST_LAYERS, by_channels, by_images
+from tilewright.fuse.cpu.schedule import by_channels, by_images
+from tilewright.fuse.cpu.together import MOST_LAYERS
 from tilewright.model.layers import (
     AveragePool,
     Convolution,

@@ -13,7 +13,7 @@ from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build, shares
 from tilewright.fuse.cpu.run import FusedNetwork
-from tilewright.fuse.cpu.schedule import DEFAULT, Rules
+from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,

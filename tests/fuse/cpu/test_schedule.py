@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 
 from tests.fuse.cpu.machines import TARGETS
 from tests.strategies import networks
-from tilewright.fuse.cpu.schedule import (
-    ConvolutionGroup,
-    DenseGroup,
-    PlainGroup,
-    by_channels,
-    by_images,
-)
+from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, PlainGroup
+from tilewright.fuse.cpu.schedule import by_channels, by_images
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.model import zoo
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import (
+from tilewright.fuse.cpu.grouped import (
     UNROLLED_COLUMNS,
     UNROLLED_TAPS,
     ConvolutionGroup,
     average_factor,
     padded_channels,
 )
+from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.tiles import Block, Border, Span
 from tilewright.model.layers import Elementwise
 
