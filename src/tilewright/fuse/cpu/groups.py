@@ -93,7 +93,7 @@ def _pooling(
 
 @LLVM.of(Add)
 def _add(f: Function, layer: Add, unit: int, before: Sequence[Picture], after: Picture) -> None:
-    add_up(f, before, after)
+    add_up(f, unit, before, after)
 
 
 @LLVM.of(Concat)

@@ -38,7 +38,7 @@ from tilewright.fuse.cpu.pictures import (
 )
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.fuse.cpu.together import DEFAULT, NONE, Rules, Takes, Tiles, groups_of
-from tilewright.model.layers import Elementwise, Pooling, Shape
+from tilewright.model.layers import Concat, Elementwise, Pooling, Shape
 from tilewright.model.network import Network
 
 
@@ -159,4 +159,4 @@ def _by_rows(group: Group) -> bool:
 
 def _in_place(group: Group) -> bool:
     """Whether every activation stays where it is."""
-    return isinstance(group, PlainGroup) and not isinstance(group.stages[0].layer, Pooling)
+    return isinstance(group, PlainGroup) and not isinstance(group.stages[0].layer, Pooling | Concat)

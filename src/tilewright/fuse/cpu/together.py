@@ -53,12 +53,12 @@ class Rules:
 
     windows: tuple[int, int] = (1, 1)
     row: tuple[int, int] = (1, 4)
-    # With four positions in a row LLVM spilled: 25 to 55 % more time for ResNet-8, ece408 and a
-    # network with strides (Xeon with AVX-512, 2026-11-16, ticks of a vector of images).
-    rows: tuple[int, int] = (2, 3)
     spare: int = 0
     together: int = 4
     chunk_bytes: int = 16 * 1024
+    # With four positions in a row LLVM spilled: 30 to 55 % more time for ResNet-8, ece408 and a
+    # network with strides (Xeon with AVX-512, 2026-11-16, ticks of a vector of images).
+    rows: tuple[int, int] = (2, 3)
 
 
 DEFAULT = Rules()
