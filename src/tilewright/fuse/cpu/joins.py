@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import reduce
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.convolution import names
 from tilewright.fuse.cpu.pictures import Picture
+from tilewright.fuse.cpu.places import names
 
 
 def add_up(f: Function, unit: int, before: Sequence[Picture], after: Picture) -> None:
