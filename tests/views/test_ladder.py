@@ -11,7 +11,8 @@ from tests.results.made import ENVIRONMENT
 from tilewright.climb import Ladder, Row, Subject
 from tilewright.contest import Measured
 from tilewright.data.dataset import Dataset
-from tilewright.fuse.cpu.schedule import PlainGroup, by_images
+from tilewright.fuse.cpu.grouped import PlainGroup
+from tilewright.fuse.cpu.schedule import by_images
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.measure.conditions import Conditions
 from tilewright.measure.samples import Sample
