@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
     from tilewright.fuse.cpu.run import FusedNetwork
+    from tilewright.model.formats.torch_import import from_torch
     from tilewright.model.formats.weights import save
     from tilewright.model.load import load
     from tilewright.model.network import Network
@@ -25,10 +26,11 @@ __version__ = "0.1.0"
 _ELSEWHERE = {
     "Network": "tilewright.model.network",
     "TilewrightError": "tilewright.errors",
+    "from_torch": "tilewright.model.formats.torch_import",
     "load": "tilewright.model.load",
     "save": "tilewright.model.formats.weights",
 }
-__all__ = ["Network", "TilewrightError", "compile", "load", "save"]
+__all__ = ["Network", "TilewrightError", "compile", "from_torch", "load", "save"]
 
 
 def compile(network: Network) -> FusedNetwork:

@@ -27,6 +27,7 @@ VERBS = {
     "kernel": "a kernel of your own: write a start, check it, compare it",
     "history": "what was measured before: list, show, compare, export",
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
+    "convert": "a network into another format: ONNX, safetensors and JSON, ConvNetJS text",
     "data": "list, fetch and check data sets",
     "train": "train a network's weights (needs PyTorch)",
     "explain": "what a rung does with a network: tiles, arithmetic, share of peak",
