@@ -40,6 +40,7 @@ from tilewright.model.layers import (
     dimensions,
 )
 from tilewright.model.layers.sizes import Sides
+from tilewright.model.network import LARGEST_TENSOR
 
 Array = NDArray[Any]
 Wide = NDArray[np.float64]
@@ -111,6 +112,7 @@ class Draft:
     enter; it is not where numbers may be given instead of pixels, which skip that."""
 
     def __init__(self, pixels: Pixels, normalises: bool) -> None:
+        _check_size(pixels.shape)
         self.parts = [Part("input", pixels, (), pixels.shape)]
         self.normalises = normalises
         self.notes: dict[str, str] = {}
@@ -128,6 +130,7 @@ class Draft:
         shape = layer.output_shape(*shapes) if isinstance(layer, Join) else (
             layer.output_shape(shapes[0])
         )  # fmt: skip
+        _check_size(shape)
         sources = tuple(value.part for value in taken)
         self.parts.append(Part(name, layer, sources, shape, weights or {}))
         return Value(len(self.parts) - 1)
@@ -312,22 +315,24 @@ class Draft:
 
     def _of_channels(self, x: Value, constant: Array) -> Wide:
         """A number for each channel out of what is broadcast over a batch."""
-        ours, shape = self.parts[x.part].shape, self.shape(x)
+        channels, shape = self.parts[x.part].shape[0], self.shape(x)
         numbers = np.asarray(constant, np.float64)
-        try:
-            whole = np.broadcast_to(numbers, (1, *shape))[0]
-        except ValueError as error:
+        own = (1,) * (len(shape) + 1 - numbers.ndim) + numbers.shape
+        if len(own) != len(shape) + 1 or any(
+            size not in (1, whole) for size, whole in zip(own, (1, *shape), strict=True)
+        ):
             raise TilewrightError(
                 f"a constant of {dimensions(numbers.shape)} does not fit {dimensions(shape)}"
-            ) from error
+            )
+        found = numbers.reshape(own[1:])
         if x.last:
-            whole = np.moveaxis(whole, -1, 0)
-        if x.rows:
-            whole = _channels_first(whole, x.rows)
-        found = whole.reshape(ours[0], -1)
+            found = np.moveaxis(found, -1, 0)
+        if x.rows and found.size > 1:
+            found = np.asarray(_channels_first(found, x.rows), np.float64)
+        found = found.reshape(len(found), -1)
         if (found != found[:, :1]).any():
             raise TilewrightError("a constant differs within a channel")
-        return np.array(found[:, 0])
+        return np.array(np.broadcast_to(found[:, 0], channels))
 
     def _gated(self, gate: int, x: int) -> float | None:
         """How many times a part is the hard sigmoid of another, if it is."""
@@ -344,6 +349,11 @@ class Draft:
         if three and isinstance(moved.layer, Affine):
             three = bool((moved.layer.scale == 1).all() and (moved.layer.shift == 3).all())
         return 6.0 if three else None
+
+
+def _check_size(shape: Shape) -> None:
+    if math.prod(shape) > LARGEST_TENSOR:
+        raise TilewrightError(f"{dimensions(shape)} are more than {LARGEST_TENSOR:,} values")
 
 
 def name_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """What a graph computes of constants alone: shapes for a flattening, weights turned around.
 
 Exporters write such arithmetic instead of its results. An operator is here if they do; results are
-no larger than what a layer's weights may be.
+no larger than what they are made of, or small.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.onnx_file import Node
-from tilewright.model.network import LARGEST_TENSOR
 
 Array = NDArray[Any]
 Function = Callable[[Node, list[Any]], Array]
+GROWN = 1 << 20  # values
 # ONNX's numbers of types that casts may lead to.
 TYPES = {
     1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
@@ -38,7 +38,9 @@ def axes(node: Node, inputs: Sequence[Array | None], at: int = 1) -> tuple[int, 
 def evaluate(node: Node, inputs: Sequence[Array | None]) -> Array:
     """The only output of a node all of whose inputs are known."""
     try:
-        if _size(node, [each for each in inputs if each is not None]) > LARGEST_TENSOR:
+        present = [each for each in inputs if each is not None]
+        # No larger than what it is made of, or small.
+        if _size(node, present) > max([GROWN, *(each.size for each in present)]):
             raise TilewrightError("makes a constant that is too large")
         with np.errstate(all="ignore"):
             return np.asarray(FUNCTIONS[node.operator](node, list(inputs)))

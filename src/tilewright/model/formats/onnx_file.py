@@ -242,7 +242,7 @@ def _pictures(value: Any) -> tuple[int | None, Shape, bool]:
 
 def _node(index: int, node: Any, folder: Path) -> Node:
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
-    operator = f"{domain}{node.op_type}"[:LONGEST]
+    operator = short(f"{domain}{node.op_type}")[1:-1]
     name = short(node.name)[1:-1] if node.name else f"node {index + 1}"
     attributes = {}
     for each in node.attribute:

@@ -32,9 +32,11 @@ def read(path: Path) -> Network:
     if (network := exported(model, path)) is not None:
         return network
     file = onnx_file.read(path, model)
-    draft, output = _drafted(file)
     try:
+        draft, output = _drafted(file)
         return finish(draft, output, name_of(path))
+    except NotUnderstood:
+        raise  # names the file itself
     except TilewrightError as error:
         raise TilewrightError(f"{path}: {error}") from error
 
@@ -63,7 +65,7 @@ def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
         raise NotUnderstood(str(file.path), problems)
     output = known[file.output]
     if not isinstance(output, Value):
-        raise TilewrightError(f"{file.path}: its output does not depend on its input")
+        raise TilewrightError("its output does not depend on its input")
     return draft, output
 
 
@@ -92,7 +94,7 @@ def _made(building: Building, node: Node, known: dict[str, Known | None]) -> Kno
     if not any(isinstance(each, Value) for each in inputs):
         if node.operator not in FUNCTIONS:
             raise TilewrightError("is computed of constants alone")
-        return evaluate(node, _arrays(inputs))
+        return building.computed(evaluate(node, _arrays(inputs)))
     if node.operator not in MAKERS:
         raise TilewrightError("is understood of constants alone")
     try:

@@ -67,6 +67,17 @@ def read(path: Path) -> Network:
 
 
 def network_of(program: Program, name: str, source: str) -> Network:
+    """`source` is what an error names."""
+    try:
+        draft, output = _drafted(program, source)
+        return finish(draft, output, name)
+    except NotUnderstood:
+        raise  # names the source itself
+    except TilewrightError as error:
+        raise TilewrightError(f"{source}: {error}") from error
+
+
+def _drafted(program: Program, source: str) -> tuple[Draft, Value]:
     """All calls of a program, or everything that is not understood of them."""
     draft = Draft(first(program.shape, program.pixels), normalises=program.pixels)
     if not program.pixels:
@@ -88,11 +99,8 @@ def network_of(program: Program, name: str, source: str) -> Network:
         raise NotUnderstood(source, problems)
     output = known.get(program.output)
     if not isinstance(output, Value):
-        raise TilewrightError(f"{source}: its output does not depend on its input")
-    try:
-        return finish(draft, output, name)
-    except TilewrightError as error:
-        raise TilewrightError(f"{source}: {error}") from error
+        raise TilewrightError("its output does not depend on its input")
+    return draft, output
 
 
 def _made(building: Building, call: Call, program: Program, known: dict[str, Any]) -> Any:
