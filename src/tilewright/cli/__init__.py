@@ -29,6 +29,7 @@ VERBS = {
     "break": "plant mistakes into a rung and see the proof find them",
     "history": "what was measured before: list, show, compare, export",
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
+    "convert": "a network into another format: ONNX, safetensors and JSON, ConvNetJS text",
     "data": "list, fetch and check data sets",
     "train": "train a network's weights (needs PyTorch)",
     "explain": "what a rung does with a network: tiles, arithmetic, share of peak",

@@ -84,7 +84,7 @@ def _real(path: str | Path) -> Path:
 def add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--net", default="ece408", metavar="NAME|PATH",
-        help="cifar10, ece408, ece408-2017, a .json description or a .safetensors file "
+        help="cifar10, ece408, ece408-2017, an .onnx, .pt2, .json or .safetensors file "
         "(default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(

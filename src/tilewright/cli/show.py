@@ -10,7 +10,9 @@ from tilewright.errors import TilewrightError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "net", metavar="NET", help="cifar10, ece408, ece408-2017, a .json or a .safetensors file"
+        "net",
+        metavar="NET",
+        help="cifar10, ece408, ece408-2017, an .onnx, .pt2, .json or .safetensors file",
     )
     parser.add_argument(
         "--rung", metavar="NAME|FILE",

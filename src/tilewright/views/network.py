@@ -12,6 +12,10 @@ from tilewright.model.network import Network
 from tilewright.views import units
 from tilewright.views.table import table
 
+# Notes of what was read from another format, each on a line of its own: how pixels enter, what was
+# folded into other layers, what the output is instead.
+LINES = ("input", "folded", "output")
+
 
 def layer_table(network: Network) -> Iterator[RenderableType]:
     rows = table(
@@ -41,6 +45,7 @@ def layer_table(network: Network) -> Iterator[RenderableType]:
     )
     if network.parameters:
         yield f"\nweights: {_provenance(network)}"
+        yield from (f"{key}: {network.notes[key]}" for key in LINES if key in network.notes)
     elif not network.parameter_shapes:
         yield "\nweights: none needed"
     elif zoo.holds(network):
@@ -53,7 +58,8 @@ def layer_table(network: Network) -> Iterator[RenderableType]:
 
 
 def _provenance(network: Network) -> str:
-    notes = [f"{key.replace('_', ' ')} {value}" for key, value in network.notes.items()]
+    others = {key: value for key, value in network.notes.items() if key not in LINES}
+    notes = [f"{key.replace('_', ' ')} {value}" for key, value in others.items()]
     return " ".join("; ".join(notes).split()) or "given"
 
 
