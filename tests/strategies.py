@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import (
     TYPES,
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     Elementwise,
     Flatten,
@@ -62,6 +64,57 @@ def networks(draw: Any) -> Network:
             continue
         chosen.append(layer)
     return Network("drawn", pixels, (*chosen, FullyConnected(draw(st.integers(2, 6))), Softmax()))
+
+
+@st.composite
+def graphs(draw: Any) -> Network:
+    """Layers that each take any outputs before them, with all that is out of the ordinary."""
+    pixels = Pixels((draw(st.integers(1, 4)), *draw(pairs.map(lambda p: (p[0] + 3, p[1] + 4)))))
+    chosen: list[Layer] = []
+    sources: list[tuple[int, ...]] = []
+    shapes = [pixels.shape]
+
+    def add(layer: Layer, *taken: int) -> int:
+        shapes.append(layer.output_shape(*(shapes[index] for index in taken)))
+        chosen.append(layer)
+        sources.append(taken)
+        return len(chosen)
+
+    last = 0
+    for _ in range(draw(st.integers(1, 5))):
+        place = draw(st.sampled_from([i for i, shape in enumerate(shapes) if len(shape) == 3]))
+        kind = draw(st.sampled_from(("convolution", "depthwise", "pooling", "activation")))
+        channels = shapes[place][0]
+        sides = tuple(draw(st.integers(0, 2)) for _ in range(4))
+        try:
+            if kind == "convolution":
+                groups = draw(st.sampled_from([g for g in (1, 2, 3) if channels % g == 0]))
+                filters = groups * draw(st.integers(1, 3))
+                last = add(Convolution(filters, draw(pairs), stride=draw(st.integers(1, 2)),
+                                       padding=sides, dilation=draw(st.integers(1, 2)),
+                                       groups=groups), place)  # fmt: skip
+            elif kind == "depthwise":
+                last = add(Convolution(channels, 3, padding=1, groups=channels), place)
+            elif kind == "pooling":
+                ceil, average = draw(st.booleans()), draw(st.booleans())
+                pool = MaxPool if average else AveragePool
+                last = add(pool(3, stride=2, padding=sides, ceil=ceil), place)
+            else:
+                last = add(draw(st.sampled_from(activations)), place)
+        except TilewrightError:
+            continue
+        alike = [i for i, shape in enumerate(shapes) if shape == shapes[last] and i != last]
+        beside = [i for i, s in enumerate(shapes) if s[1:] == shapes[last][1:] and i != last]
+        if alike and draw(st.booleans()):
+            last = add(Add(), last, *draw(st.lists(st.sampled_from(alike), min_size=1, max_size=2)))
+        elif beside and draw(st.booleans()):
+            last = add(Concat(), draw(st.sampled_from(beside)), last)
+    # What nobody took yet meets at the end.
+    loose = [i for i in range(len(shapes)) if not any(i in taken for taken in sources)]
+    ends = [add(FullyConnected(5), index) for index in loose]
+    end = ends[0] if len(ends) == 1 else add(Add() if draw(st.booleans()) else Concat(), *ends)
+    add(Softmax(), end)
+    return Network("drawn graph", pixels, tuple(chosen), sources=tuple(sources))
 
 
 def fixed_networks(count: int) -> list[Network]:

@@ -74,19 +74,22 @@ def test_layers_are_frozen_values():
         (Convolution(4, (5, 3), stride=(2, 1), padding=(2, 1)), (3, 7, 6)),
         (Convolution(2, 3, padding=3), (1, 1, 2)),  # windows that lie outside altogether
         (Convolution(5, 3), (2, 8, 9)),
+        (Convolution(6, 3, padding=(0, 1, 2, 0), dilation=(2, 3), groups=2), (4, 8, 9)),
     ],
 )
 def test_taps_inside_the_image_are_counted_one_by_one(layer, shape):
     channels, *sizes = shape
     _, *places = layer.output_shape(shape)
-    (stride_y, stride_x), (pad_y, pad_x) = layer.stride, layer.padding
+    (stride_y, stride_x), (pad_y, pad_x) = layer.stride, layer.padding[:2]
+    apart_y, apart_x = layer.dilation
     taps = sum(
-        0 <= y * stride_y - pad_y + ky < sizes[0] and 0 <= x * stride_x - pad_x + kx < sizes[1]
+        0 <= y * stride_y - pad_y + ky * apart_y < sizes[0]
+        and 0 <= x * stride_x - pad_x + kx * apart_x < sizes[1]
         for y in range(places[0])
         for x in range(places[1])
         for ky in range(layer.kernel[0])
         for kx in range(layer.kernel[1])
     )
-    assert layer.inside_flops(shape) == 2 * layer.filters * channels * taps
-    if layer.padding == (0, 0):
+    assert layer.inside_flops(shape) == 2 * layer.filters * channels // layer.groups * taps
+    if not any(layer.padding):
         assert layer.inside_flops(shape) == layer.flops(shape)

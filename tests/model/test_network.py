@@ -10,7 +10,16 @@ from hypothesis import given
 from tests.strategies import networks
 from tilewright.errors import TilewrightError
 from tilewright.model import zoo
-from tilewright.model.layers import Convolution, Flatten, FullyConnected, MaxPool, Pixels, Softmax
+from tilewright.model.layers import (
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    ReLU,
+    ReLU6,
+    Softmax,
+)
 from tilewright.model.network import Network
 
 
@@ -26,6 +35,14 @@ def test_names_are_numbered_only_where_there_are_several():
     names = [stage.name for stage in zoo.network("cifar10").stages]
     assert names[:4] == ["input", "conv1", "relu1", "pool1"]
     assert names[-2:] == ["fc", "softmax"]
+
+
+def test_no_name_comes_twice():
+    """The sixth relu is not a relu6."""
+    many = Network("many", Pixels((1, 2, 2)), (*[ReLU()] * 7, ReLU6(), ReLU6()))
+    names = [stage.name for stage in many.stages]
+    assert len(set(names)) == len(names)
+    assert names[-3:] == ["relu7", "relu6_1", "relu6_2"]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def rung(convolve, precision):
             return im2col.RUNG.prepare(runtime, stages, parameters, *choices)
         weight = parameters[f"{stage.name}.weight"]
         bias = parameters.get(f"{stage.name}.bias", np.zeros(len(weight), np.float32))
-        pad_y, pad_x = stage.layer.padding
+        pad_y, pad_x = stage.layer.padding[:2]
 
         def launch(x, out):
             padded = np.pad(x, ((0, 0), (0, 0), (pad_y, pad_y), (pad_x, pad_x)))

@@ -59,7 +59,7 @@ def rung_with(kind: str, make: Break) -> Any:
         right = im2col.function(stage, parameters)
         function = make(stage, parameters, right) if stage.kind == kind else right
         kernel = runtime.build("kernel", function)
-        return lambda x, out: runtime.launch(kernel, x, out, layers=(stage.name,))
+        return lambda x, out, *others: runtime.launch(kernel, x, out, *others, layers=(stage.name,))
 
     return replace(im2col.RUNG, name="suspect", prepare=prepare)
 
@@ -70,8 +70,9 @@ def naive(stage, parameters, x, dtype=np.float64, **changes):
     values = {"kernel": layer.kernel, "stride": layer.stride, "padding": layer.padding} | changes
     weight = changes.pop("weight", parameters[f"{stage.name}.weight"])
     changed = Convolution(
-        layer.filters, weight.shape[2:], stride=values["stride"], padding=values["padding"]
-    )
+        layer.filters, weight.shape[2:], stride=values["stride"], padding=values["padding"],
+        dilation=layer.dilation, groups=layer.groups,
+    )  # fmt: skip
     out = convolve(x.astype(dtype), weight.astype(dtype), changed)
     bias = parameters.get(f"{stage.name}.bias")
     return out if bias is None else out + bias[:, None, None]
@@ -97,7 +98,7 @@ def off_by_one_at_the_border(stage, parameters, right):
 @wrong("conv")
 def padding_forgotten(stage, parameters, right):
     def run(x, out):
-        if stage.layer.padding == (0, 0):
+        if not any(stage.layer.padding):
             right(x, out)
         else:
             moved = np.roll(x, 1, axis=3)
@@ -234,7 +235,7 @@ def float16_sums(stage, parameters, right):
         weight = parameters[f"{stage.name}.weight"].astype(np.float16)
         bias = parameters.get(f"{stage.name}.bias")
         layer = stage.layer
-        (pad_y, pad_x), (step_y, step_x) = layer.padding, layer.stride
+        (pad_y, pad_x), (step_y, step_x) = layer.padding[:2], layer.stride
         padded = np.pad(x, ((0, 0), (0, 0), (pad_y, pad_y), (pad_x, pad_x)))
         total = np.zeros(out.shape, np.float16)
         with np.errstate(all="ignore"):
@@ -564,6 +565,8 @@ def only_odd(monkeypatch):
 
     def leave(kind: str) -> None:
         monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
+        monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
+        monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
         monkeypatch.setattr(
             trials_module,
             "_odd_layers",
@@ -610,16 +613,18 @@ class Suspect:
         self.calls += 1
         self.pixels = x.dtype == np.uint8
         x = self.image(x)
+        made = {0: x}
         for stage in self.stages if self.pixels else self.stages[1:]:
+            x, *others = [made[index] for index in stage.sources] or [x]
             if stage.kind == "flatten":
-                x = x.reshape(len(x), -1)
+                made[stage.index] = x.reshape(len(x), -1)
                 continue
             x = self.before(stage, x)
             result = np.empty((len(x), *stage.output_shape), np.float32)
-            self.function(stage)(x, result)
+            self.function(stage)(x, result, *others)
             self.after(stage, x, result)
-            x = result
-        out[:] = x
+            made[stage.index] = result
+        out[:] = made[self.stages[-1].index]
         self.result(out)
 
     def function(self, stage):
@@ -1056,6 +1061,8 @@ def whole(make: type[Suspect], network: Network) -> Any:
 def only_the_network(monkeypatch):
     """Leave out what is tried of every rung, whatever the network."""
     monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
+    monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
+    monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
     monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: [])
 
 
@@ -1198,7 +1205,7 @@ def compensated(stage, parameters, right):
         bias = parameters.get(f"{stage.name}.bias")
         out[:] = total if bias is None else total + bias[:, None, None]
 
-    return run if weight[0].size < 30 else right
+    return run if weight[0].size < 30 and stage.layer.groups == 1 else right
 
 
 @right_but_unusual("relu")
@@ -1251,7 +1258,7 @@ def tanh_of_exponentials(stage, parameters, right):
 
 @right_but_unusual("pool")
 def windows_backwards(stage, parameters, right):
-    if "max" not in stage.layer.summary:
+    if "max" not in stage.layer.summary or stage.layer.specials:
         return right
 
     def run(x, out):

@@ -220,13 +220,20 @@ def _stages(
 
 
 def names(layers: Sequence[Layer]) -> list[str]:
-    """Every layer by its kind, numbered where there are several of it."""
+    """Every layer by its kind, numbered where there are several of it.
+
+    Kinds whose names end in a number have it after a line: the sixth relu is not a relu6.
+    """
     total = Counter(layer.kind for layer in layers)
     seen: Counter[str] = Counter()
     found = []
     for layer in layers:
         seen[layer.kind] += 1
-        found.append(layer.kind + (str(seen[layer.kind]) if total[layer.kind] > 1 else ""))
+        number = seen[layer.kind]
+        if layer.kind[-1].isdigit():
+            found.append(f"{layer.kind}_{number}")
+        else:
+            found.append(f"{layer.kind}{number if total[layer.kind] > 1 else ''}")
     return found
 
 

@@ -31,7 +31,7 @@ from tilewright.runtime.dialect import USUAL_THREADS, DoesNotFit
 def test_a_geometry_has_the_layers_numbers():
     stage = tilewright.load("cifar10").stages[1]
     geometry = Geometry.of(stage)
-    assert geometry == Geometry(3, 32, 32, 16, 5, 5, 1, 1, 2, 2, 32, 32)
+    assert geometry == Geometry(3, 32, 32, 16, 5, 5, 1, 1, 2, 2, 32, 32, padded=1)
     assert (geometry.taps, geometry.positions, geometry.outputs) == (75, 1024, 16384)
     assert geometry.constants["TAPS_Y"] == 5
     assert 2 * geometry.outputs * geometry.taps == stage.flops
@@ -93,7 +93,7 @@ def test_candidates_fit_and_the_choice_is_one_of_them(rung, geometry, threads, s
 
 
 def test_without_an_opinion_the_first_candidate_is_chosen():
-    geometry = Geometry(3, 32, 32, 16, 5, 5, 1, 1, 2, 2, 32, 32)
+    geometry = Geometry(3, 32, 32, 16, 5, 5, 1, 1, 2, 2, 32, 32, padded=1)
     many = Convolutions(lambda geometry, limits: iter([{"a": 1}, {"a": 2}]), direct.build)
     assert many.choose(geometry, USUAL) == {"a": 1}
     none = Convolutions(lambda geometry, limits: (), direct.build)

@@ -257,7 +257,7 @@ def test_what_is_not_finite_reaches_all_it_touches_and_nothing_else(what, value,
 def reaches(stage, marked):
     """Which outputs' windows cover a marked place."""
     layer, channels = stage.layer, isinstance(stage.layer, Convolution)
-    pad_y, pad_x = layer.padding if channels else (0, 0)
+    pad_y, pad_x = layer.padding[:2]
     marked = np.pad(marked, ((0, 0), (0, 0), (pad_y, pad_y), (pad_x, pad_x)))
     window = layer.kernel if channels else layer.size
     windows = np.lib.stride_tricks.sliding_window_view(marked, window, (2, 3)).any((4, 5))
