@@ -212,7 +212,10 @@ def _plan(
     if is_chain(operations):
         phases = _phases(setting, operations, given[0], gives, strip)
     else:
-        phases, layout = phases_of(operations, arithmetic, generation, partial(_share, setting))
+        branching = phases_of(operations, arithmetic, generation, groups, partial(_share, setting))
+        if branching is None:
+            return None
+        phases, layout = branching
     last = strip.result if strip else operations[-1].result
     words = plain(arithmetic, last, floats=gives == "output")
     result = words.height * words.row
@@ -296,7 +299,8 @@ def _phases(
     if not last.added:
         return (*phases, Phase(last, source, None, sink, shares))
     added = into(plain(setting.arithmetic, last.result), setting.arithmetic, rounded=False)
-    reads = Taken(True, len(phases)), Taken(False, 1)
+    inputs = inputs_of(operations)
+    reads = Taken(True, len(phases)), Taken(False, inputs.index(last.takes[1]))
     return (*phases, Phase(last, source, None, sink, shares, reads=reads, added=added))
 
 

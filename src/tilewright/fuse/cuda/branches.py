@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation
@@ -31,14 +32,18 @@ def inputs_of(part: Sequence[Operation]) -> tuple[int, ...]:
 
 def is_chain(part: Sequence[Operation]) -> bool:
     """Whether each takes the one before it; the last may add what another kernel gave."""
-    first, last = part[0].index, part[-1]
+    first, last = part[0], part[-1]
     return all(
         each.kind != "join"
-        and (each is part[0] or each.takes[0] == each.index - 1)
-        and (len(each.takes) == 1 or (each is last and each.takes[1] < first
-                                      and each.takes[1] != part[0].takes[0]))
+        and (each is first or each.takes[0] == each.index - 1)
+        and (len(each.takes) == 1 or each is last)
         for each in part
-    )  # fmt: skip
+    ) and (not last.added or _from_outside(first, last))
+
+
+def _from_outside(first: Operation, last: Operation) -> bool:
+    """Whether what is added lies in device memory, and not better where the first reads it."""
+    return last.takes[1] < first.index and (first is last or last.takes[1] != first.takes[0])
 
 
 @dataclass
@@ -56,14 +61,21 @@ class _Held:
 
 
 def phases_of(
-    part: Sequence[Operation], arithmetic: Arithmetic, generation: Generation, share: Share
-) -> tuple[tuple[Phase, ...], Layout]:
-    """The phases of operations that branch, and where their pictures lie."""
+    part: Sequence[Operation],
+    arithmetic: Arithmetic,
+    generation: Generation,
+    groups: int,
+    share: Share,
+) -> tuple[tuple[Phase, ...], Layout] | None:
+    """The phases of operations that branch, and where their pictures lie; None: nowhere, in so many
+    groups."""
     inputs = inputs_of(part)
     shares = {each.index: share(each) for each in part if each.kind == "sum"}
     held, pictures_of = _held(part, inputs, shares)
     pictures = tuple(_picture(each, arithmetic, generation, shares) for each in held)
     places, words = _placed(held, pictures)
+    if 4 * groups * words > generation.shared_bytes:
+        return None
     filled = tuple(inputs.index(value) for value in inputs if value in pictures_of)
 
     def taken(value: int) -> Taken:
@@ -73,20 +85,36 @@ def phases_of(
 
     phases = []
     for each in part:
-        last = each is part[-1]
-        number = None if last else pictures_of[each.index]
+        number = None if each is part[-1] else pictures_of[each.index]
         target = None if number is None else pictures[number]
-        sink = _sink(each, target, arithmetic, number is not None and held[number].softmax)
         reads = tuple(map(taken, each.takes))
         source = pictures[reads[0].number] if reads[0].held else plain(arithmetic, each.source)
         added = None
         if each.added:
-            picture = pictures[reads[1].number] if reads[1].held else plain(arithmetic, each.result)
-            added = into(picture, arithmetic, rounded=False)
-        phases.append(
-            Phase(each, source, target, sink, shares.get(each.index), True, reads, number, added)
-        )
+            held_too = reads[1].held
+            added = pictures[reads[1].number] if held_too else plain(arithmetic, each.result)
+        softmax = number is not None and held[number].softmax
+        own = shares.get(each.index)
+        phases.append(_phase(each, arithmetic, source, target, softmax, own, reads, number, added))
     return tuple(phases), Layout(pictures, places, filled, words)
+
+
+# The same operations are tried together with more and more of those that follow.
+@lru_cache(maxsize=50_000)
+def _phase(
+    each: Operation,
+    arithmetic: Arithmetic,
+    source: Picture,
+    target: Picture | None,
+    softmax: bool,
+    shares: Shares | None,
+    reads: tuple[Taken, ...],
+    gives: int | None,
+    added: Picture | None,
+) -> Phase:
+    sink = _sink(each, target, arithmetic, softmax)
+    other = None if added is None else into(added, arithmetic, rounded=False)
+    return Phase(each, source, target, sink, shares, True, reads, gives, other)
 
 
 def _held(
