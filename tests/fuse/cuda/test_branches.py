@@ -64,6 +64,38 @@ def residual(channels: int, height: int, width: int) -> Network:
     return Network("residual", Pixels((3, height, width)), layers, sources=sources)
 
 
+def resnet8() -> Network:
+    """MLPerf Tiny's: three blocks, two of them with a convolution of one tap beside."""
+    layers: list[Layer] = [Convolution(16, 3, padding=1), ReLU()]
+    sources: list[tuple[int, ...]] = [(0,), (1,)]
+
+    def put(layer: Layer, *taken: int) -> int:
+        layers.append(layer)
+        sources.append(taken)
+        return len(layers)
+
+    x = 2
+    for filters, stride in ((16, 1), (32, 2), (64, 2)):
+        around = 1 if stride == 1 else (0, 0, 1, 1)
+        y = put(ReLU(), put(Convolution(filters, 3, stride=stride, padding=around), x))
+        y = put(Convolution(filters, 3, padding=1), y)
+        other = x if stride == 1 else put(Convolution(filters, 1, stride=stride), x)
+        x = put(ReLU(), put(Add(), y, other))
+    put(Softmax(), put(FullyConnected(10), put(AveragePool(8), x)))
+    return Network("resnet8", Pixels((3, 32, 32)), tuple(layers), sources=tuple(sources))
+
+
+def test_a_residual_network_is_one_kernel() -> None:
+    """As the README says it."""
+    network = ready(resnet8())
+    (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
+    assert isinstance(plan, Stack)
+    assert len(plan.operations) == 12
+    assert 4 * plan.group_words == 92_544
+    images = np.random.default_rng(2).integers(0, 256, (1, 3, 32, 32), np.uint8)
+    assert problem(network, images, "fp16", [plan]) is None
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("network", ODD_GRAPHS, ids=lambda network: network.name)
 def test_cut_anywhere(network: Network, precision: str) -> None:
