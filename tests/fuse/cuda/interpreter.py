@@ -42,6 +42,7 @@ from tilewright.fuse.cuda.steps import (
     FetchImage,
     FetchParameters,
     Fill,
+    Given,
     Join,
     Outside,
     Part,
@@ -364,33 +365,31 @@ class Machine(Group):
     # ---- everything else --------------------------------------------------------------------
 
     def each(self, step: Each) -> None:
-        pairs = (step.target.filters + 1) // 2
-        i = np.arange(step.out_y * step.out_x * pairs)
-        thread, channel = i % step.threads, i % pairs * 2
-        y, x = i // pairs // step.out_x, i // pairs % step.out_x
+        thread, channel, y, x, place = self.outputs(step)
+        # Of a word with two halves the second is read, too, where there is no such channel.
+        halves_too = self.arithmetic.per_word == 2 and not step.floats
+        both = (channel + 1 < step.target.filters) | halves_too
         window = []
         for ky in range(step.taps_y):
             for kx in range(step.taps_x):
                 pixel = (y * step.stride_y + ky) * step.row + (x * step.stride_x + kx) * step.pitch
-                at = self.own + step.at + pixel
-                if self.arithmetic.per_word == 2 and not step.floats:
-                    words = self.shared.read(at + channel // 2, thread)
-                    window.append(values(words[:, None], 2))
-                    continue
-                low = self.shared.read(at + channel, thread).view(FLOAT)
+                at = step.at + pixel
+                low = self.value(at, channel, thread, step.floats, step.given)
                 high = np.zeros_like(low)
-                both = channel + 1 < step.target.filters
-                high[both] = self.shared.read((at + channel + 1)[both], thread[both]).view(FLOAT)
+                high[both] = self.value(
+                    at[both], channel[both] + 1, thread[both], step.floats, step.given
+                )
                 window.append(np.stack([low, high], -1))
         if step.average:
             found = (np.sum(window, 0, FLOAT) / FLOAT(len(window))).astype(FLOAT)
         else:
             found = maximum("each").reduce(window)
         found = activate(found, step.activations)
-        place = step.target.origin + y * step.target.out_row + x * step.target.out_pixel
         self.put(step.target, place, channel, found[:, 0], found[:, 1], thread)
 
-    def outputs(self, step: Channels | Windows | Join) -> tuple[Array, Array, Array, Array, Array]:
+    def outputs(
+        self, step: Channels | Each | Windows | Join
+    ) -> tuple[Array, Array, Array, Array, Array]:
         """Thread, channel, row and column of all outputs, two at a time, and where they go."""
         pairs = (step.target.filters + 1) // 2
         i = np.arange(step.out_y * step.out_x * pairs)
@@ -398,10 +397,17 @@ class Machine(Group):
         place = step.target.origin + y * step.target.out_row + x * step.target.out_pixel
         return i % step.threads, i % pairs * 2, y, x, place
 
-    def value(self, at: Array, channel: Array, thread: Array, floats: bool) -> Array:
-        """Of a channel of pixels that begin at these words of shared memory."""
+    def value(
+        self, at: Array, channel: Array, thread: Array, floats: bool, given: Given | None = None
+    ) -> Array:
+        """Of a channel of pixels that begin at these words of the group's memory, or of an image
+        that is given."""
         per_word = 1 if floats else self.arithmetic.per_word
-        words = self.shared.read(at + channel // per_word, thread)
+        place = at + channel // per_word
+        if given is None:
+            words = self.shared.read(self.own + place, thread)
+        else:
+            words = part(self.given(given.number), 0, given.size)[place]
         return values(words[:, None], per_word)[np.arange(len(words)), channel % per_word]
 
     def channels(self, step: Channels) -> None:
@@ -413,7 +419,7 @@ class Machine(Group):
         for k in range(taps):
             row = y * step.stride_y + k // step.taps_x * step.apart_y
             column = x * step.stride_x + k % step.taps_x * step.apart_x
-            at = self.own + step.at + row * step.row + column * step.pitch
+            at = step.at + row * step.row + column * step.pitch
             for side in range(2):
                 own = np.minimum(filter_ + side, step.target.filters - 1) // step.multiple
                 pixel = self.value(at, own, thread, False)
@@ -447,10 +453,12 @@ class Machine(Group):
                 row, column = top + ky, left + kx
                 some = (row >= 0) & (row < step.height) & (column >= 0) & (column < step.width)
                 count += some
-                at = self.own + step.at + (row - first) * step.row + column * step.pitch
+                at = step.at + (row - first) * step.row + column * step.pitch
                 for side in range(2):
                     kept = some & (channel + side < step.target.filters)
-                    next_ = self.value(at[kept], (channel + side)[kept], thread[kept], step.floats)
+                    next_ = self.value(
+                        at[kept], (channel + side)[kept], thread[kept], step.floats, step.given
+                    )
                     with np.errstate(over="ignore", invalid="ignore"):
                         found[side][kept] = (
                             found[side][kept] + next_
@@ -488,7 +496,7 @@ class Machine(Group):
             c, y = np.divmod(row, of.height)
         if of.given is None:
             assert of.at is not None
-            at = self.own + of.at + y * of.row + x * of.pitch
+            at = of.at + y * of.row + x * of.pitch
             return self.value(at, c, thread, of.floats)
         image = self.given(of.given.number)
         if of.planes:

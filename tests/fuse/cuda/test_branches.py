@@ -266,3 +266,14 @@ def test_joins_of_what_other_kernels_gave_take_no_shared_memory() -> None:
         assert plan.shared_bytes == 0
         (step, _) = program(plan, None, "words").item
         assert isinstance(step, Join)
+
+
+@pytest.mark.parametrize("pool", [AveragePool(9), MaxPool(5, stride=3, padding=2)])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_pooling_that_fits_nowhere_reads_device_memory(pool: Layer, precision: str) -> None:
+    layers = (Convolution(37, 1), ReLU(), pool, ReLU(), FullyConnected(3))
+    network = ready(Network("pooled", Pixels((2, 9, 9)), layers))
+    with little(2500):
+        kernels = cut(network.stages, ARITHMETICS[precision], 90)
+        assert problem(network, images_of(network), precision, kernels) is None
+    assert any(plan.shared_bytes == 0 for plan in kernels)

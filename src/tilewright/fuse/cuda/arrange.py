@@ -116,13 +116,18 @@ def _best(
 def divisions(
     operations: Sequence[Operation],
 ) -> Iterable[tuple[Sequence[Operation], Strip | None]]:
-    """Whole images; then, of a few operations, strips of fewer and fewer rows."""
+    """Whole images; then, of a few operations, strips of fewer and fewer rows; then pooling alone
+    where its input lies."""
     yield operations, None
-    if (
-        len(operations) > MOST_IN_STRIPS
-        or not is_chain(operations)
-        or any(each.kind == "softmax" or each.connected for each in operations)
-    ):
+    if len(operations) <= MOST_IN_STRIPS and is_chain(operations):
+        yield from _strips(operations)
+    (first, *more) = operations
+    if not more and first.kind == "each" and first.forms[0] == "words":
+        yield [replace(first, direct=True)], None
+
+
+def _strips(operations: Sequence[Operation]) -> Iterable[tuple[Sequence[Operation], Strip | None]]:
+    if any(each.kind == "softmax" or each.connected for each in operations):
         return
     last = operations[-1]
     unit = _unit(last)

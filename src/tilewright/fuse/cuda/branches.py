@@ -35,6 +35,7 @@ def is_chain(part: Sequence[Operation]) -> bool:
     first, last = part[0], part[-1]
     return all(
         each.kind != "join"
+        and not each.direct
         and (each is first or each.takes[0] == each.index - 1)
         and (len(each.takes) == 1 or each is last)
         for each in part
@@ -123,7 +124,7 @@ def _held(
     """All pictures, and which of them each value is in."""
     held: list[_Held] = []
     pictures_of: dict[int, int] = {}
-    windows = {each.takes[0] for each in part if each.kind != "join"}
+    windows = {each.takes[0] for each in part if each.kind != "join" and not each.direct}
     for value in inputs:
         if value in windows:
             pictures_of[value] = len(held)

@@ -208,7 +208,8 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             ]
         case Windows():
             first, target = _first_row(step.rows) if step.rows else "0", _place(step.target.at)
-            return [f"windows<Layer{step.index}>(own + {step.at}, {target}, {first}, thread);"]
+            source = _source(made, step)
+            return [f"windows<Layer{step.index}>({source}, {target}, {first}, thread);"]
         case Join():
             return [
                 f"join<Layer{step.index}>([&](int c, int y, int x) {{",
@@ -217,7 +218,7 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             ]
         case Each():
             target = _place(step.target.at)
-            return [f"each<Layer{step.index}>(own + {step.at}, {target}, thread);"]
+            return [f"each<Layer{step.index}>({_source(made, step)}, {target}, thread);"]
         case Softmax():
             return [
                 "if (warp == 0)",
@@ -238,6 +239,10 @@ def _pointer(made: Program, given: Given | None) -> str:
     if given is None or given.number == 0:
         return f"images + size_t({made.image_size}) * {image}"
     return f"other{given.number} + size_t({given.size}) * {image}"
+
+
+def _source(made: Program, step: Each | Windows) -> str:
+    return f"own + {step.at}" if step.given is None else _pointer(made, step.given)
 
 
 def _added(made: Program, step: Convolve) -> str:

@@ -96,6 +96,7 @@ class Operation:
     only_sums: bool = False
     mixed: bool = False
     last_reader: int = -1
+    direct: bool = False  # it reads what another kernel gave where that lies, in device memory
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ def _work(
         case "channels":
             return _channels(plan, index, phase)
         case "each":
-            return (_windows if phase.operation.sticks_out else _each)(plan, index, phase)
+            return (_windows if phase.operation.sticks_out else _each)(plan, index, phase, given)
         case "join":
             return _join(plan, index, phase, given, pixels)
         case "softmax":
@@ -226,8 +226,16 @@ def _source_at(plan: Stack, index: int) -> int:
 def _first_window(plan: Stack, index: int) -> int:
     """Where the first of windows begins that are not read through tables."""
     phase = plan.phases[index]
+    if phase.operation.direct:
+        return 0
     window = phase.operation.window if phase.operation.kind == "channels" else Window()
     return _source_at(plan, index) + phase.source.place(*offset(phase.source, window))
+
+
+def _outside(plan: Stack, index: int, given: list[Given]) -> Given | None:
+    """Where in device memory an operation reads what it takes, if it does."""
+    taken = plan.reads(index)[0]
+    return None if taken.held else given[taken.number]
 
 
 def _target_at(plan: Stack, index: int) -> int | None:
@@ -343,7 +351,7 @@ def _channels(plan: Stack, index: int, phase: Phase) -> Channels:
     )
 
 
-def _windows(plan: Stack, index: int, phase: Phase) -> Windows:
+def _windows(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Windows:
     operation, layer = phase.operation, phase.operation.stages[0].layer
     assert isinstance(layer, Pooling)
     counts = isinstance(layer, AveragePool) and layer.count_padding
@@ -366,6 +374,7 @@ def _windows(plan: Stack, index: int, phase: Phase) -> Windows:
         left=layer.padding[1],
         height=rows.height if rows else operation.source[1],
         width=operation.source[2],
+        given=_outside(plan, index, given),
         average=operation.pool == "average",
         counted_y=layer.padding[2],
         counted_x=layer.padding[3],
@@ -419,7 +428,7 @@ def _part(
     )  # fmt: skip
 
 
-def _each(plan: Stack, index: int, phase: Phase) -> Each:
+def _each(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Each:
     operation = phase.operation
     return Each(
         index=index,
@@ -434,6 +443,7 @@ def _each(plan: Stack, index: int, phase: Phase) -> Each:
         taps_x=operation.window.taps[1],
         stride_y=operation.window.stride[0],
         stride_x=operation.window.stride[1],
+        given=_outside(plan, index, given),
         average=operation.pool == "average",
         out_y=operation.result[1],
         out_x=operation.result[2],

@@ -245,6 +245,7 @@ class Each:
     average: bool
     out_y: int
     out_x: int
+    given: Given | None = None  # in device memory, if it is read there
     STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "row", "pitch", "floats", "taps_y", "taps_x", "stride_y", "stride_x",
         "average", "out_y", "out_x",
@@ -281,6 +282,7 @@ class Windows:
     counts_padding: bool
     out_y: int
     out_x: int
+    given: Given | None = None  # in device memory, if it is read there
     STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "row", "pitch", "floats", "taps_y", "taps_x", "stride_y", "stride_x", "top",
         "left", "height", "width", "average", "counted_y", "counted_x", "counts_padding", "out_y",
