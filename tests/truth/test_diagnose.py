@@ -12,6 +12,7 @@ import pytest
 
 from tests.own_kernels import BROKEN, DIRECT, RIGHT, kernel_file
 from tilewright.judge.check import _whole
+from tilewright.model import zoo
 from tilewright.model.layers import Convolution
 from tilewright.model.layers.convolution import convolve
 from tilewright.precision import FLOAT32
@@ -76,6 +77,16 @@ def test_a_thorough_proof_begins_with_more_images_than_a_grid_holds():
     trial = next(_whole(FLOAT32, (), np.random.default_rng(SEED)))
     assert trial.capacity > LARGEST_GRID_Z and len(trial.calls[0]) == trial.capacity
     assert all(a != b for a, b in pairwise(trial.calls[0]))  # no image is its neighbour's
+
+
+def test_few_layers_of_many_networks_and_all_of_one_are_tried():
+    networks = [make() for make in zoo.ZOO.values()]
+    tried = [t.inputs for t in quick(FLOAT32, networks, np.random.default_rng(SEED))]
+    of = [sum(f" of {n.name})" in words for words in tried) for n in networks]
+    assert min(of) > 0 and max(of) <= 6  # two kinds of numbers each
+    largest = max(networks, key=lambda n: len(n.stages))
+    alone = [t.inputs for t in quick(FLOAT32, [largest], np.random.default_rng(SEED))]
+    assert sum(f" of {largest.name})" in words for words in alone) > 6
 
 
 def test_results_that_differ_between_runs_are_a_race():

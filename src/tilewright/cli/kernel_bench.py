@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(device="opencl")
     options.add_rounds(parser)
     parser.add_argument(
-        "--limit", type=options.positive, default=60, metavar="SECONDS",
+        "--limit", type=options.positive, default=20, metavar="SECONDS",
         help="a launch that takes longer is stopped (default: %(default)s)",
     )  # fmt: skip
     options.add_trust(parser)
