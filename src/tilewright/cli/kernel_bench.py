@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without tables)"
     )
+    options.add_format(parser)
     keeping.add_no_save(parser)
 
 
@@ -75,19 +76,14 @@ def main(arguments: argparse.Namespace) -> int:
     text = document.text(made)
     output.write((arguments.json, text))
     with keeping.keeping(made, arguments):
-        if arguments.json == "-":
-            console.write(text)
-        else:
-            screen = console.output()
-            screen.print(
-                f"{network.name} on {arguments.device} ({found.device}): "
-                f"{units.plural(found.batch, 'image')} a call"
-            )
-            screen.print(f"{dataset.source}; {subject.weights_note}\n")
-            for part in view.report(found, network):
-                screen.print(part)
-            for name, reason in unreadable.items():
-                screen.print(f"REFUSED {name}: {reason}")
+        report = (
+            f"{network.name} on {arguments.device} ({found.device}): "
+            f"{units.plural(found.batch, 'image')} a call",
+            f"{dataset.source}; {subject.weights_note}\n",
+            *view.report(found, network),
+            *(f"REFUSED {name}: {reason}" for name, reason in unreadable.items()),
+        )
+        output.show(arguments.json, text, report, arguments.format)
     return 1 if unreadable or any(row.refused for row in found.rows if row.entry.judged) else 0
 
 

@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gradescope", metavar="FILE", help="write results.json of the one submission there is"
     )
+    options.add_format(parser)
     keeping.add_no_save(parser)
 
 
@@ -127,11 +128,10 @@ def main(arguments: argparse.Namespace) -> int:
         written[arguments.gradescope] = view.to_gradescope(made, arguments.most_points)
     output.write(*written.items())
     with keeping.keeping(made, arguments):
-        if arguments.json == "-":
-            console.write(document.text(made))
-        else:
-            screen = console.output()
-            screen.print(f"{made.headline}: {made.network} on {device} ({name}), seed {made.seed}")
-            screen.print(view.table(made))
-            screen.print(f"judged so far is kept in {journal}: the same command goes on from there")
+        report = (
+            f"{made.headline}: {made.network} on {device} ({name}), seed {made.seed}",
+            view.table(made),
+            f"judged so far is kept in {journal}: the same command goes on from there",
+        )
+        output.show(arguments.json, document.text(made), report, arguments.format)
     return 0
