@@ -329,3 +329,10 @@ def test_every_memory_plan_is_a_row_and_the_cpu_one_beside_them(quick, trusting)
     assert timed["serial, cpu"].device is None
     assert timed["direct, resident"].device.median > 0
     assert ("conv",) in timed["direct, resident"].layers
+
+
+@needs_opencl
+def test_a_ladder_of_a_gpu_needs_a_rung_that_runs_there(quick, trusting):
+    subject = climb.prepare("cifar10", None, None, images=1)
+    with pytest.raises(TilewrightError, match="no rung can be timed: there is none"):
+        climb.climb(subject.network, subject.dataset.images, OPENCL, 1, 1, names=("serial",))

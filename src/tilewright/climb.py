@@ -218,15 +218,15 @@ def climb(
             progress(f"building {row.name}", 0, 1)
             on = device_of(row.rung, device)
             contest.enter(row.name, row.rung, network, on, _plan(row, memory))
-    if not contest.subjects:
-        raise TilewrightError(f"no rung can be timed: {_reasons(rows) or 'there is none'}")
+    if not (description := contest.description(device)):
+        there = [row for row in rows if device_of(row.rung, device) == device]
+        raise TilewrightError(f"no rung can be timed: {_reasons(there) or 'there is none'}")
     seed, watch = secrets.randbits(32), Watch(device)
     contest.run(repeats, progress, audience.timed, seed, watch)
     conditions = watch.conditions()
     results = [replace(row, measured=contest.measured(row.name, network)) for row in rows]
     progress("measuring the device's peak", 0, 1)
     fastest = max((_executed_rate(row, network, len(images)) for row in results), default=0.0)
-    description = contest.description(device)
     known, problem = ceilings(device, description, at_least=fastest)
     notices = (problem,) if problem else ()
     doubt = 0.0 if device.kind == "cuda" else conditions.busy  # a GPU has its own processors
