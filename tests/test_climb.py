@@ -321,11 +321,26 @@ def test_every_memory_plan_is_a_row_and_the_cpu_one_beside_them(quick, trusting)
     made = Network("little", Pixels((1, 9, 8)), (Convolution(3, 3),))
     made = made.with_parameters(random_parameters(made, np.random.default_rng(1)))
     images = np.zeros((2, 1, 9, 8), np.uint8)
-    ladder = climb.climb(made, images, OPENCL, 1, 1, "all", names=("direct",))
+    ladder = climb.climb(made, images, OPENCL, 1, 1, "all", names=("direct", "serial"))
     names = [row.name for row in ladder.rows]
-    assert names[0] == "serial, cpu"
+    assert names[0] == "serial, cpu" and len(set(names)) == len(names)
     assert {"direct, resident", "direct, managed", "direct, per-layer"} <= set(names)
     timed = {row.name: row.measured for row in ladder.rows if row.measured}
     assert timed["serial, cpu"].device is None
     assert timed["direct, resident"].device.median > 0
     assert ("conv",) in timed["direct, resident"].layers
+
+
+@needs_opencl
+def test_a_ladder_of_a_gpu_needs_a_rung_that_runs_there(quick, trusting):
+    subject = climb.prepare("cifar10", None, None, images=1)
+    with pytest.raises(TilewrightError, match="no rung can be timed: there is none"):
+        climb.climb(subject.network, subject.dataset.images, OPENCL, 1, 1, names=("serial",))
+
+
+def test_a_rung_with_one_memory_plan_has_one_row_among_all(quick, trusting, monkeypatch):
+    monkeypatch.setattr(climb, "rungs", lambda device: rungs(CPU)[2:3])
+    subject = climb.prepare("cifar10", None, None, images=1)
+    ladder = climb.climb(subject.network, subject.dataset.images, CPU, 1, 1, "all")
+    (row,) = ladder.rows
+    assert row.name == "im2col, host" and row.measured is not None

@@ -21,7 +21,6 @@ from tilewright.errors import TilewrightError, unknown
 from tilewright.judge import WorkerStopped
 from tilewright.measure.conditions import Conditions, Watch
 from tilewright.measure.samples import Rounds, Sample
-from tilewright.memory import DEVICE_PLANS
 from tilewright.model.layers import MissingForm
 from tilewright.model.load import Net, Weights, load
 from tilewright.model.network import Network
@@ -195,9 +194,10 @@ def climb(
     With `memory` ALL each rung has a row for every memory plan, and the CPU's serial loops one.
     A `short` proof is of the network's own layers.
     """
-    beside = [rungs(CPU)[0]] if memory == ALL and device.is_gpu else []
     wanted = [*names, against] if names and against else names
-    ladder = [*beside, *with_own(_chosen(device, wanted), own)]
+    ladder = with_own(_chosen(device, wanted), own)
+    if memory == ALL and device.is_gpu and (serial := rungs(CPU)[0]) not in ladder:
+        ladder = [serial, *ladder]
     if against and not any(against in (each.name, each.label) for each in (*ladder, *guests)):
         raise unknown("rung on this ladder", against, [each.name for each in ladder])
     rows = [row for rung in (*ladder, *guests) for row in _rows(rung, device, memory)]
@@ -219,15 +219,15 @@ def climb(
             progress(f"building {row.name}", 0, 1)
             on = device_of(row.rung, device)
             contest.enter(row.name, row.rung, network, on, _plan(row, memory))
-    if not contest.subjects:
-        raise TilewrightError(f"no rung can be timed: {_reasons(rows) or 'there is none'}")
+    if not (description := contest.description(device)):
+        there = [row for row in rows if device_of(row.rung, device) == device]
+        raise TilewrightError(f"no rung can be timed: {_reasons(there) or 'there is none'}")
     seed, watch = secrets.randbits(32), Watch(device)
     contest.run(repeats, progress, audience.timed, seed, watch)
     conditions = watch.conditions()
     results = [replace(row, measured=contest.measured(row.name, network)) for row in rows]
     progress("measuring the device's peak", 0, 1)
     fastest = max((_executed_rate(row, network, len(images)) for row in results), default=0.0)
-    description = contest.description(device)
     known, problem = ceilings(device, description, at_least=fastest)
     notices = (problem,) if problem else ()
     doubt = 0.0 if device.kind == "cuda" else conditions.busy  # a GPU has its own processors
@@ -286,13 +286,12 @@ def _rows(rung: Rung, device: Device, memory: str | None) -> list[Row]:
         return [Row(rung, missing=_missing(rung, on, None), memory=HOST)]
     if memory != ALL:
         return [Row(rung, missing=_missing(rung, on, memory))]
-    plans = rung.memories if len(rung.memories) > 1 else DEVICE_PLANS[:1]
-    return [Row(rung, missing=_missing(rung, on, plan), memory=plan) for plan in plans]
+    return [Row(rung, missing=_missing(rung, on, plan), memory=plan) for plan in rung.memories]
 
 
 def _plan(row: Row, memory: str | None) -> str | None:
     """The memory plan that a row is timed under; None: the rung's own."""
-    if row.memory == HOST or (memory == ALL and len(row.rung.memories) == 1):
+    if row.memory == HOST:
         return None
     return row.memory if memory == ALL else memory
 

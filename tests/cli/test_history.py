@@ -176,3 +176,14 @@ def test_what_cannot_be_kept_is_printed_all_the_same(tmp_path, capsys):
 def test_keeping_and_not_keeping_is_a_mistake(capsys):
     assert main(["ladder", "--no-save", "--history", "x.sqlite"]) == 2
     assert "not allowed with" in capsys.readouterr().err
+
+
+def test_lists_and_comparisons_have_formats(filled, capsys):
+    import json
+
+    made = json.loads(said(capsys, "list", "--format", "json"))
+    assert [row["id"] for row in made["tables"][0]["rows"]] == [1, 2, 3, 4]
+    assert said(capsys, "compare", "1", "3", "--format", "latex").startswith("% \\usepackage")
+    assert main(["history", "list", "--format", "parquet"]) == 2
+    assert "list has no --format parquet" in capsys.readouterr().err
+    assert main(["history", "export", "--format", "latex"]) == 2

@@ -88,12 +88,19 @@ def test_latex_is_escaped_and_ruled():
         ("a_b", r"a\_b"), ("50 %", r"50 \%"), ("\\", r"\textbackslash{}"), ("{}", r"\{\}"),
         ("~^", r"\textasciitilde{}\textasciicircum{}"), ("3 µs", r"3 $\mu$s"),
         ("≈1.2x", r"$\approx$1.2x"), ("Müller", "Müller"), ("图", r"\texttt{U+56FE}"),
-        ("--json", "-{}-json"), ("two\nlines", "two lines"),
+        ("--json", "-{}-json"), ("'a' \"b\"", "'a' ''b''"), ("ṩ", r"\texttt{U+1E69}"),
+        ("two\nlines", "two lines"),
         ("\x1b[2J", r"\textbackslash{}x1b[2J"),
     ],
 )  # fmt: skip
 def test_latex_prints_text_as_it_is(text, written):
     assert escape(text) == written
+
+
+def test_a_row_may_begin_with_a_bracket_in_latex():
+    made = table("", "name", ">time")
+    made.add_row("[memcpy HtoD]", units.seconds(1))
+    assert r"{}[memcpy HtoD] & 1.00\,s" in document([made], "latex").splitlines()[-4]
 
 
 def test_a_minus_is_one_in_latex():

@@ -15,12 +15,13 @@ HEAD = "% \\usepackage{booktabs} in the preamble"
 ESCAPED = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "\"": r"\textquotedbl{}",
-    "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "`": r"\`{}",
+    "\"": "''",  # has no sign of its own in every encoding of fonts
     "µ": r"$\mu$", "μ": r"$\mu$", "×": r"$\times$", "±": r"$\pm$", "≈": r"$\approx$",
     "…": r"\ldots{}", "²": r"\textsuperscript{2}", "→": r"$\to$", "−": r"$-$", "√": r"$\surd$",
     "≤": r"$\leq$", "≥": r"$\geq$", "*": r"$\ast$", "·": r"$\cdot$",
 }  # fmt: skip
+MOST_KNOWN = 0x180  # beyond, letters need a package
 DASHES = re.compile("-(?=-)")  # two in a row would be one long dash
 THIN = r"\,"  # between a number and its unit
 
@@ -41,8 +42,9 @@ def _character(character: str) -> str:
         return ESCAPED[character]
     if character.isascii():
         return character
-    # Letters of Western languages are in every font that LaTeX takes by itself.
-    if unicodedata.normalize("NFD", character)[0].isascii() and character.isalpha():
+    # Letters with accents: LaTeX knows these in every encoding of its fonts.
+    known = ord(character) < MOST_KNOWN and character.isalpha()
+    if known and unicodedata.normalize("NFD", character)[0].isascii():
         return character
     return rf"\texttt{{U+{ord(character):04X}}}"
 
@@ -72,4 +74,6 @@ def _cell(cell: str) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return f"{' & '.join(cells)} \\\\"
+    text = " & ".join(cells)
+    # A bracket behind the end of the row before would be taken for the space between them.
+    return f"{'{}' if text.startswith('[') else ''}{text} \\\\"

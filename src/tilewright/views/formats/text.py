@@ -91,7 +91,9 @@ def _grid(table: Table, places: Sequence[int], title: str, bar: bool) -> Grid:
     for place in places:
         each = table.columns[place]
         number = each.kind != "text"
-        grid.add_column(each.heading, justify="right" if number else "left", no_wrap=number)
+        grid.add_column(
+            each.heading, justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
         if place in shares:
             grid.add_column("", width=BAR_WIDTH, no_wrap=True)
     for index, row in enumerate(table.rows):
