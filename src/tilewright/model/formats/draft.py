@@ -178,7 +178,8 @@ class Draft:
     def affine(self, name: str, x: Value, scale: Array, shift: Array) -> Value:
         """Constants as the file has them, broadcast over images of the file's shape."""
         scales, shifts = (self._of_channels(x, each) for each in (scale, shift))
-        return self.each(name, Affine(scales, shifts), x)
+        made = Affine(scales, shifts)
+        return x if made.nothing else self.each(name, made, x)
 
     def batch_norm(
         self, name: str, x: Value, scale: Array, shift: Array, mean: Array, variance: Array,

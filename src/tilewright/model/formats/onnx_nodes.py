@@ -250,6 +250,30 @@ def _clip(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.clip(node.name, value(inputs), *bounds)
 
 
+def _least(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Max with a constant."""
+    (x, *others), constants = _sides(inputs)
+    if others or len(constants) != 1 or constants[0].size != 1:
+        raise TilewrightError("the larger of two values; of a value and one number is understood")
+    return at.draft.clip(node.name, x, float(constants[0].reshape(())), np.inf)
+
+
+def _most(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Min with a constant."""
+    (x, *others), constants = _sides(inputs)
+    if others or len(constants) != 1 or constants[0].size != 1:
+        raise TilewrightError("the smaller of two values; of a value and one number is understood")
+    return at.draft.clip(node.name, x, -np.inf, float(constants[0].reshape(())))
+
+
+def _cast_like(at: Building, node: Node, inputs: Inputs) -> Known:
+    """All numbers that depend on the image are of one type."""
+    value(inputs, 1)
+    if inputs[0] is None:
+        raise TilewrightError("input 1 is missing")
+    return inputs[0]
+
+
 def _prelu(at: Building, node: Node, inputs: Inputs) -> Value:
     slopes = constant(inputs, 1)
     if slopes.size == 0 or (slopes != slopes.flat[0]).any():
@@ -402,10 +426,10 @@ def _plain() -> dict[str, Maker]:
 
 MAKERS: dict[str, Maker] = {
     **_plain(), "Add": _add, "AveragePool": _average_pool, "BatchNormalization": _batch_norm,
-    "Cast": _cast, "Clip": _clip, "Concat": _concat, "Conv": _conv, "Div": _divide,
+    "Cast": _cast, "CastLike": _cast_like, "Clip": _clip, "Concat": _concat, "Conv": _conv, "Div": _divide,
     "Dropout": _dropout, "Flatten": _flatten, "Gemm": _gemm, "GlobalAveragePool": _global(False),
     "GlobalMaxPool": _global(True), "HardSigmoid": _hard_sigmoid, "Identity": _identity,
-    "LeakyRelu": _leaky, "LogSoftmax": _log_softmax, "MatMul": _matmul, "MaxPool": _max_pool,
+    "LeakyRelu": _leaky, "LogSoftmax": _log_softmax, "MatMul": _matmul, "Max": _least, "Min": _most, "MaxPool": _max_pool,
     "Mul": _multiply, "PRelu": _prelu, "Pad": _pad, "ReduceMax": _reduce(True),
     "ReduceMean": _reduce(False), "Reshape": _reshape, "Shape": _shape, "Softmax": _softmax,
     "Squeeze": _squeeze, "Sub": _subtract, "Sum": _add, "Swish": _swish, "Transpose": _transpose,
