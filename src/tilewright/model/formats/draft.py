@@ -274,6 +274,35 @@ class Draft:
             return x
         return replace(x, part=self.add(name, Pad(padding), x).part)
 
+    def more_channels(self, name: str, x: Value, before: int, after: int) -> Value:
+        """Channels of zeros before and after the picture's own, by a convolution."""
+        if min(before, after) < 0:
+            raise TilewrightError("cuts channels off")
+        if not before and not after:
+            return x
+        channels = self.shape(self.picture(x))[0]
+        weight = np.eye(channels + before + after, channels, -before, dtype=np.float32)
+        return self.convolution(
+            name, x, weight[:, :, None, None], None, stride=(1, 1), padding=(0, 0, 0, 0),
+            dilation=(1, 1), groups=1,
+        )  # fmt: skip
+
+    def every(self, name: str, x: Value, axis: int, part: tuple[int, int, int]) -> Value:
+        """From start to end of an axis, which counts the batch, in steps: all of it, or every so
+        many rows or columns, which is a pooling of single pixels."""
+        start, end, step = part
+        rank = len(self.shape(x)) + 1
+        whole = FREE if axis == 0 else self.shape(x)[axis - 1]
+        if start == 0 and end >= whole and step == 1:
+            return x
+        places = (1, 2) if x.last else (2, 3)
+        if rank != 4 or axis not in places or start != 0 or end < whole or step < 1:
+            raise TilewrightError(
+                f"a part of axis {axis}; every so many rows or columns are understood"
+            )
+        stride = (step, 1) if axis == places[0] else (1, step)
+        return replace(x, part=self.add(name, MaxPool(1, stride=stride), x).part)
+
     def softmax(self, name: str, x: Value, axis: int) -> Value:
         shape = self.shape(x)
         if len(shape) != 1 or axis % 2 != 1 or x.rows:

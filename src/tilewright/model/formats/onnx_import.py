@@ -21,7 +21,8 @@ from tilewright.model.formats.folding import finish
 from tilewright.model.formats.onnx_constants import FUNCTIONS, evaluate
 from tilewright.model.formats.onnx_export import exported
 from tilewright.model.formats.onnx_file import Node, OnnxFile
-from tilewright.model.formats.onnx_nodes import MAKERS, Building, Inputs, Known
+from tilewright.model.formats.onnx_inputs import Building, Inputs, Known
+from tilewright.model.formats.onnx_nodes import MAKERS
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
 
