@@ -35,6 +35,7 @@ def read(path: Path) -> Network:
     file = onnx_file.read(path, model)
     try:
         draft, output = _drafted(file)
+        draft.notes["from"] = f"{name_of(path)}{path.suffix}"
         return finish(draft, output, name_of(path))
     except NotUnderstood:
         raise  # names the file itself
