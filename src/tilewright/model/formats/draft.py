@@ -55,12 +55,13 @@ class Value:
     """The output of a part, as the file sees it.
 
     `last`: a picture with its channels last. `rows`: features that were such a picture, whose order
-    is y, x, channel; its shape in our order.
+    is y, x, channel; its shape in our order. `ones`: how many axes of 1 a row has behind it.
     """
 
     part: int
     last: bool = False
     rows: Shape | None = None
+    ones: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ class Draft:
     def shape(self, value: Value) -> Shape:
         """As the file has it: of one image."""
         shape = self.parts[value.part].shape
-        return (*shape[1:], shape[0]) if value.last else shape
+        return (*shape[1:], shape[0]) if value.last else shape + (1,) * value.ones
 
     def add(
         self, name: str, layer: Layer, *taken: Value, weights: Mapping[str, Array] | None = None
@@ -325,6 +326,10 @@ class Draft:
             return x
         if math.prod(shape) == math.prod(self.shape(x)):
             part = self.parts[x.part]
+            if shape == part.shape and not x.last:
+                return replace(x, ones=0)
+            if len(shape) == 2 and shape == part.shape[:2] and not x.last:
+                return replace(self.add(name, Flatten(), x), ones=1)  # one of two squeezed
             if len(shape) == 1:
                 ordered = x.last and part.shape[0] > 1 and math.prod(part.shape[1:]) > 1
                 row = self.add(name, Flatten(), x)
@@ -339,7 +344,7 @@ class Draft:
         )
 
     def _join(self, name: str, layer: Join, *taken: Value) -> Value:
-        if len({(value.last, value.rows) for value in taken}) > 1:
+        if len({(value.last, value.rows, value.ones) for value in taken}) > 1:
             raise TilewrightError("joins values whose axes are in different orders")
         return replace(taken[0], part=self.add(name, layer, *taken).part)
 

@@ -158,12 +158,14 @@ def _adaptive(at: Building, call: Call, given: Given) -> Value:
     if height % wanted[0] or width % wanted[1]:
         raise TilewrightError(f"windows of several sizes: {height}x{width} into {list(wanted)}")
     size = (height // wanted[0], width // wanted[1])
+    if call.operator == "adaptive_max_pool2d":
+        return at.draft.max_pool(call.name, x, MaxPool(size))
     return at.draft.average_pool(call.name, x, AveragePool(size))
 
 
 def _mean(at: Building, call: Call, given: Given) -> Value:
-    axes = tuple(given.get("dim") or ())
-    return at.draft.reduce(call.name, value(given), axes, bool(given.get("keepdim", False)))
+    axes, keep = tuple(given.get("dim") or ()), bool(given.get("keepdim", False))
+    return at.draft.reduce(call.name, value(given), axes, keep, call.operator == "amax")
 
 
 def _add(at: Building, call: Call, given: Given) -> Value:
@@ -336,7 +338,8 @@ CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_
 MAKERS: dict[str, Maker] = {
     "_adaptive_avg_pool2d": _adaptive, "_log_softmax": _log_softmax,
     "_native_batch_norm_legit_no_training": _batch_norm, "_softmax": _softmax, "_to_copy": _dropped,
-    "adaptive_avg_pool2d": _adaptive, "add": _add, "add_": _add, "addmm": _addmm,
+    "adaptive_avg_pool2d": _adaptive, "adaptive_max_pool2d": _adaptive, "amax": _mean,
+    "add": _add, "add_": _add, "addmm": _addmm,
     "alias": _dropped, "avg_pool2d": _average_pool, "batch_norm": _batch_norm, "cat": _cat,
     "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped, "constant_pad_nd": _pad,
     "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution,
