@@ -47,6 +47,16 @@ def test_show_says_what_was_folded_and_how_pixels_enter(tmp_path, capsys):
     assert main(["show", str(saved(model(RELU, ("n", 3, 5, 5), CONSTANTS), tmp_path))]) == 0
     text = capsys.readouterr().out
     assert "folded: bn1" in text and "value / 255" in text
+    assert "weights: from model.onnx" in text
+
+
+def test_what_is_not_understood_is_a_line_each(tmp_path, capsys):
+    nodes = [("Erf", "x", "a"), ("Erf", "a", "y")]
+    path = saved(model(nodes, ("n", 3, 5, 5)), tmp_path)
+    assert main(["show", str(path)]) == 2
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first == f"tilewright: {path}: 2 things are not understood:"
+    assert [line.split()[:2] for line in others] == [["n0_Erf", "(Erf):"], ["n1_Erf", "(Erf):"]]
 
 
 @pytest.mark.parametrize(

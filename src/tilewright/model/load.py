@@ -36,6 +36,8 @@ def load(net: Net, weights: Weights | None = None) -> Network:
     zoo network those shipped with Tilewright, where there are any; else the network has no
     parameters.
     """
+    if weights is None and not isinstance(net, Network) and Path(net).suffix in WHOLE:
+        return _whole(Path(net))
     return load_parameters(describe(net), net, weights)
 
 
@@ -108,6 +110,7 @@ def load_parameters(network: Network, net: Net, weights: Weights | None) -> Netw
 
 
 def _whole(path: Path) -> Network:
+    """A network with its weights, from a file that has both."""
     if path.suffix == ".onnx":
         from tilewright.model.formats import onnx_import
 

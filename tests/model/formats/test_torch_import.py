@@ -180,6 +180,55 @@ def test_everything_that_is_not_understood_is_named_at_once():
     assert all(name in str(error.value) for name in ("erf (erf)", "cumsum (cumsum)", "max_1 (max)"))
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [
+        lambda x: functional.avg_pool2d(x, (10, 11)).squeeze(-1).squeeze(-1),
+        lambda x: torch.amax(x, (2, 3)),
+        lambda x: functional.adaptive_max_pool2d(x, 1).flatten(1),
+        lambda x: x.permute(0, 2, 3, 1).mean((1, 2)),
+    ],
+)
+def test_ways_to_make_a_row_of_a_picture(ending):
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 4)
+
+        def forward(self, x):
+            return self.linear(ending(x))
+
+    torch.manual_seed(4)
+    module = Rows().eval()
+    network = tilewright.from_torch(module, X)
+    compare(network, module)
+    assert [layer.type for layer in network.layers][1:] == ["fully_connected"]
+
+
+class Shortcut(nn.Module):
+    """Every second pixel, and channels of zeros: the shortcut of He et al. for CIFAR-10."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, 2, 1)
+
+    def forward(self, x):
+        across = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 3))
+        return torch.relu(self.conv(x) + across)
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_shortcut_without_weights(exported, tmp_path):
+    torch.manual_seed(3)
+    module, path = Shortcut().eval(), tmp_path / "model.onnx"
+    if exported:
+        torch.onnx.export(module, (X,), path, dynamo=False)
+        network = agrees(path, X.numpy())
+    else:
+        network = tilewright.from_torch(module, X)
+    compare(network, module)
+
+
 @pytest.mark.parametrize("dynamo", [False, True])
 def test_both_exporters_to_onnx(dynamo, tmp_path):
     module, path = randomised(Everything()), tmp_path / "model.onnx"

@@ -55,12 +55,13 @@ class Value:
     """The output of a part, as the file sees it.
 
     `last`: a picture with its channels last. `rows`: features that were such a picture, whose order
-    is y, x, channel; its shape in our order.
+    is y, x, channel; its shape in our order. `ones`: how many axes of 1 a row has behind it.
     """
 
     part: int
     last: bool = False
     rows: Shape | None = None
+    ones: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ class Draft:
     def shape(self, value: Value) -> Shape:
         """As the file has it: of one image."""
         shape = self.parts[value.part].shape
-        return (*shape[1:], shape[0]) if value.last else shape
+        return (*shape[1:], shape[0]) if value.last else shape + (1,) * value.ones
 
     def add(
         self, name: str, layer: Layer, *taken: Value, weights: Mapping[str, Array] | None = None
@@ -178,7 +179,8 @@ class Draft:
     def affine(self, name: str, x: Value, scale: Array, shift: Array) -> Value:
         """Constants as the file has them, broadcast over images of the file's shape."""
         scales, shifts = (self._of_channels(x, each) for each in (scale, shift))
-        return self.each(name, Affine(scales, shifts), x)
+        made = Affine(scales, shifts)
+        return x if made.nothing else self.each(name, made, x)
 
     def batch_norm(
         self, name: str, x: Value, scale: Array, shift: Array, mean: Array, variance: Array,
@@ -273,6 +275,35 @@ class Draft:
             return x
         return replace(x, part=self.add(name, Pad(padding), x).part)
 
+    def more_channels(self, name: str, x: Value, before: int, after: int) -> Value:
+        """Channels of zeros before and after the picture's own, by a convolution."""
+        if min(before, after) < 0:
+            raise TilewrightError("cuts channels off")
+        if not before and not after:
+            return x
+        channels = self.shape(self.picture(x))[0]
+        weight = np.eye(channels + before + after, channels, -before, dtype=np.float32)
+        return self.convolution(
+            name, x, weight[:, :, None, None], None, stride=(1, 1), padding=(0, 0, 0, 0),
+            dilation=(1, 1), groups=1,
+        )  # fmt: skip
+
+    def every(self, name: str, x: Value, axis: int, part: tuple[int, int, int]) -> Value:
+        """From start to end of an axis, which counts the batch, in steps: all of it, or every so
+        many rows or columns, which is a pooling of single pixels."""
+        start, end, step = part
+        rank = len(self.shape(x)) + 1
+        whole = FREE if axis == 0 else self.shape(x)[axis - 1]
+        if start == 0 and end >= whole and step == 1:
+            return x
+        places = (1, 2) if x.last else (2, 3)
+        if rank != 4 or axis not in places or start != 0 or end < whole or step < 1:
+            raise TilewrightError(
+                f"a part of axis {axis}; every so many rows or columns are understood"
+            )
+        stride = (step, 1) if axis == places[0] else (1, step)
+        return replace(x, part=self.add(name, MaxPool(1, stride=stride), x).part)
+
     def softmax(self, name: str, x: Value, axis: int) -> Value:
         shape = self.shape(x)
         if len(shape) != 1 or axis % 2 != 1 or x.rows:
@@ -295,6 +326,10 @@ class Draft:
             return x
         if math.prod(shape) == math.prod(self.shape(x)):
             part = self.parts[x.part]
+            if shape == part.shape and not x.last:
+                return replace(x, ones=0)
+            if len(shape) == 2 and shape == part.shape[:2] and not x.last:
+                return replace(self.add(name, Flatten(), x), ones=1)  # one of two squeezed
             if len(shape) == 1:
                 ordered = x.last and part.shape[0] > 1 and math.prod(part.shape[1:]) > 1
                 row = self.add(name, Flatten(), x)
@@ -309,7 +344,7 @@ class Draft:
         )
 
     def _join(self, name: str, layer: Join, *taken: Value) -> Value:
-        if len({(value.last, value.rows) for value in taken}) > 1:
+        if len({(value.last, value.rows, value.ones) for value in taken}) > 1:
             raise TilewrightError("joins values whose axes are in different orders")
         return replace(taken[0], part=self.add(name, layer, *taken).part)
 

@@ -21,7 +21,8 @@ from tilewright.model.formats.folding import finish
 from tilewright.model.formats.onnx_constants import FUNCTIONS, evaluate
 from tilewright.model.formats.onnx_export import exported
 from tilewright.model.formats.onnx_file import Node, OnnxFile
-from tilewright.model.formats.onnx_nodes import MAKERS, Building, Inputs, Known
+from tilewright.model.formats.onnx_inputs import Building, Inputs, Known
+from tilewright.model.formats.onnx_nodes import MAKERS
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
 
@@ -34,6 +35,7 @@ def read(path: Path) -> Network:
     file = onnx_file.read(path, model)
     try:
         draft, output = _drafted(file)
+        draft.notes["from"] = f"{name_of(path)}{path.suffix}"
         return finish(draft, output, name_of(path))
     except NotUnderstood:
         raise  # names the file itself

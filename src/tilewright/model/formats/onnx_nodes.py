@@ -6,81 +6,28 @@ None where left out), and adds parts. What it does not understand it refuses by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Draft, Value
-from tilewright.model.formats.onnx_constants import axes, target
+from tilewright.model.formats.draft import Value
 from tilewright.model.formats.onnx_file import Node
+from tilewright.model.formats.onnx_inputs import (
+    Building,
+    Inputs,
+    Maker,
+    constant,
+    numbers,
+    optional,
+    parted,
+    value,
+)
+from tilewright.model.formats.onnx_shapes import SHAPES, axes_of
 from tilewright.model.layers import TYPES, AveragePool, Elementwise, Layer, MaxPool, SiLU
 from tilewright.model.layers.sizes import Sides
-
-Known = Value | NDArray[Any]
-Inputs = Sequence[Known | None]
-MOST_COMPUTED = 1 << 28
-
-
-@dataclass
-class Building:
-    """A draft, and what of the file its nodes must know."""
-
-    draft: Draft
-    opset: int
-    batch: int
-    output: str
-
-    values: int = 0
-
-    def sizes(self, value: Value) -> tuple[int, ...]:
-        return self.batch, *self.draft.shape(value)
-
-    def computed(self, constant: NDArray[Any]) -> NDArray[Any]:
-        """One more array that was computed of constants: there may be so many values in all."""
-        self.values += constant.size
-        if self.values > MOST_COMPUTED:
-            raise TilewrightError(f"computes more than {MOST_COMPUTED:,} values of constants")
-        return constant
-
-
-Maker = Callable[[Building, Node, Inputs], Known]
-
-
-def value(inputs: Inputs, at: int = 0) -> Value:
-    found = inputs[at] if at < len(inputs) else None
-    if not isinstance(found, Value):
-        raise TilewrightError(f"input {at + 1} does not depend on the image")
-    return found
-
-
-def constant(inputs: Inputs, at: int) -> NDArray[Any]:
-    found = optional(inputs, at)
-    if found is None:
-        raise TilewrightError(f"input {at + 1} is missing")
-    return found
-
-
-def optional(inputs: Inputs, at: int) -> NDArray[Any] | None:
-    found = inputs[at] if at < len(inputs) else None
-    if isinstance(found, Value):
-        raise TilewrightError(f"input {at + 1} is computed, where a constant is understood")
-    return found
-
-
-def numbers(node: Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    found = node.attributes.get(name, default)
-    if not isinstance(found, tuple) or len(found) != len(default):
-        raise TilewrightError(f"{name} has not {len(default)} numbers: not in two dimensions")
-    return found
-
-
-def _axes(node: Node, inputs: Inputs) -> tuple[int, ...] | None:
-    given = [None, optional(inputs, 1)]
-    return axes(node, given[: len(inputs)])
 
 
 def _pair(node: Node, name: str) -> tuple[int, int]:
@@ -161,7 +108,7 @@ def _global(largest: bool) -> Maker:
 
 def _reduce(largest: bool) -> Maker:
     def make(at: Building, node: Node, inputs: Inputs) -> Value:
-        along = _axes(node, inputs)
+        along = axes_of(node, inputs)
         keep = bool(node.attributes.get("keepdims", 1))
         return at.draft.reduce(node.name, value(inputs), along or (), keep, largest)
 
@@ -204,13 +151,8 @@ def _batch_norm(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.batch_norm(name, value(inputs), scale, shift, mean, variance, epsilon)
 
 
-def _sides(inputs: Inputs) -> tuple[list[Value], list[NDArray[Any]]]:
-    values = [each for each in inputs if isinstance(each, Value)]
-    return values, [each for each in inputs if isinstance(each, np.ndarray)]
-
-
 def _add(at: Building, node: Node, inputs: Inputs) -> Value:
-    values, constants = _sides(inputs)
+    values, constants = parted(inputs)
     made = at.draft.sum(node.name, *values) if len(values) > 1 else values[0]
     for each in constants:
         made = at.draft.affine(node.name, made, np.array(1.0), each)
@@ -218,7 +160,7 @@ def _add(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _subtract(at: Building, node: Node, inputs: Inputs) -> Value:
-    (x, *others), constants = _sides(inputs)
+    (x, *others), constants = parted(inputs)
     if others:
         raise TilewrightError("subtracts two values that both depend on the image")
     wide = constants[0].astype(np.float64)
@@ -228,7 +170,7 @@ def _subtract(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _multiply(at: Building, node: Node, inputs: Inputs) -> Value:
-    (x, *others), constants = _sides(inputs)
+    (x, *others), constants = parted(inputs)
     if others:
         return at.draft.product(node.name, x, others[0])
     return at.draft.affine(node.name, x, constants[0], np.array(0.0))
@@ -248,6 +190,22 @@ def _clip(at: Building, node: Node, inputs: Inputs) -> Value:
         default = node.attributes.get(name, (-np.inf, np.inf)[place - 1])
         bounds.append(float(default if given is None else given.reshape(())))
     return at.draft.clip(node.name, value(inputs), *bounds)
+
+
+def _least(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Max with a constant."""
+    (x, *others), constants = parted(inputs)
+    if others or len(constants) != 1 or constants[0].size != 1:
+        raise TilewrightError("the larger of two values; of a value and one number is understood")
+    return at.draft.clip(node.name, x, float(constants[0].reshape(())), np.inf)
+
+
+def _most(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Min with a constant."""
+    (x, *others), constants = parted(inputs)
+    if others or len(constants) != 1 or constants[0].size != 1:
+        raise TilewrightError("the smaller of two values; of a value and one number is understood")
+    return at.draft.clip(node.name, x, -np.inf, float(constants[0].reshape(())))
 
 
 def _prelu(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -284,105 +242,6 @@ def _log_softmax(at: Building, node: Node, inputs: Inputs) -> Value:
     return _softmax(at, node, inputs)
 
 
-def _concat(at: Building, node: Node, inputs: Inputs) -> Value:
-    values, constants = _sides(inputs)
-    if constants:
-        raise TilewrightError("concatenates a constant")
-    return at.draft.concat(node.name, node.attributes.get("axis", 1), *values)
-
-
-def _reshaped(at: Building, node: Node, x: Value, sizes: Sequence[int]) -> Value:
-    if not sizes or sizes[0] != at.batch:
-        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
-    return at.draft.reshape(node.name, x, tuple(sizes[1:]))
-
-
-def _flatten(at: Building, node: Node, inputs: Inputs) -> Value:
-    axis, x = node.attributes.get("axis", 1), value(inputs)
-    if axis % (len(at.draft.shape(x)) + 1) != 1:
-        raise TilewrightError(f"flattens along axis {axis}; 1 is understood")
-    size = int(np.prod(at.draft.shape(x)))
-    return at.draft.reshape(node.name, x, (size,))
-
-
-def _reshape(at: Building, node: Node, inputs: Inputs) -> Value:
-    x = value(inputs)
-    return _reshaped(at, node, x, target(at.sizes(x), constant(inputs, 1), node))
-
-
-def _squeeze(at: Building, node: Node, inputs: Inputs) -> Value:
-    x = value(inputs)
-    sizes = at.sizes(x)
-    along = _axes(node, inputs)
-    gone = {axis % len(sizes) for axis in along} if along else {
-        axis for axis, size in enumerate(sizes) if size == 1 and axis
-    }  # fmt: skip
-    if any(sizes[axis] != 1 for axis in gone):
-        raise TilewrightError("squeezes an axis that is not 1")
-    return _reshaped(at, node, x, [size for axis, size in enumerate(sizes) if axis not in gone])
-
-
-def _unsqueeze(at: Building, node: Node, inputs: Inputs) -> Value:
-    x = value(inputs)
-    along = _axes(node, inputs) or ()
-    sizes = list(at.sizes(x))
-    rank = len(sizes) + len(along)
-    for axis in sorted(each % rank for each in along):
-        sizes.insert(axis, 1)
-    return _reshaped(at, node, x, sizes)
-
-
-def _transpose(at: Building, node: Node, inputs: Inputs) -> Value:
-    x = value(inputs)
-    backwards = tuple(range(len(at.sizes(x))))[::-1]
-    return at.draft.transpose(x, tuple(node.attributes.get("perm", backwards)))
-
-
-def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
-    x = value(inputs)
-    mode = node.attributes.get("mode", "constant")
-    filled = optional(inputs, 2)
-    level = node.attributes.get("value", 0.0) if filled is None else float(filled.reshape(()))
-    if mode != "constant" or level != 0:
-        raise TilewrightError("pads with something else than zeros")
-    rank = len(at.sizes(x))
-    given = node.attributes.get("pads")
-    pads = [int(each) for each in (constant(inputs, 1) if given is None else given)]
-    along = optional(inputs, 3)
-    order = range(rank) if along is None else [int(axis) % rank for axis in along]
-    if len(pads) != 2 * len(order):
-        raise TilewrightError("pads are not two for each axis")
-    both = {axis: (pads[i], pads[i + len(order)]) for i, axis in enumerate(order)}
-    down, across = (1, 2) if x.last else (2, 3)
-    if rank != 4 or any(any(sides) for axis, sides in both.items() if axis not in (down, across)):
-        raise TilewrightError("pads something else than height and width")
-    above, below = both.get(down, (0, 0))
-    left, right = both.get(across, (0, 0))
-    return at.draft.pad(node.name, x, (above, left, below, right))
-
-
-def _cast(at: Building, node: Node, inputs: Inputs) -> Value:
-    if node.attributes.get("to") not in (1, 10, 11):
-        raise TilewrightError("casts values of the network to something else than floating point")
-    return value(inputs)
-
-
-def _dropout(at: Building, node: Node, inputs: Inputs) -> Value:
-    training = optional(inputs, 2)
-    if any(node.outputs[1:]) or (training is not None and training.any()):
-        raise TilewrightError("is in training mode, or its mask is asked for")
-    return value(inputs)
-
-
-def _shape(at: Building, node: Node, inputs: Inputs) -> NDArray[np.int64]:
-    sizes = np.array(at.sizes(value(inputs)), np.int64)
-    return sizes[node.attributes.get("start", 0) : node.attributes.get("end")]
-
-
-def _identity(at: Building, node: Node, inputs: Inputs) -> Value:
-    return value(inputs)
-
-
 def _plain() -> dict[str, Maker]:
     """Activations that are one node without settings: their layers know what it is called."""
 
@@ -401,13 +260,11 @@ def _plain() -> dict[str, Maker]:
 
 
 MAKERS: dict[str, Maker] = {
-    **_plain(), "Add": _add, "AveragePool": _average_pool, "BatchNormalization": _batch_norm,
-    "Cast": _cast, "Clip": _clip, "Concat": _concat, "Conv": _conv, "Div": _divide,
-    "Dropout": _dropout, "Flatten": _flatten, "Gemm": _gemm, "GlobalAveragePool": _global(False),
-    "GlobalMaxPool": _global(True), "HardSigmoid": _hard_sigmoid, "Identity": _identity,
-    "LeakyRelu": _leaky, "LogSoftmax": _log_softmax, "MatMul": _matmul, "MaxPool": _max_pool,
-    "Mul": _multiply, "PRelu": _prelu, "Pad": _pad, "ReduceMax": _reduce(True),
-    "ReduceMean": _reduce(False), "Reshape": _reshape, "Shape": _shape, "Softmax": _softmax,
-    "Squeeze": _squeeze, "Sub": _subtract, "Sum": _add, "Swish": _swish, "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    **_plain(), **SHAPES, "Add": _add, "AveragePool": _average_pool,
+    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Gemm": _gemm,
+    "GlobalAveragePool": _global(False), "GlobalMaxPool": _global(True),
+    "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky, "LogSoftmax": _log_softmax,
+    "MatMul": _matmul, "Max": _least, "MaxPool": _max_pool, "Min": _most, "Mul": _multiply,
+    "PRelu": _prelu, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False),
+    "Softmax": _softmax, "Sub": _subtract, "Sum": _add, "Swish": _swish,
 }  # fmt: skip

@@ -27,6 +27,7 @@ from tilewright.model.layers import (
 from tilewright.model.layers.sizes import Sides
 
 Given = Mapping[str, Any]
+LAST = 2**63 - 1  # the end of a slice that has none
 
 
 class Building:
@@ -157,12 +158,14 @@ def _adaptive(at: Building, call: Call, given: Given) -> Value:
     if height % wanted[0] or width % wanted[1]:
         raise TilewrightError(f"windows of several sizes: {height}x{width} into {list(wanted)}")
     size = (height // wanted[0], width // wanted[1])
+    if call.operator == "adaptive_max_pool2d":
+        return at.draft.max_pool(call.name, x, MaxPool(size))
     return at.draft.average_pool(call.name, x, AveragePool(size))
 
 
 def _mean(at: Building, call: Call, given: Given) -> Value:
-    axes = tuple(given.get("dim") or ())
-    return at.draft.reduce(call.name, value(given), axes, bool(given.get("keepdim", False)))
+    axes, keep = tuple(given.get("dim") or ()), bool(given.get("keepdim", False))
+    return at.draft.reduce(call.name, value(given), axes, keep, call.operator == "amax")
 
 
 def _add(at: Building, call: Call, given: Given) -> Value:
@@ -301,10 +304,18 @@ def _pad(at: Building, call: Call, given: Given) -> Value:
     level = given.get("value")
     if given.get("mode", "constant") != "constant" or (level is not None and level != 0):
         raise TilewrightError("pads with something else than zeros")
-    if any(sides[4:]) or len(sides) not in (2, 4, 6, 8):
-        raise TilewrightError("pads something else than height and width")
-    left, right, above, below = (*sides, 0, 0)[:4]
-    return at.draft.pad(call.name, at.draft.picture(x), (above, left, below, right))
+    if any(sides[6:]) or len(sides) not in (2, 4, 6, 8):
+        raise TilewrightError("pads something else than channels, height and width")
+    left, right, above, below, before, after = (*sides, 0, 0, 0, 0)[:6]
+    x = at.draft.more_channels(call.name, at.draft.picture(x), before, after)
+    return at.draft.pad(call.name, x, (above, left, below, right))
+
+
+def _slice(at: Building, call: Call, given: Given) -> Value:
+    x, axis = value(given), int(given.get("dim", 0)) % len(at.sizes(value(given)))
+    start, end = given.get("start"), given.get("end")
+    part = (int(start or 0), LAST if end is None else int(end), int(given.get("step", 1)))
+    return at.draft.every(call.name, x, axis, part)
 
 
 def _dropped(at: Building, call: Call, given: Given) -> Value:
@@ -327,7 +338,8 @@ CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_
 MAKERS: dict[str, Maker] = {
     "_adaptive_avg_pool2d": _adaptive, "_log_softmax": _log_softmax,
     "_native_batch_norm_legit_no_training": _batch_norm, "_softmax": _softmax, "_to_copy": _dropped,
-    "adaptive_avg_pool2d": _adaptive, "add": _add, "add_": _add, "addmm": _addmm,
+    "adaptive_avg_pool2d": _adaptive, "adaptive_max_pool2d": _adaptive, "amax": _mean,
+    "add": _add, "add_": _add, "addmm": _addmm,
     "alias": _dropped, "avg_pool2d": _average_pool, "batch_norm": _batch_norm, "cat": _cat,
     "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped, "constant_pad_nd": _pad,
     "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution,
@@ -340,7 +352,8 @@ MAKERS: dict[str, Maker] = {
     "mul_": _multiply, "pad": _pad, "permute": _permute, "prelu": _prelu,
     "relu": _each(ReLU()), "relu6": _each(ReLU6()), "relu6_": _each(ReLU6()),
     "relu_": _each(ReLU()), "reshape": _view, "sigmoid": _each(Sigmoid()),
-    "silu": _each(SiLU()), "silu_": _each(SiLU()), "softmax": _softmax, "squeeze": _squeeze,
+    "silu": _each(SiLU()), "silu_": _each(SiLU()), "slice": _slice, "softmax": _softmax,
+    "squeeze": _squeeze,
     "sub": _subtract, "sub_": _subtract, "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped,
     "unsqueeze": _unsqueeze, "view": _view,
 }  # fmt: skip

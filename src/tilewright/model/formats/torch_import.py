@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,8 @@ def from_torch(
 
 def read(path: Path) -> Network:
     """The network of a `.pt2` file, with its weights."""
-    return network_of(torch_file.read(path), name_of(path), str(path))
+    network = network_of(torch_file.read(path), name_of(path), str(path))
+    return replace(network, notes={**network.notes, "from": f"{network.name}{path.suffix}"})
 
 
 def network_of(program: Program, name: str, source: str) -> Network:
