@@ -99,12 +99,14 @@ def _best(
     generation: Generation,
 ) -> tuple[Stack, Arrangement] | None:
     for number, (parts, strip) in enumerate(divisions(operations)):
-        if 4 * _least_words(arithmetic, parts) > generation.shared_bytes:
+        least = 4 * _least_words(arithmetic, parts)
+        if least > generation.shared_bytes:
             continue
         tried = (
             (_plan(arithmetic, parts, generation, warps, groups, weight, strip),
              Arrangement(number, warps, groups, weight))
             for warps, groups in SHAPES
+            if groups * least <= generation.shared_bytes
             for weight in WEIGHTS
         )  # fmt: skip
         plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
@@ -185,14 +187,20 @@ def _work(operations: Sequence[Operation]) -> int:
 
 
 def _least_words(arithmetic: Arithmetic, operations: Sequence[Operation]) -> int:
-    """That the pictures take at least, by turns in two places; a quick way to say no."""
-    if not is_chain(operations):
-        return 0
-    words = [
-        arithmetic.words(channels) * height * width
-        for channels, height, width in (each.source for each in operations)
-    ]
-    return max(words[::2]) + max(words[1::2], default=0)
+    """That the pictures take at least; a quick way to say no."""
+
+    def words(shape: Shape) -> int:
+        return arithmetic.words(shape[0]) * shape[1] * shape[2]
+
+    if is_chain(operations):  # by turns in two places
+        sizes = [words(each.source) for each in operations]
+        return max(sizes[::2]) + max(sizes[1::2], default=0)
+    # What an operation reads through windows and what it writes are never in the same place.
+    return max(
+        (words(each.source) if each.kind != "join" and not each.direct else 0)
+        + (0 if each is operations[-1] else words(each.result))
+        for each in operations
+    )
 
 
 def _unit(operation: Operation) -> int:
