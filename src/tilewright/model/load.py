@@ -36,7 +36,7 @@ def load(net: Net, weights: Weights | None = None) -> Network:
     zoo network those shipped with Tilewright, where there are any; else the network has no
     parameters.
     """
-    if weights is None and not isinstance(net, Network) and Path(net).suffix in WHOLE:
+    if weights is None and isinstance(net, str | Path) and Path(net).suffix in WHOLE:
         return _whole(Path(net))
     return load_parameters(describe(net), net, weights)
 
