@@ -56,8 +56,9 @@ class Rules:
     spare: int = 0
     together: int = 4
     chunk_bytes: int = 16 * 1024
-    # With four positions in a row LLVM spilled: 30 to 55 % more time for ResNet-8, ece408 and a
-    # network with strides (Xeon with AVX-512, 2026-11-16, ticks of a vector of images).
+    # With four positions in a row LLVM spilled: 13 to 55 % more time for ResNet-8, ece408 and a
+    # network with strides over three runs on a busy machine (Xeon with AVX-512, 2026-11-16, ticks
+    # of a vector of images). Not measured on ARM, which has 32 registers, too.
     rows: tuple[int, int] = (2, 3)
 
 
