@@ -15,7 +15,7 @@ from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.rungs import choose, find
 from tilewright.rungs.gpu.design import Geometry, NotForLayer
-from tilewright.rungs.gpu.prepare import most_images
+from tilewright.rungs.gpu.prepare import most_images, serving
 from tilewright.rungs.own import load
 from tilewright.runtime import cuda, nvrtc, opencl
 from tilewright.runtime.device import CPU, CUDA, OPENCL
@@ -257,3 +257,23 @@ def test_constant_memory_of_cuda_c_has_its_own_name_and_is_large_enough(tmp_path
 def test_a_kernel_file_is_proven_on_a_gpu(name, layers, tmp_path):
     path = written(tmp_path, CONSTANT, name) if name == "constant.cu" else KERNELS / name
     assert verify_at_hand(choose(CUDA, str(path)), CUDA, network(layers), batch=7).fault is None
+
+
+GROUPED = (Convolution(4, 3, padding=(0, 0, 1, 1), groups=2), ReLU(), Convolution(3, 2))
+
+
+def test_a_layer_that_is_out_of_the_ordinary_is_not_for_a_file():
+    rung = choose(OPENCL, str(KERNELS / "plane.cl"))
+    stage = network(GROUPED).stages[1]
+    with pytest.raises(NotForLayer, match="not for layers with groups and other padding on") as no:
+        serving(stage, rung.convolutions)
+    assert 'otherwise = "direct"' in str(no.value)
+
+
+@needs_opencl
+def test_another_rung_may_take_it(tmp_path):
+    text = (KERNELS / "plane.cl").read_text()
+    first, _, rest = text.partition("\n")
+    path = written(tmp_path, f'{first}\notherwise = "direct"\n{rest}')
+    verdict = verify_at_hand(choose(OPENCL, str(path)), OPENCL, network(GROUPED), batch=3)
+    assert verdict.fault is None and verdict.trials > 5

@@ -230,7 +230,7 @@ class Convolutions:
     `candidates` are all the options that fit a device, `choose` gives those that the rung itself
     likes best, the first candidate if it has no opinion, or DoesNotFit; `build` makes a design of
     options. `specials` are what it has code for that is out of the ordinary (`Layer.specials`):
-    layers with others are computed like `direct` does.
+    layers with others are computed like `direct` does or, if it is to be `alone`, not at all.
     """
 
     def __init__(
@@ -239,10 +239,11 @@ class Convolutions:
         build: Build,
         choose: Choose | None = None,
         specials: frozenset[str] = frozenset(),
+        alone: bool = False,
     ) -> None:
         self.candidates, self.build = candidates, build
         self.choose = choose or self._first
-        self.specials = specials
+        self.specials, self.alone = specials, alone
 
     def design(self, geometry: Geometry, limits: Limits) -> Design:
         """The kernels that the rung itself chooses."""
@@ -259,6 +260,7 @@ def preferring(
     others: Candidates,
     build: Build,
     specials: frozenset[str] = frozenset(),
+    alone: bool = False,
 ) -> Convolutions:
     """Chosen is the first of the preferred that fits; the last of them takes the least.
 
@@ -285,7 +287,7 @@ def preferring(
         assert problem is not None  # something is preferred
         raise problem
 
-    return Convolutions(candidates, build, choose, specials)
+    return Convolutions(candidates, build, choose, specials, alone)
 
 
 def source(

@@ -52,7 +52,8 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
         (stage,) = stages
         if stage.kind != "conv":
             return ()
-        offered = serving(stage, convolutions).candidates
+        with naming(stage, limits_of(device)):
+            offered = serving(stage, convolutions).candidates
         return offered(Geometry.of(stage), limits_of(device))
 
     def prepare(
@@ -63,8 +64,8 @@ def gpu_rung(name: str, idea: str, convolutions: Convolutions, against: str | No
         precision: Precision,
     ) -> Launch:
         (stage,) = stages
-        offered = checked(stage, serving(stage, convolutions), runtime.limits, options)
         with naming(stage, runtime.limits):
+            offered = checked(stage, serving(stage, convolutions), runtime.limits, options)
             design = layer_design(stage, convolutions, offered)
             return GpuLaunch(runtime, stage, design, parameters)
 
@@ -84,8 +85,14 @@ def layer_options(stage: Stage, convolutions: Convolutions, limits: Limits) -> O
 
 def serving(stage: Stage, convolutions: Convolutions) -> Convolutions:
     """Those of a rung or, where they have no code for what a layer is, those of `direct`."""
-    if stage.layer.specials <= convolutions.specials:
+    lacking = stage.layer.specials - convolutions.specials
+    if not lacking:
         return convolutions
+    if convolutions.alone:
+        raise NotForLayer(
+            f"kernel files are not for layers with {' and '.join(sorted(lacking))}; with otherwise "
+            '= "direct" in its header that rung takes such layers'
+        )
     from tilewright.rungs.gpu.direct import RUNG
 
     assert RUNG.convolutions is not None

@@ -29,7 +29,10 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 IMAGES = "IMAGES"
 BUFFERS = ("x", "weight", "bias", "out")
 THREADS = ("THREADS_X", "THREADS_Y", "THREADS_Z", "THREADS")
-SIZES = tuple(name.upper() for name in Geometry.__dataclass_fields__)
+# A layer's numbers. Those of groups and dilation are not among them: such layers are not for kernel
+# files, and have the kernel of `direct`.
+UNTOLD = ("groups", "dilation_y", "dilation_x", "padded")
+SIZES = tuple(name.upper() for name in Geometry.__dataclass_fields__ if name not in UNTOLD)
 MOST_CANDIDATES = 4096
 MOST_KERNELS = 16
 AXES = ("filter", "channel", "tap_y", "tap_x")

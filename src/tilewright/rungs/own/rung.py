@@ -103,7 +103,7 @@ def _convolutions(file: KernelFile, other: Convolutions | None) -> Convolutions:
             return other.build(geometry, options)
         return build(file, geometry, options)
 
-    return preferring(choices, lambda geometry, limits: (), made)
+    return preferring(choices, lambda geometry, limits: (), made, alone=other is None)
 
 
 def allowed(file: KernelFile, geometry: Geometry) -> Iterator[Options]:
