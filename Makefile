@@ -37,7 +37,7 @@ quick-tests: $(VENV)/installed-for-tests
 
 docs: $(VENV)/installed-for-docs
 	$(VENV)/bin/mkdocs build --strict --quiet
-	@echo "open build/site/index.html"
+	@echo "build/site/index.html; with search: python3 -m http.server --directory build/site"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tilewright needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from benchmarks import tables
+from benchmarks.picture import picture
 
 import tilewright
 from tests.profiling.made import CEILINGS
@@ -205,6 +206,12 @@ def test_tables_are_those_of_the_results():
 
 def result(name: str) -> Any:
     return json.loads((tables.RESULTS / f"{tables.DAY}-{name}.json").read_text())
+
+
+def test_pictures_are_those_of_the_results():
+    for name, net in (("ladder-gpu", None), ("ladder-cifar10", "cifar10")):
+        drawn = (ROOT / "docs" / "images" / f"{name}.svg").read_text()
+        assert drawn == picture(result("ladder-h200"), net), name
 
 
 def test_tables_compare_each_rung_with_the_one_it_changes():

@@ -176,9 +176,16 @@ def kind(value: dict[str, Any]) -> str:
 
 def table(heads: list[str], rows: list[list[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(
-        f"| {' | '.join(each.replace('|', chr(92) + '|') for each in line)} |" for line in lines
-    )
+    return "\n".join(f"| {' | '.join(escaped(line))} |" for line in lines)
+
+
+def escaped(line: list[str]) -> list[str]:
+    """A bar in a cell is no end of it; in code it is none by itself."""
+    parts = [each.split("`") for each in line]
+    return [
+        "`".join(text if i % 2 else text.replace("|", r"\|") for i, text in enumerate(each))
+        for each in parts
+    ]
 
 
 def cell(words: str) -> str:
