@@ -14,6 +14,8 @@ PYTEST := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadgro
 
 run: $(VENV)/installed
 	@$(VENV)/bin/tilewright run
+	@printf '\n%s\n%s\n' '. $(VENV)/bin/activate      makes `tilewright` a command of this shell; then' \
+	  'tilewright ladder --quick   shows what each step from a for-loop to one fused kernel brings'
 
 # Types are looked at while tests run: mypy has only one thread.
 test: lint

@@ -40,7 +40,8 @@ from tilewright.runtime.device import Device
 from tilewright.trace import Trace, busy_seconds
 from tilewright.views import ladder as view
 from tilewright.views import units
-from tilewright.views.console import WIDTH, table
+from tilewright.views.console import WIDTH
+from tilewright.views.table import table
 
 THESIS_RUNGS = ("direct", "direct-reduce", "padded", "padded-reduce", "tuned")
 THESIS_IMAGES, THESIS_ACCURACY = 1200, 0.7825

@@ -38,7 +38,8 @@ from tilewright.runtime import cupti_records
 from tilewright.runtime.device import Device
 from tilewright.views import profile as view
 from tilewright.views import units
-from tilewright.views.console import WIDTH, table
+from tilewright.views.console import WIDTH
+from tilewright.views.table import table
 from tilewright.views.timeline import Timeline
 
 SHOWN = (("direct", "managed"), ("direct", "per-layer"), ("padded-reduce", "resident"))

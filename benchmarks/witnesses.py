@@ -27,7 +27,7 @@ from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
 from tilewright.trace import Trace
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 TORCH_IMAGES, NCU_IMAGES = 100, 3
 # Batches whose launches fit into a GPU's queue, and launches of some 0.3 ms that hold the GPU up

@@ -51,6 +51,8 @@ SLOW = (
     "tests/fuse/cuda/test_schedule.py",
     "tests/judge/test_bench.py",
     "tests/judge/test_isolation.py",
+    "tests/model/formats/test_modules.py",
+    "tests/model/formats/test_torch_import.py::test_both_exporters",
     "tests/rungs/test_rungs.py",
     "tests/runtime/test_dialect.py::test_kernels_of",
     "tests/runtime/test_races.py",

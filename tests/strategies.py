@@ -117,6 +117,9 @@ def graphs(draw: Any) -> Network:
     return Network("drawn graph", pixels, tuple(chosen), sources=tuple(sources))
 
 
+every_network = networks() | graphs()
+
+
 def fixed_networks(count: int) -> list[Network]:
     """Networks of odd shapes, the same each time, for devices whose compilers take their time.
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from tests.profiling.made import CEILINGS
 from tests.results.made import ENVIRONMENT
 from tests.rungs.own.test_rung import KERNELS, needs_opencl
-from tilewright import climb
+from tilewright import climb, contest
+from tilewright.contest import Measured
 from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped
 from tilewright.measure.samples import Sample, interleave
@@ -24,6 +26,7 @@ from tilewright.truth.evidence import Fault
 from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import Verdict
 from tilewright.views import ladder as view
+from tilewright.views import live
 
 
 def notes(ladder, subject):
@@ -36,7 +39,7 @@ def notes(ladder, subject):
 def trusting(monkeypatch):
     """Every rung is taken for right: verification has tests of its own, and takes its time."""
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
-    monkeypatch.setattr(climb, "verify", lambda *given, batch: verdict)
+    monkeypatch.setattr(climb, "verify", lambda *given, **more: verdict)
     monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
 
 
@@ -44,13 +47,13 @@ def trusting(monkeypatch):
 def quick(monkeypatch):
     """No pauses: these tests look at the bookkeeping, not at the figures."""
     monkeypatch.setattr(
-        climb, "interleave", lambda *args, **more: interleave(*args, **more, sleep=lambda s: None)
+        contest, "interleave", lambda *args, **more: interleave(*args, **more, sleep=lambda s: None)
     )
 
 
 def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
     subject = climb.prepare("cifar10", None, None, images=3)
-    assert subject.dataset.source == "random pixels"
+    assert subject.dataset.source.startswith("drawn pictures")
     seen = []
     ladder = climb.climb(
         subject.network, subject.dataset.images, CPU, batch=2, repeats=2,
@@ -62,10 +65,12 @@ def test_every_rung_has_a_row_and_a_sample_for_each_repeat(quick, trusting):
             continue
         assert row.verdict.passed
         assert len(row.network.seconds) == 2
-        assert list(row.operations) == ["conv1", "conv2", "conv3"]
-        assert all(len(sample.seconds) == 2 for sample in row.operations.values())
-        assert row.operations_mark == {"onnxruntime": "*", "fused": "+"}.get(row.rung.name, "")
-        np.testing.assert_array_equal(row.predicted, ladder.rows[0].predicted)
+        assert list(row.measured.operations) == ["conv1", "conv2", "conv3"]
+        assert all(len(sample.seconds) == 2 for sample in row.measured.operations.values())
+        assert row.measured.operations_mark == {"onnxruntime": "*", "fused": "+"}.get(
+            row.rung.name, ""
+        )
+        np.testing.assert_array_equal(row.measured.predicted, ladder.rows[0].measured.predicted)
     assert ladder.peak == 1e12
     timing = [now for now in seen if now[0].startswith("timing")]
     assert timing[-1][1] == timing[-1][2]
@@ -78,7 +83,7 @@ def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
     serial, wrong, good = rungs(CPU)[:3]
     fault = Fault("conv (1@3x3 on 1x4x4)", "whole numbers", "output[0] is 1, must be 2 within 0")
 
-    def verify(rung, device, network, batch):
+    def verify(rung, device, network, batch, progress):
         return Verdict(1, 1, 1, 9.0, fault if rung is wrong else None)
 
     monkeypatch.setattr(climb, "verify", verify)
@@ -111,7 +116,7 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
     large, good = rungs(CPU)[1:3]
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
 
-    def verify(rung, device, network, batch):
+    def verify(rung, device, network, batch, progress):
         if rung is large:
             raise DoesNotFit("conv1: shared_conv needs shared memory of 57,600 bytes")
         return verdict
@@ -145,7 +150,12 @@ def row(name, precision, choice=(), against=None, seconds=(1.0,)):
     rung = replace(
         rungs(CPU)[0], name=name, precision=precision, precisions=choice, against=against
     )
-    return climb.Row(rung, network=Sample(seconds) if seconds else None)
+    return climb.Row(rung, measured=measured(seconds) if seconds else None)
+
+
+def measured(seconds, **changes):
+    made = Measured(Sample(seconds), {}, "", None, None, 0, np.zeros(1, np.int64))
+    return replace(made, **changes)
 
 
 def test_a_rung_is_compared_with_the_one_it_changes_not_with_its_neighbour():
@@ -197,7 +207,7 @@ def test_rungs_are_verified_at_the_batch_that_is_timed(
 ):
     batches = []
 
-    def verify(rung, device, network, batch):
+    def verify(rung, device, network, batch, progress):
         batches.append(batch)
         return Verdict(1, 1, 1, 0.0, None)
 
@@ -229,7 +239,7 @@ def test_a_kernel_file_is_a_row_and_one_that_stops_its_worker_is_told(quick, mon
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
     tried = []
 
-    def verify(rung, *given, batch):
+    def verify(rung, *given, **more):
         tried.append(rung)
         if rung.name == "broken":
             raise WorkerStopped("the worker was stopped")
@@ -253,17 +263,19 @@ def test_a_kernel_file_is_a_row_and_one_that_stops_its_worker_is_told(quick, mon
 
 def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch):
     asked = []
-    monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or "together")
-    monkeypatch.setattr(climb, "verify", lambda *given, batch: (*given, batch))
+    together = nullcontext(lambda rung: "together")
+    monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or together)
+    monkeypatch.setattr(climb, "verify", lambda *given, batch, progress: (*given, batch))
     monkeypatch.setattr(climb.cuda, "takes_processes", lambda index: index == 0)
     some = [find("direct"), find("tuned")]
-    assert climb._proofs(some, CUDA, "network", 7) == "together"
+    with climb._proofs(some, CUDA, "network", 7) as prove:
+        assert prove(some[0], None) == "together"
     ((able, device, network, batch, cores),) = asked
     assert (able, device, network, batch) == (some, CUDA, "network", 7)
     assert cores
     for few, on in ((some, CPU), (some[:1], CUDA), (some, Device("cuda", 1))):
         with climb._proofs(few, on, "network", 7) as prove:
-            assert prove(some[0]) == (some[0], on, "network", 7)
+            assert prove(some[0], None) == (some[0], on, "network", 7)
     assert len(asked) == 1
 
 
@@ -272,3 +284,63 @@ def test_all_images_are_taken_where_fewer_may_be():
         climb.prepare("ece408", None, None, 10_000)
     assert len(climb.prepare("ece408", None, None, 10_000, or_all=True).dataset) == 1000
     assert len(climb.prepare("ece408", None, None, 7, or_all=True).dataset) == 7
+
+
+def test_rungs_are_chosen_by_name_and_one_of_the_cpu_stands_beside_a_gpu():
+    names = [each.name for each in climb._chosen(OPENCL, ["padded", "direct", "serial"])]
+    assert names == ["serial", "direct", "padded"]
+    assert climb.device_of(find("serial"), OPENCL) == CPU
+    assert [each.label for each in climb._chosen(CUDA, ["network fp16"])] == ["network fp16"]
+    with pytest.raises(TilewrightError, match=r"'padde'.*padded"):
+        climb._chosen(OPENCL, ["padde"])
+
+
+def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch):
+    asked = []
+    monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("not short"))
+    verdict = Verdict(seed=1, trials=7, outputs=2_000_000, worst=0.5, fault=None)
+    monkeypatch.setattr(
+        climb, "verify_briefly", lambda rung, *given, **more: asked.append(rung.name) or verdict
+    )
+    subject = climb.prepare("cifar10", None, None, images=2)
+    show = live.Lines()
+    ladder = climb.climb(
+        subject.network, subject.dataset.images, CPU, 2, 1, names=("im2col", "fused"),
+        against="fused", short=True, audience=show,
+    )  # fmt: skip
+    assert asked == ["im2col", "fused"]
+    assert "short proofs" in notes(ladder, subject)
+    assert [row.rung.name for row in show.rows] == asked
+    assert {name: len(taken) for name, taken in show.seconds.items()} == {"im2col": 1, "fused": 1}
+    assert climb.changed(ladder.rows[0], ladder.rows, "fused") is ladder.rows[1]
+    assert live.words(show.rows[0]) == "proven: 7 trials, 2.0 M outputs, worst 0.50 of its bound"
+
+
+@needs_opencl
+def test_every_memory_plan_is_a_row_and_the_cpu_one_beside_them(quick, trusting):
+    made = Network("little", Pixels((1, 9, 8)), (Convolution(3, 3),))
+    made = made.with_parameters(random_parameters(made, np.random.default_rng(1)))
+    images = np.zeros((2, 1, 9, 8), np.uint8)
+    ladder = climb.climb(made, images, OPENCL, 1, 1, "all", names=("direct", "serial"))
+    names = [row.name for row in ladder.rows]
+    assert names[0] == "serial, cpu" and len(set(names)) == len(names)
+    assert {"direct, resident", "direct, managed", "direct, per-layer"} <= set(names)
+    timed = {row.name: row.measured for row in ladder.rows if row.measured}
+    assert timed["serial, cpu"].device is None
+    assert timed["direct, resident"].device.median > 0
+    assert ("conv",) in timed["direct, resident"].layers
+
+
+@needs_opencl
+def test_a_ladder_of_a_gpu_needs_a_rung_that_runs_there(quick, trusting):
+    subject = climb.prepare("cifar10", None, None, images=1)
+    with pytest.raises(TilewrightError, match="no rung can be timed: there is none"):
+        climb.climb(subject.network, subject.dataset.images, OPENCL, 1, 1, names=("serial",))
+
+
+def test_a_rung_with_one_memory_plan_has_one_row_among_all(quick, trusting, monkeypatch):
+    monkeypatch.setattr(climb, "rungs", lambda device: rungs(CPU)[2:3])
+    subject = climb.prepare("cifar10", None, None, images=1)
+    ladder = climb.climb(subject.network, subject.dataset.images, CPU, 1, 1, "all")
+    (row,) = ladder.rows
+    assert row.name == "im2col, host" and row.measured is not None

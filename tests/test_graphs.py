@@ -108,7 +108,7 @@ def test_any_graph_in_numpy(network, seed):
     agree(program_of(weighted(network, seed), find("im2col"), CPU, 2), pixels(network, 3))
 
 
-@pytest.mark.parametrize("rung", ["serial", "threads", "onnxruntime", "torch"])
+@pytest.mark.parametrize("rung", ["serial", "threads", "fused", "onnxruntime", "torch"])
 @pytest.mark.parametrize("network", ODD_GRAPHS, ids=lambda network: network.name)
 def test_graphs_on_the_cpu(rung, network):
     if missing := find(rung).missing(CPU):

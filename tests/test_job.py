@@ -18,7 +18,7 @@ def test_the_main_job():
     phases = [event.name for event in result.trace.of("phase")]
     assert phases == [
         "open device", "create network", "load parameters", "load data", "build kernels",
-        "create outputs", "warm up", "forward", "accuracy",
+        "create outputs", "warm up", "forward", "accuracy", "free memory",
     ]  # fmt: skip
     np.testing.assert_allclose(result.outputs.sum(1), 1, rtol=1e-5)
 
@@ -53,3 +53,11 @@ def images(folder):
     pixels = np.random.default_rng(0).integers(128, 256, (3, 3, 32, 32), np.uint8)
     np.savez(folder / "images.npz", images=pixels)
     return str(folder / "images.npz")
+
+
+def test_repeats_are_all_kept_and_the_last_is_what_the_tables_are_of():
+    result = run(Request(images=10, repeats=3))
+    assert len(result.forward_samples) == 3
+    assert result.forward_samples[-1] == result.trace.phase_seconds("forward")
+    assert result.trace.phase_seconds("repeats") >= sum(result.forward_samples[:2])
+    assert result.usage.user_seconds > 0 and result.usage.elapsed_seconds > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import climb, job, memory
+from tilewright import contest, job, memory
 from tilewright.execute import program_of
 from tilewright.model.formats import weights
 from tilewright.model.layers import Flatten, FullyConnected, Pixels
@@ -86,9 +86,9 @@ def test_pinned_images_go_straight_and_others_through_pinned_memory(network, pix
 
 
 def test_a_ladder_times_what_a_run_times(network, pixels, straight):
-    contest = climb._Contest(pixels, OPENCL, 2, "streamed")
-    contest.enter(DIRECT, network)
-    for turn in contest.subjects.values():
+    entered = contest.Contest(pixels, 2)
+    entered.enter("direct", DIRECT, network, OPENCL, "streamed")
+    for turn in entered.subjects.values():
         turn()
     assert len(straight) >= 2 * memory.SLOTS
     assert all(straight)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
+    from tilewright.model.formats.torch_import import from_torch
     from tilewright.model.formats.weights import save
     from tilewright.model.load import load
     from tilewright.model.network import Network
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _ELSEWHERE = {
     "Network": "tilewright.model.network",
     "TilewrightError": "tilewright.errors",
+    "from_torch": "tilewright.model.formats.torch_import",
     "load": "tilewright.model.load",
     "save": "tilewright.model.formats.weights",
     # The verbs of the command line, and what they give.
@@ -58,6 +60,7 @@ __all__ = [
     "VerifyResult",
     "compile",
     "explain",
+    "from_torch",
     "ladder",
     "load",
     "profile",

@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.contest import RANDOM_SEED, Contest, Measured, Progress
+from tilewright.data import drawn
 from tilewright.data.catalogue import SAMPLE, Source, open_data
 from tilewright.data.dataset import Dataset, checked_labels
-from tilewright.errors import TilewrightError
-from tilewright.execute import Program, program_of
+from tilewright.errors import TilewrightError, unknown
 from tilewright.judge import WorkerStopped
 from tilewright.measure.conditions import Conditions, Watch
-from tilewright.measure.samples import Rounds, Sample, interleave
-from tilewright.memory import pin
-from tilewright.model.layers import MissingForm, Pixels
+from tilewright.measure.samples import Rounds, Sample
+from tilewright.model.layers import MissingForm
 from tilewright.model.load import Net, Weights, load
-from tilewright.model.network import Network, Stage
+from tilewright.model.network import Network
 from tilewright.precision import FLOAT32
 from tilewright.profiling.ceilings import ceilings
-from tilewright.results.ladder import ALONE, TOGETHER
+from tilewright.results.climbed import HOST
+from tilewright.results.ladder import ALL
 from tilewright.rungs import rungs
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import HostArray, cuda
-from tilewright.runtime.device import Device
+from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.trace import Event, Trace
 from tilewright.truth.before_run import in_worker
 from tilewright.truth.side_by_side import Prove, side_by_side
 from tilewright.truth.trials import random_parameters
-from tilewright.truth.verify import Verdict, verify
+from tilewright.truth.verify import Verdict, verify, verify_briefly
 
-# Called with what is being done, how much of it is done, and how much there is.
-Progress = Callable[[str, int, int], None]
-RANDOM_SEED = 1
+Proof = Callable[[Rung, Callable[[], None]], Verdict]  # told of each trial
 SAMPLE_CLASSES = 10  # of the sample that ships, which networks of one channel are measured on
-RECORDED = "recorded"  # a turn of its own, as recording disturbs the timing
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,8 @@ def prepare(
 ) -> Subject:
     """The network and images to measure on; `or_all`, if there are fewer.
 
-    Time does not depend on values, so what is not here is drawn at random, and the note or the
-    data set's source says so: weights where none are shipped, pixels where no data set is named.
+    Time does not depend on values, so what is not here is made, and the note or the data set's
+    source says so: random weights where none are shipped, pictures where no data set is named.
     """
     network = load(net, weights)
     note = "trained weights" if network.parameters else "random weights"
@@ -68,16 +65,15 @@ def prepare(
         generator = np.random.default_rng(RANDOM_SEED)
         network = network.with_parameters(random_parameters(network, generator))
     shape = network.input.shape
-    if data is None and shape[0] == 1 and math.prod(network.output_shape) >= SAMPLE_CLASSES:
-        data = SAMPLE
-    if data is not None:
-        dataset = open_data(data, shape, None if or_all else images)
-        dataset = dataset.first(min(images, len(dataset)))
-        if dataset.labels is not None:
-            checked_labels(dataset.labels, math.prod(network.output_shape), dataset.source)
-        return Subject(network, dataset, note)
-    pixels = np.random.default_rng(RANDOM_SEED).integers(0, 256, (images, *shape), np.uint8)
-    return Subject(network, Dataset("random", pixels, None, "random pixels"), note)
+    if data is None:
+        enough = math.prod(network.output_shape) >= SAMPLE_CLASSES
+        data = SAMPLE if shape[0] == 1 and enough else drawn.NAME
+    made = isinstance(data, str) and data == drawn.NAME
+    dataset = open_data(data, shape, images if made or not or_all else None)
+    dataset = dataset.first(min(images, len(dataset)))
+    if dataset.labels is not None:
+        checked_labels(dataset.labels, math.prod(network.output_shape), dataset.source)
+    return Subject(network, dataset, note)
 
 
 @dataclass(frozen=True)
@@ -86,6 +82,8 @@ class Ladder:
 
     `seed` is what the order of the turns was drawn from; `notices` say what is wrong with the peak.
     `doubt` is the share of the processors' time that was others': ratios are uncertain by it.
+    `against` names the rung that all are compared with, if it is not the one that each changes;
+    `short` says that proofs were short ones.
     """
 
     device: str
@@ -95,40 +93,79 @@ class Ladder:
     conditions: Conditions
     notices: tuple[str, ...] = ()
     doubt: float = 0.0
+    against: str | None = None
+    short: bool = False
 
     def changed(self, row: Row) -> Row | None:
         """The row that one of these is to be compared with."""
-        return changed(row, self.rows)
+        return changed(row, self.rows, self.against)
 
 
 @dataclass(frozen=True)
 class Row:
     """A rung's place on the ladder. What could not be had is None, with the reason in `missing`.
 
-    `operations` has the time of each convolution over all images. `operations_mark` says if these
-    are not plainly the convolutions' own times: see `ALONE` and `TOGETHER`. `copies` is the time of
-    all copies between host and device, which moved `copied_bytes`.
+    `memory` is its memory plan where the ladder has each rung under several, or the CPU on a
+    GPU's ladder. `measured` is None where nothing was timed.
     """
 
     rung: Rung
     missing: str | None = None
     verdict: Verdict | None = None
-    network: Sample | None = None
-    operations: dict[str, Sample] = field(default_factory=dict)
-    operations_mark: str = ""
-    copies: Sample | None = None
-    copied_bytes: int = 0
-    predicted: NDArray[np.int64] | None = None
+    measured: Measured | None = None
+    memory: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.rung.label if self.memory is None else f"{self.rung.label}, {self.memory}"
+
+    @property
+    def network(self) -> Sample | None:
+        return None if self.measured is None else self.measured.network
+
+    @property
+    def ranked(self) -> Sample | None:
+        """What it is compared by: the time on a GPU, where there is one. What copies take is the
+        same for all rungs, and would make them alike.
+        """
+        return None if self.measured is None else self.measured.device or self.measured.network
 
 
-def changed(row: Row, rows: Sequence[Row]) -> Row | None:
+class Audience(Protocol):
+    """Who watches a climb."""
+
+    def proven(self, row: Row) -> None:
+        """A rung was proven, or found wrong, or does not fit."""
+
+    def timed(self, name: str, seconds: float) -> None:
+        """A turn of a row was timed."""
+
+
+class Nobody:
+    def proven(self, row: Row) -> None:
+        pass
+
+    def timed(self, name: str, seconds: float) -> None:
+        pass
+
+
+NOBODY = Nobody()
+
+
+def changed(row: Row, rows: Sequence[Row], against: str | None = None) -> Row | None:
     """The row that a rung is to be compared with: of the rung it changes, in the same precision
-    where that one has a choice; None where there is none or it was not timed.
+    where that one has a choice, and under the same memory plan; None where there is none or it was
+    not timed. `against` names another rung for all.
     """
-    named = [other for other in rows if other.rung.name == row.rung.against and other.network]
+    wanted = against or row.rung.against
+    named = [
+        other for other in rows
+        if other.measured and wanted in (other.rung.name, other.rung.label)
+        and other.memory in (row.memory, None, HOST)
+    ]  # fmt: skip
     for other in named:
-        if not other.rung.precisions or other.rung.precision == row.rung.precision:
-            return other
+        if against or not other.rung.precisions or other.rung.precision == row.rung.precision:
+            return None if other is row else other
     return None
 
 
@@ -142,52 +179,130 @@ def climb(
     guests: Sequence[Rung] = (),
     own: Sequence[Rung] = (),
     progress: Progress = lambda doing, done, of: None,
+    *,
+    names: Sequence[str] = (),
+    against: str | None = None,
+    short: bool = False,
+    audience: Audience = NOBODY,
 ) -> Ladder:
-    """Verify and time every rung of a device's ladder on a network and some images.
+    """Verify and time rungs of a device's ladder on a network and some images: all, or those with
+    `names`.
 
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
     `own` are rungs in files of a user's: each has its place behind the rung that it changes.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
+    With `memory` ALL each rung has a row for every memory plan, and the CPU's serial loops one.
+    A `short` proof is of the network's own layers.
     """
-    ladder = with_own(
-        [each.at(p.name) for each in rungs(device) for p in each.precisions or (each.precision,)],
-        own,
-    )
-    rows = {r.label: Row(r, missing=_missing(r, device, memory)) for r in (*ladder, *guests)}
-    able = [rung for rung in ladder if rows[rung.label].missing is None]
-    # What is wrong with a user's file is told before minutes of others' proofs.
-    mine, ours = ([r for r in able if (r.origin is None) == of_ours] for of_ours in (False, True))
+    wanted = [*names, against] if names and against else names
+    ladder = with_own(_chosen(device, wanted), own)
+    if memory == ALL and device.is_gpu and (serial := rungs(CPU)[0]) not in ladder:
+        ladder = [serial, *ladder]
+    if against and not any(against in (each.name, each.label) for each in (*ladder, *guests)):
+        raise unknown("rung on this ladder", against, [each.name for each in ladder])
+    rows = [row for rung in (*ladder, *guests) for row in _rows(rung, device, memory)]
+    able = list({row.rung.label: row.rung for row in rows if row.missing is None}.values())
+    able = [rung for rung in able if rung not in guests]
     size = min(batch, len(images))  # the batch that is timed is tried, too
-    with _proofs(ours, device, network, size) as prove:
-        for index, rung in enumerate((*mine, *ours)):
-            progress(f"verifying {rung.label}", index, len(able))
-            try:
-                if rung.origin is None:
-                    verdict = prove(rung)
-                else:
-                    verdict = verify(in_worker(rung), device, network, batch=size)
-                rows[rung.label] = Row(rung, verdict=verdict)
-            except (DoesNotFit, MissingForm, WorkerStopped) as error:
-                rows[rung.label] = Row(rung, missing=str(error))
-    contest = _Contest(images, device, batch, memory)
-    for name, row in rows.items():
+    proven = {}
+    for row in _prove(able, device, network, size, short, progress):
+        proven[row.rung.label] = row
+        audience.proven(row)
+    rows = [
+        replace(proven[row.rung.label], memory=row.memory)
+        if row.missing is None and row.rung.label in proven else row
+        for row in rows
+    ]  # fmt: skip
+    contest = Contest(images, batch)
+    for row in rows:
         if row.missing is None and (row.verdict is None or row.verdict.passed):
-            progress(f"building {name}", 0, 1)
-            contest.enter(row.rung, network)
-    reasons: dict[str, list[str]] = {}
-    for name, row in rows.items():
-        reason = str(row.missing or (row.verdict and row.verdict.fault))
-        reasons.setdefault(reason, []).append(name)
+            progress(f"building {row.name}", 0, 1)
+            on = device_of(row.rung, device)
+            contest.enter(row.name, row.rung, network, on, _plan(row, memory))
+    if not (description := contest.description(device)):
+        there = [row for row in rows if device_of(row.rung, device) == device]
+        raise TilewrightError(f"no rung can be timed: {_reasons(there) or 'there is none'}")
     seed, watch = secrets.randbits(32), Watch(device)
-    contest.run(repeats, reasons, progress, seed, watch)
+    contest.run(repeats, progress, audience.timed, seed, watch)
     conditions = watch.conditions()
-    results = [contest.results(row, network) for row in rows.values()]
+    results = [replace(row, measured=contest.measured(row.name, network)) for row in rows]
     progress("measuring the device's peak", 0, 1)
     fastest = max((_executed_rate(row, network, len(images)) for row in results), default=0.0)
-    found, problem = ceilings(device, contest.description, at_least=fastest)
+    known, problem = ceilings(device, description, at_least=fastest)
     notices = (problem,) if problem else ()
     doubt = 0.0 if device.kind == "cuda" else conditions.busy  # a GPU has its own processors
-    return Ladder(contest.description, found.flops, results, seed, conditions, notices, doubt)
+    return Ladder(
+        description, known.flops, results, seed, conditions, notices, doubt, against, short
+    )
+
+
+def _prove(
+    able: Sequence[Rung],
+    device: Device,
+    network: Network,
+    batch: int,
+    short: bool,
+    progress: Progress,
+) -> Iterator[Row]:
+    """Rungs with their verdicts, as they come."""
+    # What is wrong with a user's file is told before minutes of others' proofs.
+    mine, ours = ([r for r in able if (r.origin is None) == of_ours] for of_ours in (False, True))
+    with _proofs(ours, device, network, batch, short) as prove:
+        for index, rung in enumerate((*mine, *ours)):
+            count = itertools.count(1)
+
+            def tell(name: str = rung.label, at: int = index, count: Iterator[int] = count) -> None:
+                progress(f"proving {name}, trial {next(count)}", at, len(able))
+
+            progress(f"proving {rung.label}", index, len(able))
+            try:
+                yield Row(rung, verdict=prove(rung, tell))
+            except (DoesNotFit, MissingForm, WorkerStopped) as error:
+                yield Row(rung, missing=str(error))
+
+
+def _chosen(device: Device, names: Sequence[str]) -> list[Rung]:
+    """The device's rungs in each of their precisions, or those that are named, in the ladder's
+    order. On a GPU's ladder rungs of the CPU may be named, too: they are timed beside it.
+    """
+    known = [*rungs(device)] if not names or not device.is_gpu else [*rungs(CPU), *rungs(device)]
+    every = [each.at(p.name) for each in known for p in each.precisions or (each.precision,)]
+    every = list({each.label: each for each in every}.values())
+    for name in names:
+        if not any(name in (each.name, each.label) for each in every):
+            raise unknown(f"rung on {device}", name, [each.name for each in every])
+    return [each for each in every if not names or {each.name, each.label} & set(names)]
+
+
+def device_of(rung: Rung, device: Device) -> Device:
+    """Where a rung runs on a device's ladder: there, or beside it on the CPU."""
+    return device if device.kind in rung.devices or rung.origin else CPU
+
+
+def _rows(rung: Rung, device: Device, memory: str | None) -> list[Row]:
+    """One for each memory plan that it is to be timed under, with what keeps it from that."""
+    on = device_of(rung, device)
+    if on != device:
+        return [Row(rung, missing=_missing(rung, on, None), memory=HOST)]
+    if memory != ALL:
+        return [Row(rung, missing=_missing(rung, on, memory))]
+    return [Row(rung, missing=_missing(rung, on, plan), memory=plan) for plan in rung.memories]
+
+
+def _plan(row: Row, memory: str | None) -> str | None:
+    """The memory plan that a row is timed under; None: the rung's own."""
+    if row.memory == HOST:
+        return None
+    return row.memory if memory == ALL else memory
+
+
+def _reasons(rows: Sequence[Row]) -> str:
+    """Why each could not be timed; those with the same reason together."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        why = str(row.missing or (row.verdict and row.verdict.fault))
+        reasons.setdefault(why, []).append(row.name)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
 
 
 def with_own(ladder: Sequence[Rung], own: Sequence[Rung]) -> list[Rung]:
@@ -207,19 +322,41 @@ def with_own(ladder: Sequence[Rung], own: Sequence[Rung]) -> list[Rung]:
 
 
 def _proofs(
-    able: Sequence[Rung], device: Device, network: Network, batch: int
-) -> AbstractContextManager[Prove]:
+    able: Sequence[Rung], device: Device, network: Network, batch: int, short: bool = False
+) -> AbstractContextManager[Proof]:
     """Side by side on a GPU; a CPU is busy enough with one."""
-    if device.kind == "cuda" and len(able) > 1 and cuda.takes_processes(device.index):
-        return side_by_side(able, device, network, batch, sorted(os.sched_getaffinity(0)))
-    return nullcontext(lambda rung: verify(rung, device, network, batch=batch))
+    given = verify_briefly if short else verify
+
+    def here(rung: Rung, tell: Callable[[], None]) -> Verdict:
+        on = device_of(rung, device)
+        return given(in_worker(rung), on, network, batch=batch, progress=tell)
+
+    many = [rung for rung in able if device_of(rung, device) == device]
+    if device.kind != "cuda" or len(many) < 2 or short or not cuda.takes_processes(device.index):
+        return nullcontext(here)
+    cores = sorted(os.sched_getaffinity(0))
+    return _told(side_by_side(many, device, network, batch, cores), many, here)
+
+
+@contextmanager
+def _told(
+    proofs: AbstractContextManager[Prove], many: Sequence[Rung], here: Proof
+) -> Iterator[Proof]:
+    """Proofs in other processes, which tell nothing before they are done; others are made here."""
+    with proofs as prove:
+        yield lambda rung, tell: prove(rung) if rung in many else here(rung, tell)
 
 
 def _executed_rate(row: Row, network: Network, images: int) -> float:
     """FLOP a second that a rung of our own surely did in float32; of others' nobody knows."""
-    if row.network is None or row.rung.vendor or row.rung.precision.name != FLOAT32.name:
+    if (
+        row.ranked is None
+        or row.memory == HOST
+        or row.rung.vendor
+        or row.rung.precision.name != FLOAT32.name
+    ):
         return 0.0
-    return images * row.rung.executed_flops(network) / row.network.median
+    return images * row.rung.executed_flops(network) / row.ranked.median
 
 
 def _missing(rung: Rung, device: Device, memory: str | None) -> str | None:
@@ -232,147 +369,3 @@ def _missing(rung: Rung, device: Device, memory: str | None) -> str | None:
     except TilewrightError as error:  # before minutes of verifying
         return str(error)
     return None
-
-
-def alone(network: Network, stage: Stage) -> Network:
-    """One layer as a network of its own, with its weights; values enter it as they are."""
-    made = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
-    given = [network.parameters[name] for name in stage.parameter_shapes]
-    return made.with_parameters(dict(zip(made.parameter_shapes, given, strict=True)))
-
-
-class _Contest:
-    """Programs that take turns over the same images.
-
-    A subject is a rung's whole network, (rung, ""), one of its convolutions alone, or, where
-    recording slows a run down, the whole network once more, (rung, RECORDED).
-    """
-
-    def __init__(self, images: HostArray, device: Device, batch: int, memory: str | None) -> None:
-        self.images, self.device, self.batch, self.memory = images, device, batch, memory
-        self.description = ""
-        self.subjects: dict[tuple[str, str], Callable[[], Trace]] = {}
-        self.traces: dict[tuple[str, str], list[Trace]] = {}
-        self.outputs: dict[str, NDArray[np.float32]] = {}
-        self.samples: dict[tuple[str, str], Sample] = {}
-
-    def enter(self, rung: Rung, network: Network) -> None:
-        """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
-        program = self._program(rung, network)
-        self.images = pin(program, self.images)
-        self.description = program.runtime.describe()
-        disturbs = program.runtime.recording_disturbs
-
-        def turn(recorded: bool = not disturbs) -> Trace:
-            trace = Trace()
-            self.outputs[rung.label] = program(self.images, trace if recorded else None)
-            return trace
-
-        self.subjects[rung.label, ""] = turn
-        if disturbs:
-            self.subjects[rung.label, RECORDED] = partial(turn, recorded=True)
-        probe = Trace()
-        program(self.images[:1], probe)
-        for stage in network.stages:
-            if stage.kind == "conv" and not _computing(probe, stage.name, network):
-                self.subjects[rung.label, stage.name] = self._alone(rung, network, stage)
-
-    def _program(self, rung: Rung, network: Network) -> Program:
-        return program_of(network, rung, self.device, self.batch, self.memory)
-
-    def _alone(self, rung: Rung, network: Network, stage: Stage) -> Callable[[], Trace]:
-        """One convolution of the network as a network of its own, on as many images.
-
-        Values do not change the time: one batch of them lies on the device and goes through as
-        often as needed.
-        """
-        program = self._program(rung, alone(network, stage))
-        size = min(self.batch, len(self.images))
-        values = np.random.default_rng(RANDOM_SEED).normal(size=(size, *stage.input_shape))
-        x = program.runtime.upload(values.astype(np.float32))
-        out = program.runtime.allocate((size, *stage.output_shape))
-        program.create_outputs(size)
-        full, rest = divmod(len(self.images), size)
-
-        def turn() -> Trace:
-            program.runtime.trace = trace = Trace()
-            for _ in range(full):
-                program.into(x, out)
-            if rest:
-                program.into(x[:rest], out[:rest])
-            program.runtime.synchronise()
-            return trace
-
-        return turn
-
-    def run(
-        self,
-        repeats: int | Rounds,
-        reasons: dict[str, list[str]],
-        progress: Progress,
-        seed: int,
-        watch: Watch,
-    ) -> None:
-        if not self.subjects:
-            words = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
-            raise TilewrightError(f"no rung can be timed: {words or 'there is none'}")
-        least = repeats if isinstance(repeats, int) else repeats.least
-        done, total = 0, len(self.subjects) * (least + 1)
-
-        def step(subject: tuple[str, str]) -> None:
-            nonlocal done
-            done += 1
-            more = "" if done <= total else ", until it is certain"
-            progress(f"timing {subject[0]}{more}", done, max(done, total))
-
-        def collect(subject: tuple[str, str], trace: Trace) -> None:
-            if trace.events:
-                layer = subject[1].removeprefix(RECORDED)
-                self.traces.setdefault((subject[0], layer), []).append(trace)
-
-        self.samples = interleave(
-            self.subjects, repeats, collect=collect, progress=step, seed=seed, between=watch,
-            decisive=lambda subject: subject[1] == "",
-        )  # fmt: skip
-
-    def results(self, row: Row, network: Network) -> Row:
-        """The row with what was measured; as it was, if the rung did not take part."""
-        name = row.rung.label
-        if (name, "") not in self.samples:
-            return row
-        convolutions = [stage.name for stage in network.stages if stage.kind == "conv"]
-        operations = {layer: self._operation(name, layer, network) for layer in convolutions}
-        copies = [trace.of("copy") for trace in self.traces[name, ""]]
-        return replace(
-            row,
-            network=self.samples[name, ""],
-            operations=operations,
-            operations_mark=self._mark(name, convolutions, network),
-            copies=_sample(copies) if copies[0] else None,
-            copied_bytes=sum(event.bytes for event in copies[0]),
-            predicted=self.outputs[name].reshape(len(self.images), -1).argmax(1),
-        )
-
-    def _operation(self, name: str, layer: str, network: Network) -> Sample:
-        """A convolution's time over all images, from the kernels in the traces of counted turns."""
-        if alone := self.traces.get((name, layer)):
-            return _sample([trace.of("kernel") for trace in alone])
-        return _sample([_computing(t, layer, network) for t in self.traces[name, ""]])
-
-    def _mark(self, name: str, convolutions: list[str], network: Network) -> str:
-        if any((name, layer) in self.samples for layer in convolutions):
-            return ALONE
-        first = self.traces[name, ""][0]
-        events = [event for layer in convolutions for event in _computing(first, layer, network)]
-        return TOGETHER if any(len(event.layers) > 1 for event in events) else ""
-
-
-def _sample(turns: list[list[Event]]) -> Sample:
-    """The time of some events in each turn."""
-    return Sample(tuple(sum(event.seconds for event in events) for events in turns))
-
-
-def _computing(trace: Trace, layer: str, network: Network) -> list[Event]:
-    """The kernels that compute a layer and no other layer with weights."""
-    weighted = {stage.name for stage in network.stages if stage.parameter_shapes}
-    return [e for e in trace.of("kernel") if weighted.intersection(e.layers) == {layer}]

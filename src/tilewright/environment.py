@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from tilewright import __version__
 from tilewright.command import command
 from tilewright.results.record import Environment, Gpu
 
+IMPORTED = time.monotonic()
 LIBRARIES = (
     *("numpy", "numba", "llvmlite", "onnxruntime", "onnx", "torch", "safetensors", "pillow"),
     *(
@@ -114,6 +116,36 @@ def _nvidia_smi(*fields: str) -> list[list[str]]:
     if query.returncode != 0:
         return []
     return [line.split(", ") for line in query.stdout.splitlines() if line.strip()]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What this process took of the machine since it was started, as `time` shows it."""
+
+    user_seconds: float
+    system_seconds: float
+    elapsed_seconds: float
+    page_faults: int
+
+
+def usage() -> Usage:
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    faults = used.ru_minflt + used.ru_majflt
+    return Usage(used.ru_utime, used.ru_stime, _elapsed(), faults)
+
+
+def _elapsed() -> float:
+    """Seconds since this process was started; where the system does not say, since Tilewright was
+    imported.
+    """
+    status = Path("/proc/self/stat")
+    if not status.is_file():
+        return time.monotonic() - IMPORTED
+    # The name before it may have blanks and brackets in it.
+    ticks = int(status.read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def peak_memory_bytes() -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tilewright import environment
 from tilewright.data import catalogue
 from tilewright.data.dataset import Dataset, checked_labels
+from tilewright.environment import Usage
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.memory import pin, pins
@@ -46,6 +47,7 @@ class Request:
     precision: str | None = None
     check: bool = False  # prove the rung on the network's layers first; a kernel file always is
     plan: Path | None = None  # a file that has device, rung, memory, batch and precision
+    repeats: int = 1  # of the forward pass
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Result:
     peak_memory_bytes: int
     environment: Environment
     proof: Verdict | None = None
+    forward_samples: tuple[float, ...] = ()  # of every repeat; the trace has the last
+    usage: Usage | None = None
 
     @property
     def accuracy(self) -> float | None:
@@ -93,6 +97,14 @@ def run(
     trace = Trace()
     ready = make_ready(request, trace, building, proving)
     program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
+    before = []
+    if request.repeats > 1:
+        with trace.phase("repeats"):
+            for _ in range(request.repeats - 1):
+                other = Trace()
+                with other.phase("forward"):
+                    program(dataset.images, other, lambda done: progress(done, total))
+                before.append(other.phase_seconds("forward"))
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
     with trace.phase("accuracy"):
@@ -100,10 +112,14 @@ def run(
         check_finite(outputs, program, dataset)
         predicted = outputs.argmax(1)
         correct = None if dataset.labels is None else int((predicted == dataset.labels).sum())
+    device, network, rung = program.runtime.describe(), ready.network, ready.rung
+    plan, proof = ready.plan, ready.proof
+    with trace.phase("free memory"):
+        del program, ready
     return Result(
-        ready.network, dataset, ready.rung, ready.plan, program.runtime.describe(), outputs,
-        predicted, correct, trace, environment.peak_memory_bytes(), environment.fingerprint(),
-        ready.proof,
+        network, dataset, rung, plan, device, outputs, predicted, correct, trace,
+        environment.peak_memory_bytes(), environment.fingerprint(), proof,
+        (*before, trace.phase_seconds("forward")) if before else (), environment.usage(),
     )  # fmt: skip
 
 

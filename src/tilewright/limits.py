@@ -39,6 +39,24 @@ class Limit:
     seconds: float
 
 
+# A kernel that reaches less of its limit than this is not held up by it: it waits.
+NEAR = 0.25
+# Shorter launches are mostly their own beginning and end, whatever they compute.
+SHORT_SECONDS = 5e-6
+
+
+def held_up(bound: Limit, seconds: float, launches: int, on_gpu: bool) -> str:
+    """What holds a kernel up that took so long, in words: its limit, if that is reached."""
+    share = bound.seconds / seconds if seconds > 0 else 0.0
+    if bound.name == MEMORY and share > 1:
+        return "caches: more than memory gives"
+    if share >= NEAR:
+        return bound.name
+    if on_gpu and launches and seconds / launches < SHORT_SECONDS:
+        return "too short: mostly start and end"
+    return f"latency: {100 * share:.0f} % of {bound.name}"
+
+
 def rates_of(gpu: Gpu) -> Rates:
     """By its architecture, clock and memory."""
     cycles, lanes = gpu.hertz * gpu.processors, gpu.multiprocessor

@@ -52,13 +52,13 @@ def test_the_peak_is_the_highest_that_was_ever_seen(capsys, monkeypatch):
     ("arguments", "words"),
     [
         (["explain", "fused", "--asm", "conv9"], "unknown layer of the fused kernel 'conv9'"),
-        (["explain", "serial"], "has nothing to explain yet"),
+        (["explain", "serial", "--asm", "conv1"], "is for the rung 'fused'"),
         (["explain", "fusd"], "did you mean 'fused'"),
         (["explain", "fused", "--layer", "conv1"], "--layer is for GPU rungs"),
         (["explain", "fused", "--source"], "--source is for GPU rungs"),
         (["explain", "direct", "--asm", "conv1"], "--asm is for the rung 'fused'"),
         (["explain", "direct", "--layer", "conv9"], "unknown layer 'conv9'; did you mean 'conv"),
-        (["explain", "direct", "--device", "cpu"], "unknown rung on cpu 'direct'"),
+        (["explain", "direct", "--device", "cpu"], "does not run on cpu: add --device opencl or"),
         (["explain", "direct", "--net", "cifar"], "did you mean 'cifar10'"),
     ],
 )

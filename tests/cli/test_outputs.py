@@ -130,9 +130,10 @@ def test_what_would_steer_the_terminal_is_spelled_out(tmp_path, capsys):
     from rich.text import Text
 
     from tilewright.views import console
+    from tilewright.views.table import table
 
     screen = console.output()
-    rows = console.table(HOSTILE, HOSTILE)
+    rows = table(HOSTILE, HOSTILE)
     rows.add_row(HOSTILE)
     for part in (HOSTILE, rows, Text(HOSTILE.replace("\x07", ""))):  # Text drops a bell
         screen.print(part, soft_wrap=True)

@@ -50,6 +50,20 @@ def test_tables_and_every_file(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv", "p.json", "p.trace"]
 
 
+def test_a_plan_says_what_is_profiled(tmp_path, capsys):
+    plan, out = tmp_path / "plan.json", tmp_path / "p.json"
+    chosen = ["--rung", "im2col", "--batch", "2", "--images", "4"]
+    assert main(["run", *chosen, "--save-plan", str(plan)]) == 0
+    again = ["--plan", str(plan), "--images", "4", "--repeats", "1"]
+    assert main(["profile", *again, "--json", str(out)]) == 0
+    found = saved.read(out)
+    assert (found.rung, found.batch) == ("im2col", 2)
+    capsys.readouterr()
+    assert "--batch is not for --plan" in refused(capsys, "--plan", str(plan), "--batch", "2")
+    several = refused(capsys, "--plan", str(plan), "--compare", "im2col", "fused")
+    assert "--plan is of one run" in several
+
+
 def test_json_on_standard_output_is_only_json(capsys):
     assert main(["profile", *QUICK, "--rung", "im2col", "--json", "-"]) == 0
     jsonschema.validate(json.loads(capsys.readouterr().out), SCHEMA)

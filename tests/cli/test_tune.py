@@ -102,7 +102,10 @@ def test_ctrl_c_keeps_what_was_tried_and_writes_no_plan(
     ("words", "error"),
     [
         (["nothing"], "unknown rung on opencl 'nothing'"),
-        (["direct", "--precision", "fp16", "--device", "cpu"], "unknown rung on cpu 'direct'"),
+        (
+            ["direct", "--precision", "fp16", "--device", "cpu"],
+            "does not run on cpu: add --device",
+        ),
         (["onnxruntime", "--device", "cpu"], "has a runtime of its own, and a plan runs on one"),
         (["--out", "small.json"], "--out small.json is the file of --net"),
         (["--json", "plan.json"], "--json plan.json is the file of --out"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.own_kernels import BROKEN, DIRECT, RIGHT, kernel_file
+from tilewright.judge.check import _whole
+from tilewright.model import zoo
 from tilewright.model.layers import Convolution
 from tilewright.model.layers.convolution import convolve
 from tilewright.precision import FLOAT32
@@ -21,7 +24,7 @@ from tilewright.runtime.dialect import LARGEST_GRID_Z
 from tilewright.truth.diagnose import diagnose, words
 from tilewright.truth.diagnose.case import Case
 from tilewright.truth.diagnose.mistakes import mistakes
-from tilewright.truth.quick import SHAPES, many_images, quick
+from tilewright.truth.quick import SHAPES, quick
 from tilewright.truth.trials import IMAGES, layer_trials
 from tilewright.truth.verify import Verdict, prove
 
@@ -70,13 +73,20 @@ def test_what_is_wrong_with_the_thousandth_image_alone_is_found(tmp_path):
     assert words.LATER_IMAGES in found.words
 
 
-@needs_opencl
-def test_more_images_than_a_grid_holds_are_looked_at_to_the_last(tmp_path):
-    path = tmp_path / "mine.cl"
-    path.write_text(kernel_file(DIRECT, ("float sum = bias[filter];", WRONG_LATE.format(65_000))))
-    (trial,) = many_images(FLOAT32, np.random.default_rng(SEED))
-    assert trial.capacity > LARGEST_GRID_Z
-    assert "image 65001 of 69999" in prove(load(path), OPENCL, [trial], SEED).fault.problem
+def test_a_thorough_proof_begins_with_more_images_than_a_grid_holds():
+    trial = next(_whole(FLOAT32, (), np.random.default_rng(SEED)))
+    assert trial.capacity > LARGEST_GRID_Z and len(trial.calls[0]) == trial.capacity
+    assert all(a != b for a, b in pairwise(trial.calls[0]))  # no image is its neighbour's
+
+
+def test_few_layers_of_many_networks_and_all_of_one_are_tried():
+    networks = [make() for make in zoo.ZOO.values()]
+    tried = [t.inputs for t in quick(FLOAT32, networks, np.random.default_rng(SEED))]
+    of = [sum(f" of {n.name})" in words for words in tried) for n in networks]
+    assert min(of) > 0 and max(of) <= 6  # two kinds of numbers each
+    largest = max(networks, key=lambda n: len(n.stages))
+    alone = [t.inputs for t in quick(FLOAT32, [largest], np.random.default_rng(SEED))]
+    assert sum(f" of {largest.name})" in words for words in alone) > 6
 
 
 def test_results_that_differ_between_runs_are_a_race():

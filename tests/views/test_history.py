@@ -33,7 +33,7 @@ def test_every_record_can_be_shown_listed_and_compared(capsys, tmp_path):
         number, _ = map(history.add, records)
         kept = history.read(number)
         assert printed(view.report(number, kept), capsys).startswith(f"{number}: ")
-        assert "times: how often" in printed(view.changes((1, 2), compare(*records)), capsys)
+        assert "how many times as fast" in printed(view.changes((1, 2), compare(*records)), capsys)
         printed([view.entries(history.entries())], capsys)
 
     check()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tilewright.views.console import table
 from tilewright.views.html import fragment
+from tilewright.views.table import table
 
 
 def test_names_do_nothing_but_show_themselves():
@@ -24,5 +24,5 @@ def test_numbers_stand_to_the_right_and_sections_have_a_line():
     page = fragment([rows])
     assert page.count("text-align: right") == 3
     assert page.count("border-top") == 2  # below the heading, above the total
-    rows.show_header = False
+    rows.headed = False
     assert "<th" not in fragment([rows])

@@ -9,8 +9,10 @@ import pytest
 
 from tests.results.made import ENVIRONMENT
 from tilewright.climb import Ladder, Row, Subject
+from tilewright.contest import Measured
 from tilewright.data.dataset import Dataset
-from tilewright.fuse.cpu.schedule import PlainGroup, by_images
+from tilewright.fuse.cpu.grouped import PlainGroup
+from tilewright.fuse.cpu.schedule import by_images
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.measure.conditions import Conditions
 from tilewright.measure.samples import Sample
@@ -21,6 +23,7 @@ from tilewright.rungs import rungs
 from tilewright.runtime.device import CPU
 from tilewright.truth.verify import Verdict
 from tilewright.views import ladder as view
+from tilewright.views.table import Table
 
 NETWORK = zoo.network("cifar10")
 FLOP, INSIDE = NETWORK.flops, sum(stage.inside_flops for stage in NETWORK.stages)
@@ -37,7 +40,8 @@ SECONDS = {
 def row(rung, rounds=ROUNDS, **more):
     sample = Sample(tuple(SECONDS[rung.name] * each for each in rounds))
     convolutions = {stage.name: sample for stage in NETWORK.stages if stage.kind == "conv"}
-    return Row(rung, verdict=VERDICT, network=sample, operations=convolutions, **more)
+    found = Measured(sample, convolutions, "", None, None, 0, np.zeros(100, np.int64))
+    return Row(rung, verdict=VERDICT, measured=replace(found, **more))
 
 
 def made(rounds=ROUNDS, **changes):
@@ -180,9 +184,61 @@ def test_noise_and_a_busy_machine_are_said():
 def test_copies_and_correctness_fit_too():
     ladder = made()
     ladder.rows[:] = [
-        replace(each, copies=each.network, copied_bytes=10**7, predicted=np.zeros(100, np.int64))
+        replace(each, measured=replace(each.measured, copies=each.network, copied_bytes=10**7))
         for each in ladder.rows
     ]
     text = printed(ladder, np.zeros(100, np.int64))
     assert max(map(len, text.splitlines())) <= 100
     assert "1.0000" in text
+
+
+def on_a_gpu(each, device, copies=0.01):
+    """A row of a GPU: so long it computed, so long it copied."""
+    samples = (
+        Sample(tuple(part * x for x in ROUNDS)) for part in (device, copies, device + copies)
+    )
+    computing, copying, total = samples
+    made = replace(each.measured, network=total, device=computing, copies=copying)
+    return replace(each, measured=made)
+
+
+def test_ranks_and_ratios_go_by_the_time_on_the_device():
+    """One copy of 2.5 ms made rungs of 0.4 and 3.2 ms look alike."""
+    first, second, *_ = made().rows
+    second = replace(second, rung=replace(second.rung, against=first.rung.name))
+    ladder = made(rows=[on_a_gpu(first, 0.0032), on_a_gpu(second, 0.0004)])
+    text = printed(ladder)
+    assert cells(text, "serial", 0)[5:8] == ["3.20", "10.0", "13.2"]
+    assert cells(text, "threads", 1)[4] == "8.00x"
+    assert "time on the device, 100 images" in text.lower()
+    assert cells(text, "threads", 2)[-1] == "fastest"
+    assert cells(text, "serial", 2)[-1] != "fastest"
+
+
+def test_every_rung_may_be_compared_with_one():
+    text = printed(made(against="serial"))
+    assert cells(text, "fused", 1)[4:7] == ["80.0x", "0.00", "serial"]
+    assert cells(text, "serial", 1)[4] == "-"
+
+
+def test_all_memory_plans_stand_beside_each_other_layer_by_layer():
+    each = made().rows[0]
+    layers = {("conv1",): Sample((0.001,) * 9), ("pool1",): Sample((0.0005,) * 9)}
+    plans = [
+        replace(each, memory=plan, measured=replace(each.measured, layers=layers, page_faults=7))
+        for plan in ("resident", "managed")
+    ]
+    kept_ = record(
+        made(rows=plans),
+        Subject(NETWORK, Dataset("d", np.zeros((100, 3, 32, 32), np.uint8), None, "x"), "r"),
+        CPU, 10, "all", ENVIRONMENT,
+    )  # fmt: skip
+    tables = [part for part in view.tables(kept_) if isinstance(part, Table)]
+    (matrix,) = [made for made in tables if made.title.startswith("Layer")]
+    assert [column.name for column in matrix.columns] == [
+        "layer", "serial resident", "serial managed",
+    ]  # fmt: skip
+    rows = {row[0]: row[1] for row in matrix.rows}
+    assert rows["conv1"] == rows["all conv"] == "1.00"
+    assert rows["page faults"] == "7"
+    assert rows["total"] == "1,000"

@@ -40,7 +40,7 @@ def test_the_report_says_it_all_within_100_columns():
         "GPU page-fault group (6,571 faults)", "Regions", "64x1x2 of 16x16", "Copies of regions",
         "What takes 90 %", "conv1: a thread an output", "hands a kernel to the GPU's queue",
         "Where the wall time went", "launch overhead", "idle", "profiling made it",
-        "1.43x as long", "Roofline", "GFLOP/s", "measured 2026-11-15",
+        "1.43 times as long", "Roofline", "GFLOP/s", "measured 2026-11-15",
     ):  # fmt: skip
         assert words in text, words
     assert max(map(len, text.splitlines())) <= 100
@@ -95,7 +95,7 @@ def test_any_profile_fits(device, drawn):
 
 def test_comparison():
     text = printed(comparison_view.report(compare(profile(), profile("tuned", 0.5))))
-    for words in ("A: direct on cuda", "B: tuned on cuda", "0.50x", "new", "gone", "-15.0 ms"):
+    for words in ("A: direct on cuda", "B: tuned on cuda", "2.00x", "new", "gone", "-15.0 ms"):
         assert words in text, words
     assert max(map(len, text.splitlines())) <= 100
     rows = comparison_view.to_csv(compare(profile(), profile("tuned", 0.5))).splitlines()
@@ -108,3 +108,20 @@ def test_long_template_names_are_cut():
         "void at::native::vectorized_elementwise_kernel<4, at::native::F<float>, std::array<x>>(n)"
     )
     assert view._short(name) == "void at::native::vectorized_elementwise_ker…"
+
+
+def test_the_start_of_the_program_is_shown_when_asked_for():
+    some = profile(start=(("open device", 0.3), ("build kernels", 0.679)), page_faults=1234)
+    text = printed(view.report(some, from_start=True))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert any(line.startswith("open device 300 ms 30.0 %") for line in lines)
+    assert any(line.startswith("total 1.00 s 100.0 %") for line in lines)
+    assert "page faults of the host in the recorded run: 1,234" in text
+    assert "From the start" not in printed(view.report(some))
+
+
+def test_copies_have_their_clause_and_their_least_and_most_time():
+    text = printed(view.report(profile()))
+    lines = [" ".join(line.split()) for line in text[text.index("Copies of") :].splitlines()]
+    assert lines[3] == "conv1 copyin 2 6.14 kB 2.00 ms 1.00 ms 1.00 ms 1.00 ms"
+    assert lines[4].startswith("conv1 copyout 2 131 kB 2.00 ms")

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from tests.results.made import ENVIRONMENT
@@ -18,6 +19,7 @@ from tilewright.results.run import record
 from tilewright.rungs import choose
 from tilewright.runtime.device import CPU
 from tilewright.trace import Event, Trace
+from tilewright.views import meaning
 from tilewright.views import run as view
 
 
@@ -124,3 +126,13 @@ def test_no_labels_no_correctness():
 def test_devices_are_written_as_users_name_them():
     document = json.loads(text(record(result(KERNELS))))
     assert document["device"] == document["plan"]["device"] == "cpu"
+
+
+def test_what_a_run_means_is_said_in_two_sentences():
+    made = replace(record(result(KERNELS)), peak_flops=1e9)
+    first, second = meaning.sentences(made)
+    slowest = max(made.layers, key=lambda layer: layer.seconds)
+    assert first.startswith(f"{slowest.name} takes most of the forward pass: ")
+    share = 100 * slowest.executed_flop / slowest.seconds / 1e9
+    assert f"{slowest.name} reaches {share:.0f} % of the 1.00 GFLOP/s" in second
+    assert len(list(meaning.sentences(replace(made, peak_flops=None)))) == 1

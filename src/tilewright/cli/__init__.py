@@ -26,12 +26,15 @@ VERBS = {
     "ladder": "verify and time every rung, side by side",
     "tune": "find the fastest proven way to compute each layer; the result is a plan",
     "kernel": "a kernel of your own: write a start, check it, compare it",
+    "break": "plant mistakes into a rung and see the proof find them",
     "history": "what was measured before: list, show, compare, export",
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
+    "convert": "a network into another format: ONNX, safetensors and JSON, ConvNetJS text",
     "data": "list, fetch and check data sets",
     "train": "train a network's weights (needs PyTorch)",
     "explain": "what a rung does with a network: tiles, arithmetic, share of peak",
     "devices": "what can be computed on here, and how to get what cannot",
+    "completion": "a script that completes all of this in bash, zsh or fish",
     "cache": "show or clear what is kept on disk: compiled kernels, fetched data",
 }
 
@@ -113,7 +116,7 @@ def _dispatch(given: list[str]) -> int:
         prog="tilewright",
         description="Small convolutional networks, from a for-loop to one fused kernel.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="verbs:\n" + "".join(f"  {verb:8} {about}\n" for verb, about in VERBS.items())
+        epilog="verbs:\n" + "".join(f"  {verb:10} {about}\n" for verb, about in VERBS.items())
         + "\n`tilewright VERB --help` explains a verb.",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"tilewright {__version__}")

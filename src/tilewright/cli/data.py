@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tilewright.cli import options, output
 from tilewright.errors import TilewrightError, unknown
+
+if TYPE_CHECKING:
+    from tilewright.views.table import Format
 
 ACTIONS = ("list", "fetch", "check")
 MOST_CLASSES = 10
@@ -19,23 +24,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", metavar="NAME|PATH", help="cifar10 or fashion-mnist; check takes a path"
     )
+    options.add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     if arguments.action not in ACTIONS:
         raise unknown("action", arguments.action, ACTIONS)
     if arguments.action == "list":
-        return _list()
+        return _list(arguments.format)
     if arguments.what is None:
         raise TilewrightError(f"name what to {arguments.action}: `tilewright data` lists the names")
     return _fetch(arguments.what) if arguments.action == "fetch" else _check(arguments.what)
 
 
-def _list() -> int:
+def _list(shape: Format) -> int:
     from tilewright.data import catalogue
     from tilewright.views import console
+    from tilewright.views.table import table
 
-    rows = console.table("", "name", "what", "where")
+    rows = table("", "name", "what", "where")
     kept = catalogue.home()
     for entry in catalogue.ENTRIES.values():
         found = entry.locate(kept)
@@ -44,9 +51,10 @@ def _list() -> int:
         else:
             where = "shipped with Tilewright" if entry.fetched_as is None else str(found[0].parent)
         rows.add_row(entry.name, entry.about, where)
-    screen = console.output()
-    screen.print(rows)
-    screen.print(f"\nFetched data sets are kept in {kept}.", soft_wrap=True)
+    output.tables([rows], shape)
+    if shape == "text":
+        words = f"\nFetched data sets are kept in {kept}."
+        console.output().print(words, soft_wrap=True)
     return 0
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-from tilewright.files import atomic_write, check_writable
+from tilewright.cli import options, output
+from tilewright.files import check_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,17 +15,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE|-",
         help="write everything as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip
+    options.add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright import environment
     from tilewright.results.document import plain
     from tilewright.runtime.inventory import inventory
-    from tilewright.views import console
     from tilewright.views import devices as view
 
-    to_stdout = arguments.json == "-"
-    if arguments.json is not None and not to_stdout:
+    if arguments.json is not None and arguments.json != output.TO_STDOUT:
         check_writable(Path(arguments.json))
     found = inventory()
     document = {
@@ -34,13 +33,6 @@ def main(arguments: argparse.Namespace) -> int:
         "environment": plain(environment.fingerprint()),
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    if to_stdout:
-        sys.stdout.write(text)
-        return 0
-    screen = console.output()
-    for part in view.report(found):
-        screen.print(part)
-    if arguments.json is not None:
-        with atomic_write(Path(arguments.json)) as file:
-            file.write(text.encode())
+    output.write((arguments.json, text))
+    output.show(arguments.json, text, view.report(found), arguments.format)
     return 0

@@ -9,7 +9,7 @@ from tilewright.cli import options, output
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "rung", metavar="RUNG", help="fused, any GPU rung, or a kernel file of your own"
+        "rung", metavar="RUNG", help="any rung of the ladder, or a kernel file of your own"
     )
     options.add_network(parser)
     parser.add_argument(
@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE|-",
         help="write it as JSON (-: to stdout, instead of tables)",
     )  # fmt: skip
+    options.add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -49,5 +50,5 @@ def main(arguments: argparse.Namespace) -> int:
     if result.record.code is not None and arguments.json != output.TO_STDOUT:
         print(result)  # as it is: code has lines of any length
     else:
-        output.show(arguments.json, text, result.report())
+        output.show(arguments.json, text, result.report(), arguments.format)
     return 0

@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.cli import keeping, options
+from tilewright.cli import keeping, options, output
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import atomic_write, check_writable
 from tilewright.terminal import printable
+from tilewright.views.table import FORMATS
 
 if TYPE_CHECKING:
     from tilewright.results.history import Filter, History
+    from tilewright.views.table import Format
 
+EXPORTS = ("csv", "json", "parquet")  # formats
 # What can be done, with how many records it takes by their numbers.
 ACTIONS = {"list": 0, "show": 1, "compare": 2, "export": 0, "remove": None}
 FILTERS = ("verb", "net", "device", "since", "rung", "last")
@@ -49,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"only the latest N (default: {SHOWN} of a list, all of an export)",
     )  # fmt: skip
     parser.add_argument(
-        "--format", choices=("csv", "json", "parquet"),
-        help="of an export: csv and parquet have a row for everything that was timed, json has "
-        "whole records (default: csv)",
+        "--format", choices=(*FORMATS, "parquet"), metavar="FORMAT",
+        help=f"of tables: {', '.join(FORMATS)} (default: text); of an export: csv and parquet have "
+        "a row for everything that was timed, json has whole records (default: csv)",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE", help="of an export (default: stdout)")
     keeping.add_history(parser)
@@ -73,14 +76,14 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments)
     history = History(keeping.place(arguments))
     if action == "list":
-        _list(history, _filter(arguments))
+        _list(history, _filter(arguments), arguments.format or FORMATS[0])
     elif action == "export":
         _export(history, arguments)
     elif action == "remove":
         history.remove(arguments.ids)
         print(f"removed {', '.join(map(str, arguments.ids))} from {printable(str(history.path))}")
     else:
-        _show(history, arguments.ids)
+        _show(history, arguments.ids, arguments.format or FORMATS[0])
     return 0
 
 
@@ -90,7 +93,11 @@ def _check(arguments: argparse.Namespace) -> None:
     if given != wanted if wanted is not None else not given:
         words = {0: "no ID", 1: "one ID", 2: "two IDs", None: "one ID or more"}[wanted]
         raise TilewrightError(f"history {action} takes {words}, not {given}")
-    allowed = {"list": FILTERS, "export": (*FILTERS, "format", "out")}.get(action, ())
+    allowed = {"list": (*FILTERS, "format"), "export": (*FILTERS, "format", "out"),
+               "remove": ()}.get(action, ("format",))  # fmt: skip
+    exported = arguments.format in EXPORTS if action == "export" else arguments.format in FORMATS
+    if arguments.format is not None and not exported:
+        raise TilewrightError(f"history {action} has no --format {arguments.format}")
     for option in (*FILTERS, "format", "out"):
         if getattr(arguments, option) is not None and option not in allowed:
             raise TilewrightError(f"history {action} takes no --{option}")
@@ -108,7 +115,7 @@ def _filter(arguments: argparse.Namespace) -> Filter:
     )  # fmt: skip
 
 
-def _list(history: History, wanted: Filter) -> None:
+def _list(history: History, wanted: Filter, shape: Format) -> None:
     from dataclasses import replace
 
     from tilewright.views import console, units
@@ -120,15 +127,15 @@ def _list(history: History, wanted: Filter) -> None:
     if not found:
         screen.print(f"nothing that fits is kept in {history.path}", soft_wrap=True)
         return
-    screen.print(view.entries(found[-last:]))
+    more = []
     if wanted.last is None and len(found) > last:
         total = len(history.entries(wanted))
-        screen.print(f"\n{units.count(total - last)} older ones: --last {total} shows them")
+        more.append(f"\n{units.count(total - last)} older ones: --last {total} shows them")
+    output.tables([view.entries(found[-last:]), *more], shape)
 
 
-def _show(history: History, numbers: list[int]) -> None:
+def _show(history: History, numbers: list[int], shape: Format) -> None:
     from tilewright.results.changes import compare
-    from tilewright.views import console
     from tilewright.views import history as view
 
     records = [history.read(number) for number in numbers]
@@ -136,9 +143,7 @@ def _show(history: History, numbers: list[int]) -> None:
         parts = view.report(numbers[0], records[0])
     else:
         parts = view.changes((numbers[0], numbers[1]), compare(records[0], records[1]))
-    screen = console.output()
-    for part in parts:
-        screen.print(part)
+    output.tables(parts, shape)
 
 
 def _export(history: History, arguments: argparse.Namespace) -> None:

@@ -35,13 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(device="opencl")
     options.add_rounds(parser)
     parser.add_argument(
-        "--limit", type=options.positive, default=60, metavar="SECONDS",
+        "--limit", type=options.positive, default=20, metavar="SECONDS",
         help="a launch that takes longer is stopped (default: %(default)s)",
     )  # fmt: skip
     options.add_trust(parser)
     parser.add_argument(
         "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without tables)"
     )
+    options.add_format(parser)
     keeping.add_no_save(parser)
 
 
@@ -75,12 +76,7 @@ def main(arguments: argparse.Namespace) -> int:
     text = document.text(made)
     output.write((arguments.json, text))
     with keeping.keeping(made, arguments):
-        if arguments.json == "-":
-            console.write(text)
-        else:
-            screen = console.output()
-            for part in view.report(made):
-                screen.print(part)
+        output.show(arguments.json, text, view.report(made), arguments.format)
     return 1 if unreadable or any(row.refused for row in found.rows if row.entry.judged) else 0
 
 

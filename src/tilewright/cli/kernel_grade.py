@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gradescope", metavar="FILE", help="write results.json of the one submission there is"
     )
+    options.add_format(parser)
     keeping.add_no_save(parser)
 
 
@@ -127,11 +128,7 @@ def main(arguments: argparse.Namespace) -> int:
         written[arguments.gradescope] = view.to_gradescope(made, arguments.most_points)
     output.write(*written.items())
     with keeping.keeping(made, arguments):
-        if arguments.json == "-":
-            console.write(document.text(made))
-        else:
-            screen = console.output()
-            for part in view.report(made):
-                screen.print(part)
-            screen.print(f"judged so far is kept in {journal}: the same command goes on from there")
+        kept = f"judged so far is kept in {journal}: the same command goes on from there"
+        report = (*view.report(made), kept)
+        output.show(arguments.json, document.text(made), report, arguments.format)
     return 0

@@ -6,19 +6,30 @@ import argparse
 
 from tilewright.cli import keeping, options, output
 
-DEFAULT_IMAGES = 100
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_network(parser)
     options.add_data(parser)
     parser.add_argument(
-        "--images", type=options.positive, default=DEFAULT_IMAGES, metavar="N",
-        help="images in each repeat (default: %(default)s)",
+        "--images", type=options.positive, metavar="N",
+        help="images in each repeat (default: 100, or 10 with --quick)",
     )  # fmt: skip
     options.add_batch(parser)
     options.add_device(parser)
-    options.add_memory(parser)
+    options.add_memory(parser, every=True)
+    parser.add_argument(
+        "--rungs", type=_names, default=(), metavar="A,B,C",
+        help="only these rungs; on a GPU also rungs of the CPU, timed beside it (default: all of "
+        "the device)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--against", metavar="RUNG",
+        help="compare every rung with this one (default: with the one that it changes)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--quick", action="store_true",
+        help="a first look in seconds: a short proof, few images, few rounds",
+    )  # fmt: skip
     parser.add_argument(
         "--repeats", type=options.positive, metavar="N",
         help="timed rounds after one of warm-up (default: 9, and more until every network's time "
@@ -33,7 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE|-",
         help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip
+    options.add_format(parser)
     keeping.add_no_save(parser)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -44,5 +60,5 @@ def main(arguments: argparse.Namespace) -> int:
     text = result.to_json()
     output.write((arguments.json, text))
     with keeping.keeping(result.record, arguments):
-        output.show(arguments.json, text, result.report())
+        output.show(arguments.json, text, result.report(), arguments.format)
     return 0 if result.passed else 1

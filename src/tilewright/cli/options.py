@@ -84,7 +84,7 @@ def _real(path: str | Path) -> Path:
 def add_network(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--net", default="ece408", metavar="NAME|PATH",
-        help="cifar10, ece408, ece408-2017, a .json description or a .safetensors file "
+        help="cifar10, ece408, ece408-2017, an .onnx, .pt2, .json or .safetensors file "
         "(default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
@@ -144,13 +144,34 @@ def add_precision(parser: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
-def add_memory(parser: argparse.ArgumentParser) -> None:
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(batch=None, device=None)  # which of them are given matters beside --plan
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE",
+        help="a plan that `run --save-plan` or `tune` wrote: device, rung, memory, batch and "
+        "precision are its own",
+    )  # fmt: skip
+
+
+def add_memory(parser: argparse.ArgumentParser, every: bool = False) -> None:
+    """`every`: all of them may be asked for at once."""
     from tilewright.memory import DEVICE_PLANS
 
+    more = "; all: each rung under each of them, layer by layer" if every else ""
     parser.add_argument(
-        "--memory", metavar="PLAN", choices=DEVICE_PLANS,
-        help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]} "
-        f"(default: {DEVICE_PLANS[0]})",
+        "--memory", metavar="PLAN", choices=(*DEVICE_PLANS, *["all"] * every),
+        help=f"how data travels on a GPU: {', '.join(DEVICE_PLANS[:-1])} or {DEVICE_PLANS[-1]}"
+        f"{more} (default: {DEVICE_PLANS[0]})",
+    )  # fmt: skip
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    from tilewright.views.table import FORMATS
+
+    parser.add_argument(
+        "--format", choices=FORMATS, default=FORMATS[0], metavar="FORMAT",
+        help=f"of the tables: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, the last two with all "
+        "digits of every number (default: %(default)s)",
     )  # fmt: skip
 
 

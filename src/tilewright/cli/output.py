@@ -1,4 +1,4 @@
-"""What a verb gives: files first, then tables, or the JSON in their place."""
+"""What a verb gives: files first, then tables in the format asked for, or JSON in their place."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tilewright.files import atomic_write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from tilewright.views.table import Format
 
 TO_STDOUT = "-"
 
@@ -25,12 +27,25 @@ def write(*files: tuple[str | Path | None, str]) -> None:
                 file.write(text.encode())
 
 
-def show(json: str | None, text: str, report: Iterable[RenderableType]) -> None:
+def show(
+    json: str | None, text: str, report: Iterable[RenderableType], shape: Format = "text"
+) -> None:
     """A report, or its JSON text if that is to go to stdout."""
     from tilewright.views import console
 
     if json == TO_STDOUT:
         console.write(text)
+    else:
+        tables(report, shape)
+
+
+def tables(report: Iterable[RenderableType], shape: Format = "text") -> None:
+    """A report to standard output."""
+    from tilewright.views import console
+    from tilewright.views.formats import document
+
+    if shape != "text":
+        console.write(document(report, shape))
         return
     screen = console.output()
     for part in report:

@@ -16,6 +16,7 @@ OUTPUTS = ("json", "csv", "trace")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
+    options.add_plan(parser)
     parser.add_argument(
         "--repeats", type=options.positive, default=DEFAULT_REPEATS, metavar="N",
         help="runs that are timed without recording, to say how much recording slows things down "
@@ -34,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="save the profile as JSON (-: to stdout, instead of tables)",
     )  # fmt: skip
     parser.add_argument("--csv", metavar="FILE", help="write the rows of the tables as CSV")
+    parser.add_argument(
+        "--from-start", action="store_true",
+        help="what the program did before the run, too: context, modules, first allocations",
+    )  # fmt: skip
+    options.add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -54,4 +60,4 @@ def _show(result: ProfileResult | ComparisonResult, arguments: argparse.Namespac
     """Write what files are asked for, then print the tables, or the JSON in their place."""
     text = result.to_json()
     output.write((arguments.json, text), (arguments.csv, result.to_csv()))
-    output.show(arguments.json, text, result.report())
+    output.show(arguments.json, text, result.report(), arguments.format)

@@ -11,11 +11,7 @@ from tilewright.errors import TilewrightError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_run(parser)
-    parser.set_defaults(batch=None, device=None)  # which of them are given matters beside --plan
-    parser.add_argument(
-        "--plan", type=Path, metavar="FILE",
-        help="a plan that --save-plan wrote: device, rung, memory, batch and precision are its own",
-    )  # fmt: skip
+    options.add_plan(parser)
     parser.add_argument(
         "--save-plan", type=Path, metavar="FILE",
         help="write what was chosen for every layer, to be used again with --plan",
@@ -29,6 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--predictions", type=Path, metavar="FILE",
         help="write a CSV of index, label, predicted, probability",
     )  # fmt: skip
+    parser.add_argument(
+        "--repeats", type=options.positive, default=1, metavar="N",
+        help="forward passes; the tables are of the last (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--show", type=options.positive, metavar="N",
+        help="so many images with what was predicted, wrong ones first",
+    )  # fmt: skip
+    options.add_format(parser)
     keeping.add_save(parser)
 
 
@@ -47,5 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.save_plan is not None:
         result.save_plan(arguments.save_plan)
     with keeping.keeping(result.record, arguments):
-        output.show(arguments.json, text, result.report())
+        output.show(arguments.json, text, result.report(), arguments.format)
+        if arguments.show is not None and arguments.json != output.TO_STDOUT:
+            output.tables(result.pictures(arguments.show), arguments.format)
     return 0

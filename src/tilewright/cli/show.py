@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from tilewright.cli import options
+from tilewright.cli import options, output
 from tilewright.errors import TilewrightError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "net", metavar="NET", help="cifar10, ece408, ece408-2017, a .json or a .safetensors file"
+        "net",
+        metavar="NET",
+        help="cifar10, ece408, ece408-2017, an .onnx, .pt2, .json or .safetensors file",
     )
     parser.add_argument(
         "--rung", metavar="NAME|FILE",
@@ -18,13 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     options.add_device(parser)
     options.add_precision(parser)
+    options.add_format(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     from tilewright.model.load import load
     from tilewright.plan import uniform
     from tilewright.rungs import DEFAULT_BATCH, choose
-    from tilewright.views import console
     from tilewright.views.network import layer_table
     from tilewright.views.plan import steps
 
@@ -34,10 +36,6 @@ def main(arguments: argparse.Namespace) -> int:
         plan = uniform(network, rung, arguments.device, DEFAULT_BATCH)
     elif arguments.precision is not None or arguments.device.kind != "cpu":
         raise TilewrightError("--device and --precision are of a rung: name it with --rung")
-    screen = console.output()
-    for part in layer_table(network):
-        screen.print(part)
-    if plan is not None:
-        screen.print()
-        screen.print(steps(plan))
+    planned = () if plan is None else ("", steps(plan))
+    output.tables((*layer_table(network), *planned), arguments.format)
     return 0

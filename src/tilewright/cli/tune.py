@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.cli import keeping, options
+from tilewright.cli import keeping, options, output
 from tilewright.errors import TilewrightError
-from tilewright.files import atomic_write, check_writable
+from tilewright.files import check_writable
 from tilewright.terminal import printable
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", metavar="FILE|-", help="write all of it as JSON (-: to stdout, without tables)"
     )
+    options.add_format(parser)
     keeping.add_no_save(parser)
 
 
@@ -105,16 +106,9 @@ def main(arguments: argparse.Namespace) -> int:
         conditions=conditions_record(workshop.conditions), environment=environment.fingerprint(),
     )  # fmt: skip
     text = document.text(made)
-    if arguments.json not in (None, "-"):
-        with atomic_write(Path(arguments.json)) as file:
-            file.write(text.encode())
+    output.write((arguments.json, text))
     with keeping.keeping(made, arguments):
-        if arguments.json == "-":
-            console.write(text)
-        else:
-            screen = console.output()
-            for part in view.report(made):
-                screen.print(part)
+        output.show(arguments.json, text, view.report(made), arguments.format)
     return 0
 
 

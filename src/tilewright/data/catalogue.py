@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tilewright.data import arrays, cifar10, fashion_mnist, folder
+from tilewright.data import arrays, cifar10, drawn, fashion_mnist, folder
 from tilewright.data.dataset import ALL, Dataset, Wanted, check_shape
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import ASSETS, cache_home, reason
 from tilewright.model.layers import Shape, dimensions
 
 SAMPLE = "fashion-mnist-sample"
+CIFAR10: Shape = (3, 32, 32)
 # All that images may be given as.
 Source = str | Path | arrays.Arrays
 
@@ -104,10 +105,19 @@ ENTRIES = {
 
 
 def default_for(shape: Shape) -> str:
-    """The data set a network of this input shape runs over when none is named."""
+    """What a network of this input shape runs over when nothing is named: the data set that fits
+    it, or pictures drawn here where that is not on this machine.
+    """
+    if shape[0] != 1 and (shape != CIFAR10 or not ENTRIES["cifar10-test"].locate(home())):
+        return drawn.NAME
+    return fitting(shape)
+
+
+def fitting(shape: Shape) -> str:
+    """The data set that networks of this input shape are made for."""
     if shape[0] == 1:
         return SAMPLE
-    if shape == (3, 32, 32):
+    if shape == CIFAR10:
         return "cifar10-test"
     raise TilewrightError(
         f"no data set of {dimensions(shape)} images is known: name one with --data"
@@ -124,6 +134,8 @@ def open_data(source: Source, shape: Shape, images: int | None = None) -> Datase
     if not isinstance(source, str | Path):
         return arrays.given(source, wanted).first(images)
     path = Path(source)
+    if str(source) == drawn.NAME:
+        return drawn.pictures(shape, wanted.images)
     if str(source) in ENTRIES:
         dataset = open_named(str(source), wanted)
     elif path.exists():
@@ -131,7 +143,7 @@ def open_data(source: Source, shape: Shape, images: int | None = None) -> Datase
     elif len(path.parts) > 1 or path.suffix:
         raise TilewrightError(f"data {str(path)!r} does not exist")
     else:
-        raise unknown("data set", str(source), ENTRIES)
+        raise unknown("data set", str(source), [*ENTRIES, drawn.NAME])
     dataset = dataset.first(images)
     if dataset.shape[0] == shape[0] and dataset.name == "fashion-mnist":
         dataset = dataset.resized(shape[1], shape[2])
@@ -145,7 +157,7 @@ def open_parts(folder: Path | None, shape: Shape) -> tuple[Dataset, Dataset]:
     Without a folder: Fashion-MNIST for one channel, CIFAR-10 for three of 32x32.
     """
     if folder is None:
-        test = default_for(shape).replace(SAMPLE, "fashion-mnist")
+        test = fitting(shape).replace(SAMPLE, "fashion-mnist")
         training = {"fashion-mnist": "fashion-mnist-train", "cifar10-test": "cifar10"}[test]
         return open_data(training, shape), open_data(test, shape)
     if cifar10.is_folder(folder):

@@ -9,7 +9,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from tilewright.climb import Progress, alone
+from tilewright.contest import Progress, alone
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.judge.allowance import Allowance

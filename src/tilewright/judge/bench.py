@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from tilewright.climb import Progress
+from tilewright.contest import Progress
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program

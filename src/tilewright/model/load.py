@@ -14,7 +14,12 @@ from tilewright.files import ASSETS
 from tilewright.model import zoo
 from tilewright.model.formats import convnetjs, description
 from tilewright.model.formats import weights as weight_file
+from tilewright.model.formats.convert import BESIDE
 from tilewright.model.network import NONE, Network
+
+# Files that have all of a network, and those that are programs for Python's unpickler.
+WHOLE = (".onnx", ".pt2")
+UNSAFE = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
 
 # All that a network may be given as: a mapping is what a `.json` description holds.
 Net = str | Path | Network | Mapping[str, object]
@@ -22,14 +27,17 @@ Weights = str | Path | Mapping[str, NDArray[np.generic]]
 
 
 def load(net: Net, weights: Weights | None = None) -> Network:
-    """A network by zoo name, `.json` description or `.safetensors` file, with its weights.
+    """A network by zoo name, `.json` description or file that has its weights, too.
 
-    A description may as well be given as the dict that its JSON stands for.
-
-    `weights` is a `.safetensors` file, a folder with a ConvNetJS snapshot, or a mapping of
-    arrays. Without it a zoo network gets the weights shipped with Tilewright, where there are
-    any, and a `.safetensors` network its own; else the network has no parameters.
+    Such a file is an `.onnx` model, a `.safetensors` file, a `.pt2` program of PyTorch's, or a
+    folder with a ConvNetJS snapshot and its `network.json`. A description may as well be given as
+    the dict that its JSON stands for. `weights` is a `.safetensors` file, a folder with a ConvNetJS
+    snapshot, or a mapping of arrays. Without it a network of a file gets the weights in it, and a
+    zoo network those shipped with Tilewright, where there are any; else the network has no
+    parameters.
     """
+    if weights is None and isinstance(net, str | Path) and Path(net).suffix in WHOLE:
+        return _whole(Path(net))
     return load_parameters(describe(net), net, weights)
 
 
@@ -45,6 +53,13 @@ def describe(net: Net) -> Network:
             f"{type(net).__name__}"
         )
     path = Path(net)
+    if path.suffix in WHOLE:
+        return replace(_whole(path), parameters=NONE, notes={})
+    if path.suffix in UNSAFE:
+        raise TilewrightError(
+            f"{path}: a pickle may run any code when it is read, so it is not: load it where you "
+            "trust it, and give the module to tilewright.from_torch, or torch.onnx.export it"
+        )
     if path.suffix == ".json":
         return description.read(path)
     if path.suffix == ".safetensors":
@@ -58,13 +73,16 @@ def describe(net: Net) -> Network:
     if isinstance(net, str) and net in zoo.ZOO:
         return zoo.network(net)
     if path.is_dir():
+        if (path / BESIDE).is_file():
+            return description.read(path / BESIDE)
         raise TilewrightError(
             f"{path} is a folder: a ConvNetJS snapshot does not say its strides or padding, "
-            "so name the network with --net and give the folder as --weights"
+            f"so name the network with --net and give the folder as --weights, or put its "
+            f"description into it as {BESIDE}"
         )
     if path.exists() or len(path.parts) > 1:
         what = (
-            "is neither a .json description nor a .safetensors file"
+            "is neither a .json description nor an .onnx, .pt2 or .safetensors file"
             if path.exists()
             else "does not exist"
         )
@@ -80,12 +98,26 @@ def load_parameters(network: Network, net: Net, weights: Weights | None) -> Netw
         return net
     if isinstance(net, Mapping):
         return network
-    if Path(net).suffix == ".safetensors":
+    path = Path(net)
+    if path.suffix in WHOLE:
+        return _whole(path)
+    if path.suffix == ".safetensors" or (net not in zoo.ZOO and path.is_dir()):
         return _given(network, net)
     shipped = ASSETS / "weights" / f"{net}.safetensors"
     if net in zoo.ZOO and shipped.is_file():
         return _given(network, shipped)
     return network
+
+
+def _whole(path: Path) -> Network:
+    """A network with its weights, from a file that has both."""
+    if path.suffix == ".onnx":
+        from tilewright.model.formats import onnx_import
+
+        return onnx_import.read(path)
+    from tilewright.model.formats import torch_import
+
+    return torch_import.read(path)
 
 
 def _given(network: Network, weights: Weights) -> Network:

@@ -45,11 +45,13 @@ def ceilings(
     precision: str = "fp32",
     at_least: float = 0.0,
     store: Store | None = None,
+    rough: bool = False,
 ) -> tuple[Ceilings, str | None]:
     """Of a device, by its name in words; and what is wrong with them, if anything is.
 
     What was measured before on the same device by the same version is taken from the store, unless
-    the machine was busy then or a run has since done `at_least` so many FLOP a second.
+    the machine was busy then or a run has since done `at_least` so many FLOP a second. `rough`: a
+    busy machine's will do.
     """
     store = store or open_store("ceilings")
     key, processors = key_of("ceilings", __version__, name, precision), _processors(device)
@@ -58,7 +60,8 @@ def ceilings(
         kept = None
     if kept is not None and kept.ceilings.processors != processors:
         kept = None
-    if kept is not None and not kept.disturbed and not _beaten(kept.ceilings, at_least):
+    trusted = kept is not None and (rough or not kept.disturbed)
+    if kept is not None and trusted and not _beaten(kept.ceilings, at_least):
         return kept.ceilings, None
     best = measure(device, name, precision)
     if kept is not None:

@@ -79,3 +79,21 @@ def of_kernel(profile: Profile, row: Row) -> str:
         return f"{layers}: {profile.idea}"
     words = "; ".join(KINDS[kind] for kind in sorted(kinds) if kind in KINDS)
     return f"{layers}: {words}" if words else layers or "belongs to no layer"
+
+
+PHASES = {
+    "open device": "the driver is asked for the device: a GPU's context",
+    "create network": "layers, shapes, and what is chosen for each",
+    "load parameters": "weights from their file",
+    "load data": "images from their files, resized if need be",
+    "prove": "the rung held to its proof",
+    "build kernels": "compiled or loaded as modules, weights sent, first allocations",
+    "create outputs": "buffers for results",
+    "pin images": "images where the GPU can fetch them by itself",
+    "warm up": "ten images, uncounted",
+}
+
+
+def of_phase(name: str) -> str:
+    """What happens in a phase before a run."""
+    return PHASES.get(name, "")

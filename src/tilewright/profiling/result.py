@@ -92,6 +92,8 @@ class Profile:
     stopped: str | None = None
     notices: tuple[str, ...] = ()
     skips_taps: bool = False
+    start: tuple[tuple[str, float], ...] = ()  # phases before the run, with their seconds
+    page_faults: int | None = None  # of the host, in the recorded run
 
     def of(self, *kinds: Kind) -> list[Row]:
         """The rows of some kinds, each with its own layers."""

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilewright.limits import FEW_BLOCKS, MEMORY, Rates, limit
+from tilewright.limits import FEW_BLOCKS, Rates, held_up, limit
 from tilewright.profiling.result import NO_TIME, Ceilings, Profile
 from tilewright.profiling.tally import Row
 from tilewright.trace import Cost
 
-# A kernel that reaches less of its limit than this is not held up by it: it waits.
-NEAR = 0.25
-# Shorter launches are mostly their own beginning and end, whatever they compute.
-SHORT_SECONDS = 5e-6
 # A larger share of its time with page faults being served, and they hold a kernel up.
 MOSTLY = 0.5
 
@@ -116,11 +112,5 @@ def _limit(profile: Profile, row: Row, cost: Cost) -> str:
         return f"{FEW_BLOCKS}: {blocks} for {ceilings.processors}"
     if bound is None or ceilings is None or ceilings.flops is None or ceilings.bytes is None:
         return "not known: no ceilings"
-    share = bound.seconds / row.seconds if row.seconds > NO_TIME else 0.0
-    if bound.name == MEMORY and share > 1:
-        return "caches: more than memory gives"
-    if share >= NEAR:
-        return bound.name
-    if on_gpu and row.average < SHORT_SECONDS:
-        return "too short: mostly start and end"
-    return f"latency: {100 * share:.0f} % of {bound.name}"
+    seconds = row.seconds if row.seconds > NO_TIME else 0.0
+    return held_up(bound, seconds, row.calls, on_gpu)

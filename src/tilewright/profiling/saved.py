@@ -28,6 +28,7 @@ from tilewright.results.profile import (
     Shape,
     WallParts,
 )
+from tilewright.results.run import Phase
 from tilewright.runtime.device import Device
 from tilewright.trace import Kind
 
@@ -63,6 +64,8 @@ def record(profile: Profile) -> ProfileRecord:
         stopped=profile.stopped,
         notices=profile.notices,
         skips_taps=profile.skips_taps,
+        start=tuple(Phase(name=name, seconds=seconds) for name, seconds in profile.start),
+        page_faults=profile.page_faults,
         rows=tuple(map(_row, profile.named(*KINDS))),
         detail=tuple(map(_row, profile.rows)),
         roofline=tuple(
@@ -127,6 +130,8 @@ def profile_of(kept: ProfileRecord) -> Profile:
         stopped=kept.stopped,
         notices=kept.notices,
         skips_taps=kept.skips_taps,
+        start=tuple((phase.name, phase.seconds) for phase in kept.start),
+        page_faults=kept.page_faults,
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 # Batches after which the device's events are waited for and passed on: all that is ever held.
 SETTLE_BATCHES = 25
+BEFORE = "the process, its libraries"  # up to the first phase
 # Two clocks never agree quite: an event may seem to have begun so much earlier than it did.
 SLACK_SECONDS = 0.01
 
@@ -44,6 +45,7 @@ class Subject:
     timed: Sample
     ceilings: Ceilings
     notices: tuple[str, ...]
+    start: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,22 +70,28 @@ def prepare_all(requests: Sequence[Request], repeats: int, progress: Progress) -
         doing, total = f"timing {ready.rung.label}", len(ready.dataset)
         ready.program(ready.dataset.images, None, lambda done: progress(doing, done, total))
 
-    runs = {number: partial(run, ready) for number, (ready, _, _) in enumerate(built)}
+    runs = {number: partial(run, ready) for number, (ready, *_) in enumerate(built)}
     timed = interleave(runs, repeats, warmup=0)  # being built, they were warmed up
     return [
-        Subject(ready, timed[number], found, notices)
-        for number, (ready, found, notices) in enumerate(built)
+        Subject(ready, timed[number], found, notices, start)
+        for number, (ready, found, notices, start) in enumerate(built)
     ]
 
 
-def _build(request: Request, progress: Progress) -> tuple[Ready, Ceilings, tuple[str, ...]]:
-    progress(f"building {request.rung or 'the fastest rung'}", 0, 1)
-    ready = make_ready(request, Trace(), proving=lambda doing: progress(doing, 0, 1))
+def _build(
+    request: Request, progress: Progress
+) -> tuple[Ready, Ceilings, tuple[str, ...], tuple[tuple[str, float], ...]]:
+    """What is asked for, its device's ceilings with what is wrong with them, and how it started."""
+    progress(f"building {request.plan or request.rung or 'the fastest rung'}", 0, 1)
+    before, trace = environment.usage().elapsed_seconds, Trace()
+    ready = make_ready(request, trace, proving=lambda doing: progress(doing, 0, 1))
+    phases = ((event.name, event.seconds) for event in trace.of("phase"))
+    start = ((BEFORE, before), *phases)
     progress("measuring the device's ceilings", 0, 1)
     found, problem = ceilings(
-        request.device, ready.program.runtime.describe(), ready.rung.precision.name
+        ready.plan.device, ready.program.runtime.describe(), ready.rung.precision.name
     )
-    return ready, found, (problem,) if problem else ()
+    return ready, found, (problem,) if problem else (), start
 
 
 def record(
@@ -103,6 +111,7 @@ class _Session:
     done: int = 0
     batches: int = 0
     notices: list[str] = field(default_factory=list)
+    page_faults: int = 0
 
     def __post_init__(self) -> None:
         self.tally = Tally()
@@ -119,6 +128,7 @@ class _Session:
     def run(self) -> Recording:
         ready, outputs = self.subject.ready, None
         error: BaseException | None = None
+        before = environment.usage().page_faults
         try:
             outputs = ready.program(ready.dataset.images, self.trace, self._advance)
         except (KeyboardInterrupt, Exception) as stopped:
@@ -127,6 +137,7 @@ class _Session:
             error = stopped
             self._wait()
         finally:
+            self.page_faults = environment.usage().page_faults - before
             self.wall.stop(self.trace.now())
             try:
                 with held_back():
@@ -211,6 +222,8 @@ class _Session:
             notices=tuple(self.notices),
             environment=environment.fingerprint(),
             skips_taps=ready.rung.skips_taps,
+            start=subject.start,
+            page_faults=self.page_faults,
         )
 
 

@@ -21,7 +21,7 @@ class Change:
     name: str
     before: Sample | None
     after: Sample | None
-    times: Ratio | None  # how long it takes after, as a multiple of before
+    times: Ratio | None  # how many times as fast it is after
     untimed: str = ""  # why it was not timed on one side, if that is known
 
     @property
@@ -34,7 +34,7 @@ class Change:
             return f"cannot be told: {_few(self.before, self.after)}"
         if not self.times.differs:
             return "no more than noise"
-        return "slower" if self.times.value > 1 else "faster"
+        return "faster" if self.times.value > 1 else "slower"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def compare(before: Record, after: Record) -> Changes:
         first, second = before.timings.get(name), after.timings.get(name)
         times = None
         if first and second and first.median and second.median:
-            times = ratio_apart(second, first).doubted(disturbance)
+            times = ratio_apart(first, second).doubted(disturbance)
         untimed = before.untimed.get(name) or after.untimed.get(name, "")
         rows.append(Change(name, first, second, times, untimed))
     return Changes(before, after, tuple(rows), tuple(_differences(before, after)))

@@ -15,16 +15,19 @@ from tilewright.results.ladder import (
     Correctness,
     GpuLook,
     LadderRecord,
+    LayerTiming,
     RungRecord,
 )
 from tilewright.results.record import Environment, Timing, timing, verification
 
 if TYPE_CHECKING:
     from tilewright.climb import Ladder, Row, Subject
+    from tilewright.contest import Measured
     from tilewright.measure.conditions import Conditions
     from tilewright.model.network import Network
     from tilewright.runtime.device import Device
 
+HOST = "cpu"  # the memory plan of a row of the CPU on a GPU's ladder
 # The course checks correctness at these numbers of images.
 COURSE_SIZES = (100, 1000, 10_000)
 
@@ -55,6 +58,8 @@ def record(
         peak_notices=ladder.notices,
         flop_an_image=subject.network.flops,
         doubt=ladder.doubt,
+        against=ladder.against,
+        short_proof=ladder.short,
         conditions=conditions_record(ladder.conditions),
         rows=tuple(
             _rung(row, ladder, subject.network, images, subject.dataset.labels)
@@ -79,8 +84,9 @@ def conditions_record(seen: Conditions) -> ConditionsRecord:
 def _rung(
     row: Row, ladder: Ladder, network: Network, images: int, labels: NDArray[np.int64] | None
 ) -> RungRecord:
+    found = row.measured
     return RungRecord(
-        rung=row.rung.label,
+        rung=row.name,
         idea=row.rung.idea,
         vendor=row.rung.vendor,
         against=_against(row, ladder),
@@ -89,12 +95,32 @@ def _rung(
         executed_flop=row.rung.executed_flops(network),
         peak_share=_peak_share(row, network, images, ladder.peak),
         network=_timing(row.network, images),
-        operations_mark=row.operations_mark,
-        operations={name: timing(sample, images) for name, sample in row.operations.items()},
-        copies=_timing(row.copies, images),
-        copied_bytes=row.copied_bytes,
+        operations_mark=found.operations_mark if found else "",
+        operations={
+            name: timing(sample, images)
+            for name, sample in (found.operations if found else {}).items()
+        },
+        copies=_timing(found.copies if found else None, images),
+        copied_bytes=found.copied_bytes if found else 0,
         correctness=_correctness(row, labels),
+        memory=row.memory,
+        device_time=_timing(found.device if found else None, images),
+        layers=_layers(found, network, images) if found else (),
+        page_faults=found.page_faults if found else None,
     )
+
+
+def _layers(found: Measured, network: Network, images: int) -> tuple[LayerTiming, ...]:
+    stages = {stage.name: stage for stage in network.stages}
+    order = list(stages)
+    made = []
+    for layers in sorted(found.layers, key=lambda names: order.index(names[0])):
+        weighted = [name for name in layers if stages[name].parameter_shapes]
+        kind = "network" if len(weighted) > 1 else stages[(weighted or list(layers))[0]].kind
+        made.append(
+            LayerTiming(layers=layers, kind=kind, time=timing(found.layers[layers], images))
+        )
+    return tuple(made)
 
 
 def _timing(sample: Sample | None, images: int) -> Timing | None:
@@ -104,12 +130,12 @@ def _timing(sample: Sample | None, images: int) -> Timing | None:
 def _against(row: Row, ladder: Ladder) -> Against | None:
     """How many times as fast as the rung that it changes."""
     before = ladder.changed(row)
-    if before is None or before.network is None or row.network is None:
+    if before is None or before.ranked is None or row.ranked is None:
         return None
-    gain = ratio(before.network, row.network).doubted(ladder.doubt)
+    gain = ratio(before.ranked, row.ranked).doubted(ladder.doubt)
     ends = gain.interval.ends
     return Against(
-        rung=before.rung.label,
+        rung=before.name,
         times=gain.value,
         interval=None if ends is None else (ends[0], ends[1]),
         differs=gain.differs,
@@ -118,14 +144,19 @@ def _against(row: Row, ladder: Ladder) -> Against | None:
 
 def _peak_share(row: Row, network: Network, images: int, peak: float | None) -> float | None:
     """Of the measured peak, which is that of float32: operations that the rung really does."""
-    if not peak or row.network is None or row.rung.precision.name != FLOAT32.name:
+    if (
+        not peak
+        or row.ranked is None
+        or row.memory == HOST
+        or row.rung.precision.name != FLOAT32.name
+    ):
         return None
-    return images * row.rung.executed_flops(network) / row.network.median / peak
+    return images * row.rung.executed_flops(network) / row.ranked.median / peak
 
 
 def _correctness(row: Row, labels: NDArray[np.int64] | None) -> tuple[Correctness, ...]:
-    if labels is None or row.predicted is None:
+    if labels is None or row.measured is None:
         return ()
-    right = row.predicted == labels
+    right = row.measured.predicted == labels
     sizes = [*(size for size in COURSE_SIZES if size < len(right)), len(right)]
     return tuple(Correctness(images=size, share=float(right[:size].mean())) for size in sizes)

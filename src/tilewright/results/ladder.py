@@ -22,6 +22,7 @@ from tilewright.results.record import (
     an_image,
 )
 
+ALL = "all"  # memory plans: each rung has a row for each
 # Op times of a rung that computes the network as one piece were taken from convolutions on their
 # own; those of a rung that fuses layers have the activation and pooling after them in it.
 ALONE, TOGETHER = "*", "+"
@@ -73,6 +74,14 @@ class Correctness(Struct, frozen=True, kw_only=True):
     share: Share
 
 
+class LayerTiming(Struct, frozen=True, kw_only=True):
+    """The kernels of layers that were computed together, over all images."""
+
+    layers: Annotated[tuple[str, ...], Meta(min_length=1)]
+    kind: Annotated[str, about("of the layer with weights, if one is among them")]
+    time: Timing
+
+
 class RungRecord(Struct, frozen=True, kw_only=True):
     """A rung's place on the ladder; `missing` says why it could not run."""
 
@@ -96,6 +105,23 @@ class RungRecord(Struct, frozen=True, kw_only=True):
         tuple[Correctness, ...],
         about("at 100, 1,000 and 10,000 images, and at all; empty without labels"),
     ] = ()
+    memory: Annotated[
+        str | None,
+        about("its memory plan, where each rung has several; cpu: beside a GPU's ladder"),
+    ] = None
+    device_time: Annotated[
+        Timing | None,
+        about("in which a GPU computed: no copies, no waiting for the host; what ranks go by"),
+    ] = None
+    layers: Annotated[tuple[LayerTiming, ...], about("in the order they are computed")] = ()
+    page_faults: Annotated[
+        Count | None, about("of the host in a median round, those that brought pages back included")
+    ] = None
+
+    @property
+    def ranked(self) -> Timing | None:
+        """What it is compared by."""
+        return self.device_time or self.network
 
 
 class LadderRecord(Record, frozen=True, kw_only=True, tag="tilewright.ladder/2"):
@@ -107,13 +133,17 @@ class LadderRecord(Record, frozen=True, kw_only=True, tag="tilewright.ladder/2")
     batch: Annotated[int, Meta(ge=1, description="images at a time")]
     repeats: Annotated[Count, about("rounds that were counted")]
     order_seed: Annotated[int, about("what the order of the turns was drawn from")]
-    memory: Annotated[str | None, about("the memory plan that was asked for")]
+    memory: Annotated[str | None, about("the memory plan that was asked for, or all")]
     peak_flops: Annotated[Rate | None, about("a second, measured, in float32")]
     peak_notices: tuple[str, ...]
     flop_an_image: Annotated[Count, about("every tap of a convolution counted")]
     doubt: Annotated[
         Share, about("the share of CPU time that was others': ratios are uncertain by it")
     ] = 0.0
+    against: Annotated[str | None, about("the rung that all are compared with, if one is")] = None
+    short_proof: Annotated[
+        bool, about("whether only the network's own layers were tried, and the whole")
+    ] = False
     conditions: ConditionsRecord
     rows: tuple[RungRecord, ...] = field(name="rungs")
 
@@ -121,6 +151,11 @@ class LadderRecord(Record, frozen=True, kw_only=True, tag="tilewright.ladder/2")
     def timed(self) -> list[tuple[RungRecord, Timing]]:
         """The rungs that could be, with the time of the whole network."""
         return [(row, row.network) for row in self.rows if row.network is not None]
+
+    @property
+    def ranked(self) -> list[tuple[RungRecord, Timing]]:
+        """Those that could be timed, with the time that they are compared by."""
+        return [(row, time) for row in self.rows if (time := row.ranked) is not None]
 
     @property
     def headline(self) -> str:

@@ -19,6 +19,7 @@ from tilewright.results.record import (
     about,
     an_image,
 )
+from tilewright.results.run import Phase
 
 Size = tuple[Count, Count, Count]
 RowKind = Literal["kernel", "host", "copy", "memset", "unified", "api", "layer", "profiler"]
@@ -160,6 +161,8 @@ class ProfileRecord(Record, frozen=True, kw_only=True, tag="tilewright.profile/1
     stopped: Annotated[str | None, about("why the run was cut short; null if it was not")]
     notices: tuple[str, ...]
     skips_taps: Annotated[bool, about("whether the rung leaves out taps outside the image")] = False
+    start: Annotated[tuple[Phase, ...], about("what happened before the run, in order")] = ()
+    page_faults: Annotated[Count | None, about("of the host, in the recorded run")] = None
     rows: Annotated[
         tuple[RowRecord, ...],
         about("as printed: one for each kind and name, most expensive first"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,7 @@ from tilewright.trace import busy_seconds
 
 if TYPE_CHECKING:
     from tilewright.job import Result
+    from tilewright.model.network import Stage
 
 WHOLE = "forward"
 
@@ -47,6 +50,24 @@ class LayerTime(Struct, frozen=True, kw_only=True):
     seconds: Seconds
     flop: Annotated[Count, about("over all images")]
     within: Annotated[str | None, about("the layer whose time includes it")] = None
+    executed_flop: Annotated[Count, about("over all images, without taps that are left out")] = 0
+    least_bytes: Annotated[Count, about("over all images, every buffer of a batch once")] = 0
+    launches: Annotated[Count, about("of kernels, or of the host's computations")] = 0
+    limit: Annotated[str, about("what holds it up, in words; empty if that is not known")] = ""
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What a process took of the machine, from its start."""
+
+    user_seconds: Seconds
+    system_seconds: Seconds
+    elapsed_seconds: Seconds
+    page_faults: Annotated[Count, about("that the system served")]
+
+    @property
+    def cpu_share(self) -> float:
+        """Of one core."""
+        return (self.user_seconds + self.system_seconds) / max(self.elapsed_seconds, 1e-9)
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -105,6 +126,11 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     proof: Annotated[
         Verification | None, about("what was tried before the run; null if nothing was")
     ] = None
+    forward_samples: Annotated[
+        tuple[Seconds, ...], about("of every repeat, the last of which all else is of")
+    ] = ()
+    peak_flops: Annotated[Rate | None, about("a second, measured, in float32")] = None
+    usage: Annotated[Usage | None, about("of the process until it had its results")] = None
 
     @property
     def headline(self) -> str:
@@ -118,7 +144,9 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     def timings(self) -> Mapping[str, Sample]:
         layers = {each.name: each.seconds for each in self.layers if each.seconds}
         seconds = {WHOLE: self.forward_seconds, **layers}
-        return {name: an_image((value,), self.images) for name, value in seconds.items()}
+        samples: dict[str, tuple[float, ...]] = {name: (s,) for name, s in seconds.items()}
+        samples[WHOLE] = self.forward_samples or samples[WHOLE]
+        return {name: an_image(taken, self.images) for name, taken in samples.items()}
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -156,6 +184,8 @@ def record(result: Result) -> RunRecord:
         images_per_second=images / forward,
         peak_memory_bytes=result.peak_memory_bytes,
         proof=None if result.proof is None else verification(result.proof),
+        forward_samples=result.forward_samples,
+        usage=None if result.usage is None else Usage(**asdict(result.usage)),
     )
 
 
@@ -169,27 +199,41 @@ def layer_times(result: Result) -> list[LayerTime]:
     stages = {stage.name: stage for stage in result.network.stages}
     images = len(result.dataset)
     seconds: dict[tuple[str, ...], float] = {}
+    launches: Counter[tuple[str, ...]] = Counter()
     for event in result.trace.of("kernel", "host"):
         seconds[event.layers] = seconds.get(event.layers, 0.0) + event.seconds
+        launches[event.layers] += 1
     covered = {name for layers in seconds for name in layers}
     for name in stages:
         if name not in covered:  # nothing to compute: flattening, or pixels that are floats
             seconds[(name,)] = 0.0
     order = list(stages)
     rows = []
-
-    def add(name: str, kind: str, time: float, flop: int, within: str | None = None) -> None:
-        rows.append(LayerTime(name=name, kind=kind, seconds=time, flop=flop, within=within))
-
     for layers in sorted(seconds, key=lambda names: order.index(names[0])):
-        flop = sum(stages[layer].flops for layer in layers) * images
-        weighted = [layer for layer in layers if stages[layer].parameter_shapes]
-        if len(weighted) > 1:
-            add(f"{layers[0]}..{layers[-1]}", "network", seconds[layers], flop)
-            continue
-        main = (weighted or list(layers))[0]
-        add(main, stages[main].kind, seconds[layers], flop)
-        for other in layers:
-            if other != main:
-                add(other, stages[other].kind, 0.0, 0, within=main)
+        parts = [stages[layer] for layer in layers]
+        weighted = [stage for stage in parts if stage.parameter_shapes]
+        main = (weighted or parts)[0]
+        several = len(weighted) > 1
+        rows.append(
+            LayerTime(
+                name=f"{layers[0]}..{layers[-1]}" if several else main.name,
+                kind="network" if several else main.kind,
+                seconds=seconds[layers],
+                flop=sum(stage.flops for stage in parts) * images,
+                executed_flop=result.rung.executed_flops_of(parts) * images,
+                least_bytes=_bytes(parts, images, -(-images // result.plan.batch)),
+                launches=launches[layers],
+            )
+        )
+        for other in parts:
+            if not several and other is not main:
+                fused = LayerTime(name=other.name, kind=other.kind, seconds=0.0, flop=0,
+                                  within=main.name)  # fmt: skip
+                rows.append(fused)
     return rows
+
+
+def _bytes(stages: Sequence[Stage], images: int, batches: int) -> int:
+    """What must be moved at least: what is between fused layers need not be."""
+    ends = math.prod(stages[0].input_shape) + math.prod(stages[-1].output_shape)
+    return 4 * (images * ends + batches * sum(stage.parameter_count for stage in stages))

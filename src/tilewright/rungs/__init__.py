@@ -70,6 +70,9 @@ def choose(device: Device, name: str | None, precision: str | None = None) -> Ru
             if reason := rung.missing(device):
                 raise TilewrightError(f"rung {name!r} cannot run on {device}: {reason}")
             return rung.at(precision)
+    if name in NAMES:
+        where = " or ".join(f"--device {kind}" for kind in find(name).devices)
+        raise TilewrightError(f"rung {name!r} does not run on {device}: add {where}")
     raise unknown(f"rung on {device}", name, [rung.name for rung in known])
 
 

@@ -177,9 +177,11 @@ class Rung:
 
     def executed_flops(self, network: Network) -> int:
         """Floating-point operations that it really does for an image."""
-        return sum(
-            stage.inside_flops if self.skips_taps else stage.flops for stage in network.stages
-        )
+        return self.executed_flops_of(network.stages)
+
+    def executed_flops_of(self, stages: Iterable[Stage]) -> int:
+        """The same for some of a network's stages."""
+        return sum(stage.inside_flops if self.skips_taps else stage.flops for stage in stages)
 
     def at(self, precision: str | None) -> Rung:
         """The rung with its arithmetic chosen by name; float32 if None: less must be asked for."""

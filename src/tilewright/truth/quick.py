@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.model.layers import Convolution, Shape
-from tilewright.model.network import Network
+from tilewright.model.network import Network, Stage
 from tilewright.precision import Precision
 from tilewright.runtime.dialect import LARGEST_GRID_Z
-from tilewright.truth.trials import Calls, Generator, Trial, layer_trials
+from tilewright.truth.trials import Calls, Generator, Trial, layer_trials, pixels_trial
 
 SHAPES: tuple[tuple[Shape, Convolution], ...] = (
     ((3, 11, 13), Convolution(5, 3, padding=1)),
@@ -33,6 +33,7 @@ KINDS = (
     *(TELLING, "whole numbers, large weights", "impulse weights", "covering weights"),
     *("real numbers", "NaN and infinity"),
 )
+FEW_LAYERS = 3  # of each network, where there are several
 LAYER_KINDS = (TELLING, "real numbers")
 LAYER_CALLS = ((0, 1), (2,))
 # Batches that divide nothing, one of them large.
@@ -53,13 +54,37 @@ def quick(
         yield replace(trial, inputs="large batches", calls=_batches(BATCHES, len(trial.images)))
     seen = {SHAPES[0]}
     for network in networks:
-        for stage in network.stages:
-            if not isinstance(stage.layer, Convolution) or (stage.input_shape, stage.layer) in seen:
+        for stage in _looked_at(network, FEW_LAYERS if len(networks) > 1 else None):
+            assert isinstance(stage.layer, Convolution)
+            if (stage.input_shape, stage.layer) in seen:
                 continue
             seen.add((stage.input_shape, stage.layer))
             for trial in _chosen(stage.input_shape, stage.layer, LAYER_KINDS, precision, generator):
                 where = f"{trial.inputs} ({stage.name} of {network.name})"
                 yield replace(trial, inputs=where, calls=LAYER_CALLS)
+
+
+def first_look(network: Network, precision: Precision, generator: Generator) -> Iterator[Trial]:
+    """What a short ladder tries: an odd shape, the network's convolutions, and the whole of it."""
+    shape, layer = SHAPES[0]
+    yield from _chosen(shape, layer, (TELLING, "covering weights"), precision, generator)
+    seen = {(s.input_shape, s.layer) for s in network.stages if isinstance(s.layer, Convolution)}
+    for shape, convolution in sorted(seen, key=str):
+        for trial in _chosen(shape, convolution, LAYER_KINDS, precision, generator):
+            yield replace(trial, calls=LAYER_CALLS)
+    yield pixels_trial(network, 1, generator)
+
+
+def _looked_at(network: Network, most: int | None) -> list[Stage]:
+    """A network's convolutions; of many, those whose windows and strides differ come first."""
+    stages = [stage for stage in network.stages if isinstance(stage.layer, Convolution)]
+    alike: dict[object, Stage] = {}
+    for stage in stages:
+        assert isinstance(stage.layer, Convolution)
+        alike.setdefault((stage.layer.kernel, stage.layer.stride), stage)
+    different = list(alike.values())
+    chosen = [*different, *(stage for stage in stages if stage not in different)][:most]
+    return [stage for stage in stages if stage in chosen]
 
 
 def many_images(precision: Precision, generator: Generator) -> Iterator[Trial]:

@@ -46,6 +46,7 @@ from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth.ahead import compiled_ahead
 from tilewright.truth.attempt import Attempt, Truths
 from tilewright.truth.evidence import Fault
+from tilewright.truth.quick import first_look
 from tilewright.truth.trials import Trial, at_hand, trials
 
 # Images at a time, if none are asked for: more than any vector has lanes.
@@ -121,6 +122,20 @@ def verify_at_hand(
     Program(network, uniform(network, rung, device, batch), {rung.name: rung})
     seed = fresh_seed()
     tried = at_hand(network, rung.precision, batch, np.random.default_rng(seed))
+    return prove(rung, device, tried, seed, progress=progress)
+
+
+def verify_briefly(
+    rung: Rung,
+    device: Device,
+    network: Network,
+    batch: int,
+    progress: Callable[[], None] = lambda: None,
+) -> Verdict:
+    """Try a rung for a first look, in seconds; DoesNotFit if the device has too little for it."""
+    Program(network, uniform(network, rung, device, batch), {rung.name: rung})
+    seed = fresh_seed()
+    tried = first_look(network, rung.precision, np.random.default_rng(seed))
     return prove(rung, device, tried, seed, progress=progress)
 
 

@@ -57,10 +57,10 @@ def one_of(name: str, value: str | None, known: Sequence[str]) -> str | None:
     return value
 
 
-def memory_plan(value: str | None) -> str | None:
+def memory_plan(value: str | None, *more: str) -> str | None:
     from tilewright.memory import DEVICE_PLANS
 
-    return one_of("memory", value, DEVICE_PLANS)
+    return one_of("memory", value, (*DEVICE_PLANS, *more))
 
 
 def device_of(value: str | Device) -> Device:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from tilewright import environment
 from tilewright.climb import prepare
 from tilewright.errors import TilewrightError
-from tilewright.fuse.cpu.explain import Explanation, GroupFacts, machine_code
-from tilewright.fuse.cpu.explain import explain as explain_groups
 from tilewright.model.load import Net, Weights, load
-from tilewright.model.network import Network
-from tilewright.profiling import ceilings
-from tilewright.results.explain import ExplainRecord, PieceRecord
+from tilewright.results.explain import ExplainRecord
 from tilewright.rungs import choose, find
-from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import CPU, Device
 from tilewright.verbs.arguments import PRECISIONS, device_of, one_of, positive_or_none, quiet
+from tilewright.verbs.explain_cpu import explain_cpu
 from tilewright.verbs.explain_gpu import explain_generated, explain_kernels
-from tilewright.verbs.explained import ExplainResult, Found
-
-FUSED_BATCH = 640  # enough for every core
+from tilewright.verbs.explained import ExplainResult
 
 
 @quiet
@@ -39,7 +32,7 @@ def explain(
 ) -> ExplainResult:
     """Explain what a rung does with a network: tiles, arithmetic, memory, and what limits it.
 
-    `rung` is fused, any GPU rung or a kernel file; `batch` the images at a time (default: 640 for
+    `rung` is any rung or a kernel file; `batch` the images at a time (default: 640 for
     fused, 100 for a GPU rung). Of fused, `asm` names a layer whose inner loop's machine code is
     wanted instead. Of GPU rungs, `layer` names one (default: every convolution), `device` is opencl
     or cuda (default: the CUDA GPU that is here, or one that is assumed), `source` is for the
@@ -65,12 +58,8 @@ def explain(
             if given is not None:
                 raise TilewrightError(f"--{name} is for GPU rungs, and {chosen.name!r} is none")
         chosen = choose(CPU, chosen.name)
-        if chosen.name != "fused":
-            raise TilewrightError(
-                f"rung {chosen.name!r} has nothing to explain yet but its idea: {chosen.idea}"
-            )
         network = prepare(net, weights, None, images=1).network
-        found = _fused(chosen, network, size or FUSED_BATCH, asm)
+        found = explain_cpu(chosen, network, size, asm)
     made = ExplainRecord(
         network=network.name,
         rung=chosen.label,
@@ -83,33 +72,3 @@ def explain(
         environment=environment.fingerprint(),
     )
     return ExplainResult(made, found.shown if found.code is None else (found.code,))
-
-
-def _fused(rung: Rung, network: Network, images: int, asm: str | None) -> Found:
-    target = rung.open_runtime(CPU, "host").describe()
-    if asm is not None:
-        return Found(target, images, code=machine_code(network, asm, images))
-    from tilewright.views.explain import report
-
-    explained = explain_groups(network, images)
-    # A rate that was reached is no more than the ceiling: it is the one kept, or measured again.
-    fastest = max(group.rate for group in explained.groups)
-    known, problem = ceilings.ceilings(CPU, target, at_least=fastest)
-    explained = replace(explained, peak=max(explained.peak, known.flops or 0.0))
-    shown = (*report(network, explained), *(() if problem is None else (problem,)))
-    return Found(target, images, _pieces(explained), shown, explained.peak)
-
-
-def _pieces(explained: Explanation) -> tuple[PieceRecord, ...]:
-    return tuple(map(_piece, explained.groups))
-
-
-def _piece(group: GroupFacts) -> PieceRecord:
-    return PieceRecord(
-        layers=group.layers,
-        tile=group.tile,
-        images=group.images,
-        flop=group.nominal_flops * group.images,
-        executed_flop=group.executed_flops * group.images,
-        seconds=group.seconds,
-    )

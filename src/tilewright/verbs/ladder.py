@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import environment
-from tilewright.climb import climb, prepare
+from tilewright.climb import NOBODY, Audience, climb, prepare
 from tilewright.data.catalogue import Source
 from tilewright.measure.samples import Rounds
 from tilewright.model.load import Net, Weights
 from tilewright.results.climbed import record
-from tilewright.results.ladder import LadderRecord
+from tilewright.results.ladder import ALL, LadderRecord
 from tilewright.runtime.device import Device
 from tilewright.verbs.arguments import (
     Progress,
+    Tell,
     device_of,
     memory_plan,
     own_rungs,
@@ -29,6 +31,9 @@ from tilewright.verbs.result import KeptResult, Value, table_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+IMAGES, QUICK_IMAGES = 100, 10
+QUICK_ROUNDS = Rounds(3, 9, 3.0)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -56,28 +61,50 @@ def ladder(
     *,
     weights: Weights | None = None,
     data: Source | None = None,
-    images: int = 100,
+    images: int | None = None,
     batch: int = 100,
     device: str | Device = "cpu",
     memory: str | None = None,
+    rungs: Sequence[str] = (),
+    against: str | None = None,
+    quick: bool = False,
     repeats: int | None = None,
     rung: str | Path | Sequence[str | Path] = (),
     progress: Progress = False,
 ) -> LadderResult:
-    """Verify every rung of a device, then time all of them in turns.
+    """Verify rungs of a device, then time all of them in turns.
 
-    `net`, `weights`, `data`, `device`, `memory` and `progress` are as for `run`; without weights or
-    data, random ones are taken, and the result says so. `images` are those of each round, `batch`
-    at a time; `repeats` the timed rounds after one of warm-up (default: until times are certain).
-    `rung` is a kernel file, or several, to be among the rungs.
+    `net`, `weights`, `data`, `device`, `memory` and `progress` are as for `run`; `memory` may be
+    all: each rung under each of them. Weights or data that are not given are made, and the result
+    says so. `images` are those of each round (default: 100, or 10 if `quick`), `batch` at a time;
+    `repeats` the timed rounds after one of warm-up (default: until times are certain). `rungs` are
+    names (default: all of the device), and `rung` is a kernel file, or several, to be among them.
+    `against` names a rung that all are compared with. `quick` is a first look in seconds: a short
+    proof, few images, few rounds.
     """
-    on, plan = device_of(device), memory_plan(memory)
+    on, plan = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
-    subject = prepare(net, weights, data, positive("images", images))
+    count = positive_or_none("images", images) or (QUICK_IMAGES if quick else IMAGES)
+    subject = prepare(net, weights, data, count)
     own = own_rungs(on, rung)
-    with telling(progress) as tell:
+    with _watched(progress) as (tell, audience):
         found = climb(
-            subject.network, subject.dataset.images, on, size, rounds or Rounds(), plan, own=own,
-            progress=tell,
+            subject.network, subject.dataset.images, on, size,
+            rounds or (QUICK_ROUNDS if quick else Rounds()), plan, own=own, progress=tell,
+            names=[rungs] if isinstance(rungs, str) else list(rungs), against=against, short=quick,
+            audience=audience,
         )  # fmt: skip
     return LadderResult(record(found, subject, on, size, plan, environment.fingerprint()))
+
+
+@contextmanager
+def _watched(progress: Progress) -> Iterator[tuple[Tell, Audience]]:
+    """Whoever is told how far it is and, if nobody in particular is, what was found on the way."""
+    if progress is True:
+        from tilewright.views import live
+
+        with live.watching() as show:
+            yield show.progress, show
+    else:
+        with telling(progress) as tell:
+            yield tell, NOBODY

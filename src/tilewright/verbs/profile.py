@@ -34,9 +34,13 @@ TABLES = ("wall", "layers", "kernels", "calls")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ProfileResult(Result[ProfileRecord]):
-    """One recorded run: every kernel, copy and call, and where the wall time went."""
+    """One recorded run: every kernel, copy and call, and where the wall time went.
+
+    `from_start`: what the program did before the run is shown, too.
+    """
 
     profile: Profile
+    from_start: bool = False
 
     @property
     def headline(self) -> str:
@@ -45,7 +49,7 @@ class ProfileResult(Result[ProfileRecord]):
     def report(self) -> Iterator[RenderableType]:
         from tilewright.views import profile as view
 
-        return view.report(self.profile)
+        return view.report(self.profile, self.from_start)
 
     def rows(self) -> list[dict[str, Value]]:
         """A row for each kernel, copy and call, and the layers it was for."""
@@ -112,15 +116,17 @@ def profile(
     weights: Weights | None = ...,
     data: Source | None = ...,
     images: int | None = ...,
-    batch: int = ...,
-    device: str | Device = ...,
+    batch: int | None = ...,
+    device: str | Device | None = ...,
     rung: str | Path | None = ...,
     memory: str | None = ...,
     precision: str | None = ...,
     check: bool = ...,
+    plan: str | Path | None = ...,
     repeats: int = ...,
     compare: None = ...,
     trace: str | Path | None = ...,
+    from_start: bool = ...,
     progress: Progress = ...,
 ) -> ProfileResult: ...
 
@@ -132,8 +138,8 @@ def profile(
     weights: Weights | None = ...,
     data: Source | None = ...,
     images: int | None = ...,
-    batch: int = ...,
-    device: str | Device = ...,
+    batch: int | None = ...,
+    device: str | Device | None = ...,
     memory: str | None = ...,
     precision: str | None = ...,
     check: bool = ...,
@@ -150,15 +156,17 @@ def profile(
     weights: Weights | None = None,
     data: Source | None = None,
     images: int | None = None,
-    batch: int = 100,
-    device: str | Device = "cpu",
+    batch: int | None = None,
+    device: str | Device | None = None,
     rung: str | Path | None = None,
     memory: str | None = None,
     precision: str | None = None,
     check: bool = False,
+    plan: str | Path | None = None,
     repeats: int = 6,
     compare: Sequence[Side] | None = None,
     trace: str | Path | None = None,
+    from_start: bool = False,
     progress: Progress = False,
 ) -> ProfileResult | ComparisonResult:
     """Profile a run: kernels, copies and API calls, layer by layer, and where the wall time went.
@@ -166,18 +174,24 @@ def profile(
     What to run is said as for `run`. `repeats` runs are timed without recording, to say how much
     recording slows things down. `compare` gives two rungs, saved profiles or results of this
     function, which are put side by side. `trace` is a file for a timeline that Perfetto opens.
+    `from_start` shows what the program did before the run, too.
     """
-    asked = request(net, weights, data, images, batch, device, rung, memory, precision, check)
+    asked = request(net, weights, data, images, batch, device, rung, memory, precision, check, plan)
     rounds = positive("repeats", repeats)
     with telling(progress) as tell:
         if compare is not None:
-            for option, value in (("rung", rung), ("trace", trace)):
+            alone = (
+                *(("rung", rung), ("plan", plan), ("trace", trace)),
+                ("from-start", from_start or None),
+            )
+            for option, value in alone:
                 if value is not None:
                     raise TilewrightError(f"--{option} is of one run, and --compare is about two")
             return _compared(asked, compare, rounds, tell)
         subject = session.prepare(asked, rounds, tell)
         recording = _recorded(subject, None if trace is None else Path(trace), tell)
-        return _whole(replace(recording, profile=measured_again(recording.profile)))
+        recording = replace(recording, profile=measured_again(recording.profile))
+        return _whole(recording, from_start)
 
 
 def _recorded(subject: Subject, trace: Path | None, tell: Tell) -> Recording:
@@ -192,9 +206,9 @@ def _recorded(subject: Subject, trace: Path | None, tell: Tell) -> Recording:
     return recording
 
 
-def _whole(recording: Recording) -> ProfileResult:
+def _whole(recording: Recording, from_start: bool = False) -> ProfileResult:
     """What was recorded, or an error that has it if the run was cut short."""
-    result = ProfileResult(saved.record(recording.profile), recording.profile)
+    result = ProfileResult(saved.record(recording.profile), recording.profile, from_start)
     if isinstance(recording.error, KeyboardInterrupt):
         raise Interrupted(result) from recording.error
     if recording.error is not None:

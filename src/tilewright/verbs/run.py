@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from tilewright import job
 from tilewright.data.catalogue import Source
 from tilewright.data.dataset import Dataset
-from tilewright.errors import TilewrightError
 from tilewright.model.load import Net, Weights
 from tilewright.model.network import Network
 from tilewright.plan import Plan
+from tilewright.profiling.near import beside_peak
 from tilewright.results.run import RunRecord, record
-from tilewright.rungs import DEFAULT_BATCH
-from tilewright.runtime.device import CPU, Device
-from tilewright.verbs.arguments import Progress, quiet, telling
+from tilewright.runtime.device import Device
+from tilewright.verbs.arguments import Progress, positive, quiet, telling
 from tilewright.verbs.request import request
 from tilewright.verbs.result import KeptResult, Value, table_of
 
@@ -62,6 +61,12 @@ class RunResult(KeptResult[RunRecord]):
 
         return predictions_csv(self)
 
+    def pictures(self, count: int) -> Iterator[RenderableType]:
+        """So many images with what was predicted, wrong ones first, for `rich` to print."""
+        from tilewright.views.run import pictures
+
+        return pictures(self, positive("count", count))
+
     def save_plan(self, path: str | Path) -> None:
         """Write what was chosen for every layer, to be used again as `plan`."""
         from tilewright.plan_file import write
@@ -83,6 +88,7 @@ def run(
     precision: str | None = None,
     check: bool = False,
     plan: str | Path | None = None,
+    repeats: int = 1,
     progress: Progress = False,
 ) -> RunResult:
     """Run a network over images on one rung.
@@ -93,23 +99,17 @@ def run(
     of several as in cuda:1; `rung` is how to compute, or a kernel file (default: our fastest on the
     device); `memory` how data travels on a GPU; `precision` fp16, tf32 or fp32 where a rung has the
     choice. `check` proves the rung first. `plan` is a file that `save_plan` wrote, which has
-    device, rung, memory, batch and precision. `progress`: True for a bar, or a function that is
-    told what is being done, how much of it is done and how much there is.
+    device, rung, memory, batch and precision. `repeats` are forward passes; tables are of the last.
+    `progress`: True for a bar, or a function that is told what is being done, how much of it is
+    done and how much there is.
     """
-    if plan is not None:
-        chosen = {"device": device, "rung": rung, "memory": memory, "batch": batch,
-                  "precision": precision}  # fmt: skip
-        for name, value in chosen.items():
-            if value is not None:
-                raise TilewrightError(f"--{name} is not for --plan: the plan says all of it")
     asked = request(
-        net, weights, data, images, DEFAULT_BATCH if batch is None else batch, device or CPU, rung,
-        memory, precision, check, plan,
-    )  # fmt: skip
+        net, weights, data, images, batch, device, rung, memory, precision, check, plan, repeats
+    )
     title = str(net) if isinstance(net, str | Path) else "the network"
     with telling(progress) as tell:
         passed, built = (partial(tell, f"{title}, {what}") for what in ("images", "kernels built"))
         done = job.run(asked, passed, built, lambda doing: tell(doing, 0, 1))
-    return RunResult(
-        record(done), done.network, done.plan, done.dataset, done.outputs, done.predicted
-    )
+        tell("measuring this device's limits", 0, 1)
+        made = beside_peak(record(done))
+    return RunResult(made, done.network, done.plan, done.dataset, done.outputs, done.predicted)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,14 +118,11 @@ def verify(
                 checked = _proven(str(name), on, arithmetic, network, number, tell_of)
             else:
                 networks = _all() if network is None else [network]
-                checked = check(Path(name), on, networks, number, thorough, trust, tell_of)
+                count = partial(_count, tell_of)
+                checked = check(Path(name), on, networks, number, thorough, trust, count)
             sanitized = None
             if sanitize and checked.outcome in ("right", "wrong", "stopped"):
-
-                def doing(what: str, name: str | Path = name, index: int = index) -> None:
-                    tell(f"{Path(name).name}: {what}", index, len(names))
-
-                sanitized = look_closer(Path(name), on, doing)
+                sanitized = look_closer(Path(name), on, tell_of)
         results.append((_without_evidence(checked), sanitized))
         each(made(results[-1]))
     return made(*results)
@@ -163,13 +160,13 @@ def _proven(
     precision: str | None,
     network: Network | None,
     seed: int,
-    tell: Callable[[int], None],
+    tell: Callable[[str], None],
 ) -> Checked:
     """A rung of the ladder, held to what the ladder is held to."""
-    rung, trial = choose(device, name, precision), count(1)
+    rung, trials = choose(device, name, precision), itertools.count(1)
     done = Checked(name, rung.label, rung.idea, rung.precision.name, "refused")
     try:
-        verdict = prove(rung, device, network, seed, progress=lambda: tell(next(trial)))
+        verdict = prove(rung, device, network, seed, progress=lambda: _count(tell, next(trials)))
     except (DoesNotFit, MissingForm) as error:
         return replace(done, problem=str(error))
     if verdict.fault is not None:
@@ -181,8 +178,12 @@ def _all() -> list[Network]:
     return [make() for make in zoo.ZOO.values()]
 
 
-def _tell(tell: Tell, name: str, index: int, of: int, trials: int) -> None:
-    tell(f"trying {name}, trial {trials}", index, of)
+def _count(tell: Callable[[str], None], trials: int) -> None:
+    tell(f"trial {trials}")
+
+
+def _tell(tell: Tell, name: str, index: int, of: int, doing: str) -> None:
+    tell(f"{name}: {doing}", index, of)
 
 
 def _without_evidence(checked: Checked) -> Checked:

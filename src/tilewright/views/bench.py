@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from tilewright.measure.samples import CONFIDENCE, Sample, ratio
 from tilewright.results.bench import COURSE_SIZES, BenchRecord, KernelRecord
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 FEW = 4  # convolutions that have columns; of more, each has a row
 SAMPLES = 6  # fewer allow no interval
@@ -39,13 +39,13 @@ def report(record: BenchRecord) -> Iterator[RenderableType]:
 def _ranking(timed: list[KernelRecord]) -> RenderableType:
     rows = table(
         "", ">\nrank", "\nkernel", "\nclass", ">\nproof", ">warm\nms", ">\n± %", ">cold\nms",
-        ">times\nits rival", "\n", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
+        ">\ntimes", "\nits rival", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
     )  # fmt: skip
     for row in timed:
         rival = next((other for other in timed if other.name == row.against), None)
         shares = (row.share_of_library, row.share_of_peak, row.share_of_memory)
         rows.add_row(
-            str(row.rank) if row.rank else "-",
+            units.count(row.rank) if row.rank else "-",
             row.name,
             row.precision,
             _proof(row),
@@ -80,7 +80,7 @@ def _correctness(rows: list[KernelRecord]) -> RenderableType:
     sizes = sorted({int(size) for row in rows for size in row.correct})
     made = table("correct", "kernel", *(f">{units.plural(size, 'image')}" for size in sizes))
     for row in rows:
-        made.add_row(row.name, *(f"{row.correct[str(size)]:.4f}" for size in sizes))
+        made.add_row(row.name, *(units.fixed(row.correct[str(size)], 4) for size in sizes))
     return made
 
 
@@ -92,7 +92,7 @@ def _percent(sample: Sample) -> str:
 def _proof(row: KernelRecord) -> str:
     if row.worst_share_of_bound is None:
         return "-"
-    return f"{row.worst_share_of_bound:.2f}"
+    return units.fixed(row.worst_share_of_bound, 2)
 
 
 def _notes(record: BenchRecord, timed: list[KernelRecord]) -> Iterator[str]:

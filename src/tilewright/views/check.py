@@ -10,6 +10,7 @@ from tilewright.views import units
 
 if TYPE_CHECKING:
     from tilewright.judge.check import Checked
+    from tilewright.truth.diagnose import Diagnosis
     from tilewright.truth.findings import Sanitized
 
 WIDTH = 100
@@ -48,13 +49,18 @@ def _verdict(checked: Checked, seed: int) -> Iterator[str]:
             f"outputs, worst {verdict.worst:.2f} of its bound{skipped if checked.skipped else ''}"
         )
         return
+    yield from diagnosed(diagnosis)
+    yield f"  --seed {seed} gives the same numbers again"
+
+
+def diagnosed(diagnosis: Diagnosis) -> Iterator[str]:
+    """What is wrong, why, and where."""
     yield from _wrapped(f"WRONG: {diagnosis.headline}")
     if diagnosis.first:
         yield from _wrapped(diagnosis.first, "    ")
     for reason in diagnosis.reasons:
         yield from _wrapped(f"{reason.word}: {reason.text}", "  - ")
     yield from (f"    {line}" for line in diagnosis.picture)
-    yield f"  --seed {seed} gives the same numbers again"
 
 
 def _sanitized(sanitized: Sanitized) -> Iterator[str]:

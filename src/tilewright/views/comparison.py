@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from tilewright.profiling.compare import Change, Comparison
 from tilewright.profiling.result import Profile
 from tilewright.views import units
-from tilewright.views.console import table
 from tilewright.views.profile import images
+from tilewright.views.table import table
 
 TITLES = {
     "wall": "Where the wall time went",
@@ -39,7 +39,7 @@ def report(comparison: Comparison) -> Iterator[RenderableType]:
         if changes:
             yield ""
             yield _table(TITLES[name], changes, counted=name != "wall")
-    yield "\nchange: B - A; times: how often A's time is in B's"
+    yield "\nchange: B - A; times: how many times as fast B is"
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -65,7 +65,7 @@ def _table(title: str, changes: list[Change], counted: bool) -> RenderableType:
             *(counts if counted else ()),
             _time(change.before),
             _time(change.after),
-            f"{'+' if change.seconds > 0 else ''}{units.seconds(change.seconds)}",
+            _signed(change.seconds),
             _ratio(change),
         )
     return made
@@ -75,10 +75,15 @@ def _time(seconds: float) -> str:
     return units.seconds(seconds) if seconds else "-"
 
 
+def _signed(seconds: float) -> str:
+    text = units.seconds(seconds)
+    return units.Quantity(f"+{text}", text.value, text.unit) if seconds > 0 else text
+
+
 def _ratio(change: Change) -> str:
     if not change.before or not change.after:
         return "same" if change.before == change.after else "new" if change.after else "gone"
-    return units.times(change.after / change.before)
+    return units.times(change.before / change.after)
 
 
 def _words(profile: Profile) -> str:

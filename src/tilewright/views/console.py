@@ -1,4 +1,4 @@
-"""Consoles and tables in the house's style: at most 100 columns, numbers to the right."""
+"""Consoles: what goes to the terminal, and the bars that say how far something is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
@@ -23,12 +22,12 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from tilewright.terminal import printable
 
-WIDTH = 100
+WIDTH = 100  # of what goes to a file or a pipe, and of sentences
+WIDEST, NARROWEST = 200, 60
 # Between two updates of a bar. Each takes as long as an image of a small network.
 UPDATE_SECONDS = 0.1
 
@@ -72,10 +71,11 @@ def write(text: str) -> None:
 
 
 def output() -> Console:
-    """Standard output: as wide as the terminal up to 100 columns, 100 in a file or pipe."""
+    """Standard output: as wide as the terminal from 60 to 200 columns, 100 in a file or pipe."""
     # Names and paths are shown as they are: no markup.
     console = Screen(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    seen = console.width if console.is_terminal else WIDTH
+    console.width = min(max(seen, NARROWEST), WIDEST)
     return console
 
 
@@ -89,20 +89,6 @@ def text(parts: Iterable[RenderableType]) -> str:
     for part in parts:
         screen.print(part)
     return file.getvalue().removesuffix("\n")
-
-
-def table(title: str, *columns: str) -> Table:
-    """A table whose columns named with a leading `>` are numbers."""
-    made = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0), pad_edge=False, show_edge=False,
-    )  # fmt: skip
-    for column in columns:
-        number = column.startswith(">")
-        made.add_column(
-            column.removeprefix(">"), justify="right" if number else "left", no_wrap=number
-        )
-    return made
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 if TYPE_CHECKING:
     from tilewright.runtime.inventory import Found
@@ -35,15 +35,17 @@ def report(devices: Sequence[Found]) -> Iterator[RenderableType]:
             units.size(device.memory_bytes), *(map(units.count, sizes) if sizes else "---"),
         )  # fmt: skip
     yield rows
-    words = table("\nWhat they are", "--device", "what it is")
+    yield ""
+    words = table("What they are", "--device", "what it is")
     for device in here:
         words.add_row(device.name, "; ".join(_words(device)))
     yield words
     absent = [device for device in devices if device.problem is not None]
     if absent:
-        reasons = table("\nNot usable here", "--device", "why, and how to get it")
+        reasons = table("Not usable here", "--device", "why, and how to get it")
         for device in absent:
             reasons.add_row(device.name, f"{device.model}: {device.problem}".removeprefix(": "))
+        yield ""
         yield reasons
     yield (
         "\nprocessors: cores, compute units or multiprocessors. Limits are those that kernels keep "

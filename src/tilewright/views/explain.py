@@ -10,7 +10,7 @@ from tilewright.fuse.cpu.explain import Explanation
 from tilewright.fuse.cpu.shares import Shares
 from tilewright.model.network import Network
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 
 def report(network: Network, explanation: Explanation) -> Iterator[RenderableType]:
@@ -21,7 +21,7 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
     )
     rows = table(
         "", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA", ">MFLOP\nnominal",
-        ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", ">of\ntime",
+        ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", "%of\ntime",
     )  # fmt: skip
     for group in (*explanation.groups, explanation.total):
         first, last = group.layers[0], group.layers[-1]
@@ -29,12 +29,12 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         rows.add_row(
             first if first == last else f"{first}..{last}",
             group.tile,
-            str(group.accumulators or "-"),
-            f"{group.loads_per_fma:.2f}" if group.accumulators else "-",
-            f"{group.nominal_flops / 1e6:.2f}" if busy else "-",
-            f"{group.executed_flops / 1e6:.2f}" if busy else "-",
-            f"{group.rate / 1e9:.0f}" if busy else "-",
-            f"{100 * group.rate / explanation.peak:.0f} %" if busy else "-",
+            units.count(group.accumulators) if group.accumulators else "-",
+            units.fixed(group.loads_per_fma, 2) if group.accumulators else "-",
+            units.fixed(group.nominal_flops / 1e6, 2) if busy else "-",
+            units.fixed(group.executed_flops / 1e6, 2) if busy else "-",
+            units.fixed(group.rate / 1e9, 0) if busy else "-",
+            units.share(group.rate / explanation.peak) if busy else "-",
             units.share(group.seconds / explanation.total.seconds),
         )
     yield rows

@@ -11,8 +11,8 @@ from tilewright.model.network import Network
 from tilewright.rungs.gpu.explain import Target
 from tilewright.rungs.rung import Rung
 from tilewright.views import units
-from tilewright.views.console import table
 from tilewright.views.explain_gpu import assumptions
+from tilewright.views.table import table
 
 
 def report(
@@ -29,7 +29,7 @@ def report(
             rows.add_row(
                 " ".join(share.operation.names) or "values", share.unit, units.count(share.units),
                 "" if share.used is None else units.share(share.used),
-                "" if share.turns is None else f"{share.turns:.2f}", share.weights,
+                "" if share.turns is None else units.fixed(share.turns, 2), share.weights,
             )  # fmt: skip
         yield rows
         yield f"  {kernel.arrangement}"

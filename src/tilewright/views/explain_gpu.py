@@ -15,7 +15,7 @@ from tilewright.rungs.gpu.design import Design
 from tilewright.rungs.gpu.explain import KernelFacts, LayerFacts, Target
 from tilewright.rungs.rung import Rung
 from tilewright.views import plan, units
-from tilewright.views.console import table
+from tilewright.views.table import facts, table
 
 if TYPE_CHECKING:
     from tilewright.runtime.dialect import Source
@@ -46,12 +46,11 @@ def report(
             several = f" ({index + 1} of {len(layer.kernels)})" if len(layer.kernels) > 1 else ""
             name = f"\n{kernel.work.source.name}{several}"
             yield _loops(name, kernel, layer.images) if kernel.work.loops else name
-            facts = table("", "", "")
-            facts.show_header = False
+            words = facts()
             yield ""
-            for name, words in _facts(kernel, at.gpu):
-                facts.add_row(name, words)
-            yield facts
+            for fact in _facts(kernel, at.gpu):
+                words.add_row(*fact)
+            yield words
     yield (
         "\nonce: every buffer read or written once. issued: what threads ask of device memory, "
         "which caches\nmay serve. The limit and the time at best are of throughput alone: waiting "

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from html import escape
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from tilewright.measure.samples import Ratio, ratio
 from tilewright.results.grade import Graded, GradeRecord
 from tilewright.terminal import printable
 from tilewright.views import units
+from tilewright.views.table import Column, Table
 
 
 def report(record: GradeRecord) -> Iterator[RenderableType]:
@@ -27,16 +27,17 @@ def report(record: GradeRecord) -> Iterator[RenderableType]:
 
 
 def table(record: GradeRecord) -> Table:
-    made = Table(box=None, pad_edge=False)
-    made.add_column("", justify="right")
-    made.add_column("student", overflow="fold")
-    made.add_column("verdict", overflow="fold")
-    made.add_column("time", justify="right")
-    made.add_column(f"times {record.compared_with}", justify="right")
-    made.add_column("points", justify="right")
+    made = Table(
+        "",
+        (
+            *(Column("rank", "number"), Column("student"), Column("verdict")),
+            *(Column("time", "number"), Column(f"times {record.compared_with}", "number")),
+            Column("points", "number"),
+        ),
+    )
     for each in record.submissions:
         made.add_row(
-            "" if each.rank is None else str(each.rank),
+            "" if each.rank is None else units.count(each.rank),
             printable(each.student),
             _verdict(each),
             _time(each),
@@ -67,7 +68,8 @@ def _times(each: Graded) -> str:
     if found is None:
         return ""
     sure = found.interval
-    return f"{found.value:.2f}x" + (f" ({sure.low:.2f} to {sure.high:.2f})" if sure.known else "")
+    text = f"{found.value:.2f}x" + (f" ({sure.low:.2f} to {sure.high:.2f})" if sure.known else "")
+    return units.Quantity(text, found.value, "x")
 
 
 COLUMNS = (

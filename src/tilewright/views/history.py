@@ -17,7 +17,7 @@ from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 from tilewright.results.tune import TuneRecord
 from tilewright.views import bench, grade, ladder, run, tune, units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 # Columns of the list, so that it fits a line each.
 WIDEST = {"network": 12, "device_name": 24}
@@ -28,8 +28,9 @@ def entries(kept: Sequence[Entry]) -> RenderableType:
     rows = table("", ">id", "when (UTC)", "verb", "network", "device", "machine", "result")
     for entry in kept:
         rows.add_row(
-            str(entry.id), _moment(entry.date), entry.verb, _cut(entry.network, WIDEST["network"]),
-            entry.device, _cut(_bare(entry.device_name), WIDEST["device_name"]), entry.headline,
+            units.fixed(entry.id, 0), _moment(entry.date), entry.verb,
+            _cut(entry.network, WIDEST["network"]), entry.device,
+            _cut(_bare(entry.device_name), WIDEST["device_name"]), entry.headline,
         )  # fmt: skip
     return rows
 
@@ -90,7 +91,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
         yield "\nNot the same:"
         yield from (f"  {line}" for line in found.differences)
     yield (
-        f"\ntimes: how often A's median is in B's, ± half of its {100 * CONFIDENCE:.0f} % interval "
+        f"\ntimes: how many times as fast B is, ± half of its {100 * CONFIDENCE:.0f} % interval "
         f"by the samples\nof each, {FEWEST} at least; 1 of 20 misses, and what else changed "
         "between A and B is not in it"
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from rich.console import RenderableType
-from rich.table import Column, Table
 
 from tilewright.terminal import printable
 from tilewright.views import console
+from tilewright.views.table import Column, Table
 
 # Beside the page's own style, whatever that is: light or dark, narrow or wide.
 TEXT = "white-space: pre-wrap; margin: 0.3em 0"
@@ -33,30 +33,23 @@ def _lines(part: RenderableType) -> str:
 def _table(table: Table) -> str:
     made = [f'<table style="{GRID}">']
     if table.title:
-        made.append(f'<caption style="{CAPTION}">{_escaped(str(table.title))}</caption>')
-    if table.show_header:
-        heads = "".join(_cell("th", column, column.header) for column in table.columns)
+        made.append(f'<caption style="{CAPTION}">{_escaped(table.title)}</caption>')
+    if table.headed:
+        heads = "".join(_cell("th", column, column.heading) for column in table.columns)
         made.append(f"<thead><tr>{heads}</tr></thead>")
+    rules = table.rules | ({0} if table.headed else set())
     made.append("<tbody>")
-    made += _rows(table)
+    for index, row in enumerate(table.rows):
+        style = f' style="{LINE}"' if index in rules else ""
+        shown = (_cell("td", *pair) for pair in zip(table.columns, row, strict=True))
+        made.append(f"<tr{style}>{''.join(shown)}</tr>")
     made.append("</tbody></table>")
     return "".join(made)
 
 
-def _rows(table: Table) -> Iterator[str]:
-    begins = table.show_header  # whether a line is above the next row
-    for row, cells in zip(
-        table.rows, zip(*(column.cells for column in table.columns), strict=True), strict=True
-    ):
-        style = f' style="{LINE}"' if begins else ""
-        shown = (_cell("td", *pair) for pair in zip(table.columns, cells, strict=True))
-        yield f"<tr{style}>{''.join(shown)}</tr>"
-        begins = row.end_section
-
-
-def _cell(tag: str, column: Column, content: RenderableType) -> str:
-    side = "right" if column.justify == "right" else "left"
-    text = _escaped(str(content)).replace("\n", "<br>")
+def _cell(tag: str, column: Column, content: str) -> str:
+    side = "left" if column.kind == "text" else "right"
+    text = _escaped(content.strip("\n")).replace("\n", "<br>")
     return f'<{tag} style="{CELL}; text-align: {side}">{text}</{tag}>'
 
 

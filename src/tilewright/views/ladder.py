@@ -8,10 +8,19 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 
 from tilewright.measure.samples import CONFIDENCE, FAIR, Ratio, Sample, ratio
-from tilewright.results.ladder import ALONE, TOGETHER, LadderRecord, RungRecord
-from tilewright.results.record import Verification
+from tilewright.results.ladder import (
+    ALL,
+    ALONE,
+    TOGETHER,
+    LadderRecord,
+    LayerTiming,
+    RungRecord,
+)
+from tilewright.results.record import Timing, Verification
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.bars import Bars
+from tilewright.views.plan import span
+from tilewright.views.table import Column, table
 
 # More convolutions than this have a table of their own.
 INLINE_CONVOLUTIONS = 3
@@ -38,9 +47,14 @@ def tables(ladder: LadderRecord) -> Iterator[RenderableType]:
     if not inline and convolutions:
         yield ""
         yield _operations(ladder, convolutions)
+    if ladder.memory == ALL and timed:
+        yield ""
+        yield _matrix(ladder)
     if timed:
         yield ""
         yield _speeds(ladder)
+        yield ""
+        yield _bars(ladder)
     if any(len(row.correctness) > 1 for row in ladder.rows):
         yield ""
         yield _correctness(ladder)
@@ -50,32 +64,73 @@ def tables(ladder: LadderRecord) -> Iterator[RenderableType]:
 
 def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableType:
     copied = any(row.copies for row in ladder)
+    on_device = any(row.device_time for row in ladder)
     rows = table(
-        "", "\nrung", ">\nproof", *(f">{name}\nms" for name in convolutions), ">network\nms",
-        ">\n± %", *((">copies\nms", ">copies\nMB") if copied else ()), ">\ncorrect",
+        "", "\nrung", Column("\nproof", "number", spare=1),
+        *(Column(f"{name}\nms", "number", spare=2) for name in convolutions),
+        *([">device\nms"] if on_device else ()), *([">copies\nms"] if copied else ()),
+        f">{'total' if on_device else 'network'}\nms", Column("\n± %", "number", spare=1),
+        *([Column("copies\nMB", "number", spare=2)] if copied else ()),
+        Column("\ncorrect", "number", spare=1),
     )  # fmt: skip
     for row in ladder:
         if row.network is None:
             rows.add_row(row.rung, "not here" if row.missing else "WRONG")
             continue
-        copies = (
-            units.milliseconds(row.copies.median_seconds) if row.copies else "-",
-            units.megabytes(row.copied_bytes) if row.copies else "-",
-        )
         rows.add_row(
             row.rung + row.operations_mark,
             _proof(row.verification),
             *(units.milliseconds(row.operations[name].median_seconds) for name in convolutions),
+            *([_milliseconds(row.device_time)] if on_device else ()),
+            *([_milliseconds(row.copies)] if copied else ()),
             units.milliseconds(row.network.median_seconds),
             percent(row.network.sample.uncertainty),
-            *(copies if copied else ()),
-            f"{row.correctness[-1].share:.4f}" if row.correctness else "-",
+            *([units.megabytes(row.copied_bytes) if row.copies else "-"] if copied else ()),
+            units.fixed(row.correctness[-1].share, 4) if row.correctness else "-",
         )
     return rows
 
 
+def _milliseconds(time: Timing | None) -> str:
+    return "-" if time is None else units.milliseconds(time.median_seconds)
+
+
+def _matrix(ladder: LadderRecord) -> RenderableType:
+    """Every layer and every kind under every memory plan, as the thesis shows its variants."""
+    timed = [row for row, _ in ladder.timed]
+    names = (f">{row.rung.replace(', ', chr(10))}" for row in timed)
+    rows = table(f"Layer by layer, {units.count(ladder.images)} images, ms", "layer", *names)
+    layers = list(dict.fromkeys(each.layers for row in timed for each in row.layers))
+    kinds = list(dict.fromkeys(each.kind for row in timed for each in row.layers))
+    for wanted in layers:
+        found = ([each for each in row.layers if each.layers == wanted] for row in timed)
+        rows.add_row(span(wanted), *map(_sum, found))
+    rows.add_section()
+    for kind in kinds:
+        found = ([each for each in row.layers if each.kind == kind] for row in timed)
+        rows.add_row(f"all {kind}", *map(_sum, found))
+    rows.add_section()
+    rows.add_row("copies", *(_milliseconds(row.copies) for row in timed))
+    faults = (row.page_faults for row in timed)
+    rows.add_row("page faults", *("-" if n is None else units.count(n) for n in faults))
+    rows.add_row("total", *(_milliseconds(row.network) for row in timed))
+    return rows
+
+
+def _sum(layers: list[LayerTiming]) -> str:
+    seconds = sum(each.time.median_seconds for each in layers)
+    return units.milliseconds(seconds) if layers else "-"
+
+
+def _bars(ladder: LadderRecord) -> RenderableType:
+    """The times that ranks go by."""
+    times = [(row.rung, ranked.median_seconds) for row, ranked in ladder.ranked]
+    of = "on the device" if any(row.device_time for row, _ in ladder.ranked) else "of the network"
+    return Bars(f"Time {of}, {units.count(ladder.images)} images, logarithmic", tuple(times))
+
+
 def _speeds(ladder: LadderRecord) -> RenderableType:
-    timed = ladder.timed
+    timed = ladder.ranked
     (first, first_time), *_ = timed
     rows = table(
         "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
@@ -103,7 +158,7 @@ def _proof(found: Verification | None) -> str:
     """Rounded down: less than all of a bound must not look like all of it."""
     if found is None or found.worst is None:
         return "-"
-    return f"{math.floor(100 * found.worst) / 100:.2f}"
+    return units.fixed(math.floor(100 * found.worst) / 100, 2)
 
 
 def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
@@ -111,13 +166,13 @@ def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
     if vendor is None:
         return "-"
     found = ratio(vendor, sample).doubted(doubt)
-    text = f"{100 * found.value:.0f}"
+    text = units.fixed(100 * found.value, 0)
     return text if sample == vendor else _perhaps(found, text)
 
 
-def _perhaps(found: Ratio, text: str) -> str:
+def _perhaps(found: Ratio, text: units.Quantity) -> str:
     """Marked where the two may as well be the same."""
-    return text if found.differs else f"{SAME}{text}"
+    return text if found.differs else units.Quantity(f"{SAME}{text}", text.value, text.unit)
 
 
 def percent(share: float) -> str:
@@ -134,7 +189,7 @@ def _correctness(ladder: LadderRecord) -> RenderableType:
     for row in ladder.rows:
         if row.correctness:
             sizes = [each.images for each in row.correctness]
-            found = tuple(f"{each.share:.4f}" for each in row.correctness)
+            found = tuple(str(units.fixed(each.share, 4)) for each in row.correctness)
             shares.setdefault(found, []).append(row.rung)
     rows = table("Correctness", "images", *(f">{units.count(size)}" for size in sizes))
     for found, names in shares.items():
@@ -155,6 +210,15 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     peak = "not measured"
     if ladder.peak_flops:
         peak = f"measured, {units.digits(ladder.peak_flops / 1e9)} GFLOP/s"
+    if any(row.device_time for row in rows):
+        yield (
+            "device: while the GPU computed; total: from pixels in the host's memory to results "
+            "there; ranks,\nratios and rates go by the device's time"
+        )
+    if ladder.short_proof:
+        yield "short proofs, of this network alone: without --quick, much more is tried"
+    if any(row.page_faults for row in rows) and ladder.memory == ALL:
+        yield "page faults: the host's, in a median round; `profile --memory managed` has the GPU's"
     yield (
         f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
         f"{SAME} may as well be\nequal; proof: the largest error seen as a share of its rounding "

@@ -10,7 +10,11 @@ from tilewright.model import zoo
 from tilewright.model.layers import dimensions
 from tilewright.model.network import Network
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
+
+# Notes of what was read from another format, each on a line of its own: how pixels enter, what was
+# folded into other layers, what the output is instead.
+LINES = ("input", "folded", "output")
 
 
 def layer_table(network: Network) -> Iterator[RenderableType]:
@@ -41,6 +45,7 @@ def layer_table(network: Network) -> Iterator[RenderableType]:
     )
     if network.parameters:
         yield f"\nweights: {_provenance(network)}"
+        yield from (f"{key}: {network.notes[key]}" for key in LINES if key in network.notes)
     elif not network.parameter_shapes:
         yield "\nweights: none needed"
     elif zoo.holds(network):
@@ -53,13 +58,14 @@ def layer_table(network: Network) -> Iterator[RenderableType]:
 
 
 def _provenance(network: Network) -> str:
-    notes = [f"{key.replace('_', ' ')} {value}" for key, value in network.notes.items()]
+    others = {key: value for key, value in network.notes.items() if key not in LINES}
+    notes = [f"{key.replace('_', ' ')} {value}" for key, value in others.items()]
     return " ".join("; ".join(notes).split()) or "given"
 
 
 def _megaflop(flops: int) -> str:
-    return f"{flops / 1e6:.3f}" if flops else "-"
+    return units.fixed(flops / 1e6, 3) if flops else "-"
 
 
 def _intensity(flops: int, moved: int) -> str:
-    return f"{flops / moved:.1f}" if flops and moved else "-"
+    return units.fixed(flops / moved, 1) if flops and moved else "-"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import RenderableType
 
 from tilewright.plan import Plan
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 
 def steps(plan: Plan) -> RenderableType:

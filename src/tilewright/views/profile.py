@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
@@ -15,9 +14,9 @@ from tilewright.profiling.roofline import Facts, roofline
 from tilewright.profiling.tally import Row
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
-from tilewright.views import regions, units
-from tilewright.views.console import table
+from tilewright.views import colours, regions, units
 from tilewright.views.regions import layer_names
+from tilewright.views.table import Table, table
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
@@ -27,9 +26,12 @@ LONGEST = 20
 LONGEST_NAME = 44
 
 
-def report(profile: Profile) -> Iterator[RenderableType]:
-    """Everything a person wants to know, from top to bottom."""
+def report(profile: Profile, from_start: bool = False) -> Iterator[RenderableType]:
+    """Everything a person wants to know, from top to bottom; `from_start`: of the program."""
     yield from _head(profile)
+    if from_start:
+        yield ""
+        yield from _start(profile)
     yield ""
     yield _activities(profile)
     if calls := profile.named("api"):
@@ -38,6 +40,8 @@ def report(profile: Profile) -> Iterator[RenderableType]:
     if unified := profile.named("unified"):
         yield ""
         yield _unified(unified)
+    if profile.page_faults is not None:
+        yield f"page faults of the host in the recorded run: {units.count(profile.page_faults)}"
     yield ""
     yield from regions.report(profile)
     yield ""
@@ -65,6 +69,24 @@ def _head(profile: Profile) -> Iterator[RenderableType]:
         yield f"note: {notice}"
 
 
+def _start(profile: Profile) -> Iterator[RenderableType]:
+    """All that the program did, so that a share of it can be given: context, modules, first
+    allocations and all.
+    """
+    wall = Sample(profile.timed).median if profile.timed else profile.wall.seconds
+    total = sum(seconds for _, seconds in profile.start) + wall
+    rows = table("From the start of the program", "phase", ">time", "%share", "what is in it")
+    for name, seconds in profile.start:
+        share = units.share(seconds / total)
+        rows.add_row(name, units.seconds(seconds), share, meaning.of_phase(name))
+    rows.add_row("forward", units.seconds(wall), units.share(wall / total), "without recording")
+    rows.add_section()
+    rows.add_row("total", units.seconds(total), units.share(1), "")
+    yield rows
+    if not profile.start:
+        yield "this profile was saved without its start"
+
+
 def images(profile: Profile) -> str:
     """How many, and how they went through."""
     size = min(profile.batch, profile.images)
@@ -86,7 +108,7 @@ def _calls(calls: list[Row]) -> RenderableType:
 
 
 def _times(title: str, rows: list[Row], layers: bool) -> Table:
-    columns = [">Time(%)", ">Time", ">Calls", ">Avg", ">Min", ">Max", "Name"]
+    columns = ["%Time(%)", ">Time", ">Calls", ">Avg", ">Min", ">Max", "Name"]
     made = table(title, *columns, *(["Layers"] if layers else []))
     total = sum(row.seconds for row in rows) or 1.0
     for row in rows:
@@ -123,7 +145,7 @@ def _most(profile: Profile) -> Iterator[RenderableType]:
         ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
         ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
     )
-    made = table(f"What takes {units.share(MOST)[:-4]} %", ">share", "name", "what it is")
+    made = table(f"What takes {units.share(MOST)[:-4]} %", "share", "name", "what it is")
     first = True
     for title, rows, words in parts:
         if not rows:
@@ -152,7 +174,7 @@ def most(rows: list[Row]) -> list[Row]:
 
 def _wall(profile: Profile) -> Iterator[RenderableType]:
     wall = profile.wall
-    made = table("Where the wall time went", "part", ">time", ">share", "what it is")
+    made = table("Where the wall time went", "part", ">time", "%share", "what it is")
     for part in PARTS:
         seconds = wall.parts[part]
         if part == PROFILER and not seconds:
@@ -167,7 +189,7 @@ def _wall(profile: Profile) -> Iterator[RenderableType]:
         yield (
             f"\nThe same run without recording: {units.seconds(sample.median)}, the median of "
             f"{len(sample.seconds)} ({sample.verdict});\nprofiling made it "
-            f"{units.times(profile.slow_down)} as long{_reading(profile)}."
+            f"{units.digits(profile.slow_down)} times as long{_reading(profile)}."
         )
 
 
@@ -177,7 +199,7 @@ def _reading(profile: Profile) -> str:
     if not seconds:
         return ""
     rest = (profile.wall.seconds - seconds) / Sample(profile.timed).median
-    return f", {units.times(rest)} without the reading of its records"
+    return f", {units.digits(rest)} times without the reading of its records"
 
 
 def _roofline(profile: Profile) -> Iterator[RenderableType]:
@@ -220,7 +242,7 @@ def _rates(facts: Facts) -> Iterable[str]:
         units.digits(facts.byte_rate / 1e9),
         units.share(facts.byte_share) if facts.byte_share is not None else "-",
         units.digits(facts.intensity) if facts.flops and facts.intensity else "-",
-        facts.limit,
+        colours.limit(facts.limit),
     )
 
 

@@ -10,7 +10,7 @@ from tilewright.profiling.result import Profile, Region, in_and_out, regions
 from tilewright.profiling.tally import Row, by_name
 from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HOST, Size
 from tilewright.views import units
-from tilewright.views.console import table
+from tilewright.views.table import table
 
 
 def report(profile: Profile) -> Iterator[RenderableType]:
@@ -45,22 +45,31 @@ def report(profile: Profile) -> Iterator[RenderableType]:
 
 
 def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:
+    """Each direction by the name that OpenACC's data clauses have for it."""
     made = table(
-        "Copies of regions", "\nlayer", ">in\ncopies", ">\nbytes", ">\ntime", ">out\ncopies",
-        ">\nbytes", ">\ntime",
+        "Copies of regions", "layer", "clause", ">copies", ">bytes", ">time", ">avg", ">min",
+        ">max",
     )  # fmt: skip
     named = [(layer_names(r.layers), r.copies_in, r.copies_out) for r in found]
-    for name, copies_in, copies_out in [*named, ("no layer", *in_and_out(of_none))]:
-        if copies_in or copies_out:
-            made.add_row(name, *_copied(copies_in), *_copied(copies_out))
+    for name, *both in [*named, ("no layer", *in_and_out(of_none))]:
+        for clause, rows in zip(("copyin", "copyout"), both, strict=True):
+            if not rows:
+                continue
+            calls = sum(row.calls for row in rows)
+            each = (
+                sum(row.seconds for row in rows) / calls,
+                min(row.minimum for row in rows),
+                max(row.maximum for row in rows),
+            )
+            made.add_row(name, clause, *_copied(rows), *map(units.seconds, each))
     return made
 
 
 def _pages(found: list[Region], of_none: list[Row]) -> RenderableType:
     """Pages that moved, under the layer whose kernel or whose host's work wanted them."""
     made = table(
-        "Pages of regions", "\nlayer", ">GPU fault\ngroups", ">kernels\nwaited", ">in\nmoves",
-        ">\nbytes", ">\ntime", ">out\nmoves", ">\nbytes", ">\ntime", ">CPU\nfaults",
+        "Pages of regions", "\nlayer", ">GPU fault\ngroups", ">kernels\nwaited", ">moves\nin",
+        ">bytes\nin", ">time\nin", ">moves\nout", ">bytes\nout", ">time\nout", ">CPU\nfaults",
     )  # fmt: skip
     named = [(layer_names(r.layers), r.unified, sum(k.faulted for k in r.kernels)) for r in found]
     for name, rows, waited in [*named, ("no layer", of_none, 0.0)]:

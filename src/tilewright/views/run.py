@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import RenderableType
 
+from tilewright.measure.samples import Sample
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
-from tilewright.views import units
-from tilewright.views.console import WIDTH, table
+from tilewright.views import colours, meaning, units
+from tilewright.views.console import WIDTH
+from tilewright.views.pictures import Pictures
+from tilewright.views.table import Column, facts, table
 
 if TYPE_CHECKING:
     from tilewright.data.dataset import Dataset
@@ -48,6 +51,12 @@ def predictions_csv(result: Predictions) -> str:
     return text.getvalue()
 
 
+def pictures(result: Predictions, count: int) -> Iterator[RenderableType]:
+    """Some images with what was predicted."""
+    yield ""
+    yield Pictures(result.dataset, result.predicted, result.outputs, count)
+
+
 def report(run: RunRecord) -> Iterator[RenderableType]:
     """Everything a person wants to know of a run, from top to bottom."""
     images = units.plural(run.images, "image")
@@ -75,7 +84,7 @@ def _memory(run: RunRecord) -> str:
 
 def _phases(run: RunRecord) -> RenderableType:
     total = run.total_seconds
-    rows = table("Phases", "phase", ">time", ">share")
+    rows = table("Phases", "phase", ">time", "%share")
     between = total
     for event in run.phases:
         rows.add_row(event.name, units.seconds(event.seconds), units.share(event.seconds / total))
@@ -88,16 +97,18 @@ def _phases(run: RunRecord) -> RenderableType:
 
 def _layers(run: RunRecord) -> RenderableType:
     forward = run.forward_seconds
-    rows = table("Forward, layer by layer", "layer", "kind", ">time", ">share", ">GFLOP/s")
+    rows = table("Forward, layer by layer", "layer", "kind", ">time", "%share", ">GFLOP/s",
+                 *([Column("what holds it up", spare=1)] if run.peak_flops else ()))  # fmt: skip
     layers = run.layers
     for layer in layers:
-        rate = f"{layer.flop / layer.seconds / 1e9:.1f}" if layer.flop and layer.seconds else "-"
+        rate = _rate(layer.flop, layer.seconds) if layer.flop and layer.seconds else "-"
         rows.add_row(
             layer.name,
             layer.kind,
             f"in {layer.within}" if layer.within else _time(layer.seconds),
             units.share(layer.seconds / forward) if layer.seconds else "-",
             rate,
+            *([colours.limit(layer.limit)] if run.peak_flops else ()),
         )  # fmt: skip
     computed = sum(layer.seconds for layer in layers)
     copies = run.copy_seconds
@@ -111,14 +122,19 @@ def _layers(run: RunRecord) -> RenderableType:
         rows.add_row(
             "at the same time",
             "",
-            f"-{units.seconds(overlap)}",
-            f"-{units.share(overlap / forward)}",
+            units.seconds(-overlap),
+            units.share(-overlap / forward),
             "",
         )
     rows.add_row("remainder", "", units.seconds(rest), units.share(rest / forward), "")
-    overall = sum(layer.flop for layer in run.layers) / forward / 1e9
-    rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), f"{overall:.1f}")
+    overall = _rate(sum(layer.flop for layer in run.layers), forward)
+    rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), overall)
     return rows
+
+
+def _rate(flop: int, seconds: float) -> str:
+    """For a column in GFLOP/s."""
+    return units.fixed(flop / seconds / 1e9, 1)
 
 
 def _time(seconds: float) -> str:
@@ -135,8 +151,7 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     parts = [f"{kind} {units.seconds(s)} ({units.share(s / forward)})" for s, kind in by_kind]
     ops = [f"{x.name} {units.seconds(x.seconds)}" for x in layers if x.kind == "conv"]
     images = run.images
-    grid = table("", "", "")
-    grid.show_header = False
+    grid = facts()
     grid.add_row("By kind", _listed(parts))
     grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
     if run.proof is not None:
@@ -150,8 +165,22 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
         )
     rate = units.count(images / forward)
     grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
+    if run.forward_samples:
+        sample = Sample(run.forward_samples)
+        many = f"median of {len(sample.seconds)} forward passes, {sample.verdict}"
+        grid.add_row("Repeats", f"{units.seconds(sample.median)}, {many}")
     grid.add_row("Peak memory", units.size(run.peak_memory_bytes))
+    if run.usage is not None:
+        used = run.usage
+        grid.add_row(
+            "Process",
+            f"{units.seconds(used.user_seconds)} user, {units.seconds(used.system_seconds)} "
+            f"system, {units.seconds(used.elapsed_seconds)} elapsed, {100 * used.cpu_share:.0f} % "
+            f"CPU, {units.count(used.page_faults)} page faults",
+        )
     yield grid
+    if words := " ".join(meaning.sentences(run)):
+        yield f"\n{words}"
 
 
 def proof(found: Verification) -> str:

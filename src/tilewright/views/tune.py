@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from tilewright.measure.samples import CONFIDENCE
 from tilewright.results.tune import Part, PlanRecord, TuneRecord
 from tilewright.views import units
-from tilewright.views.console import table
 from tilewright.views.ladder import percent
 from tilewright.views.plan import options, span
+from tilewright.views.table import table
 
 
 def report(tuned: TuneRecord) -> Iterator[RenderableType]:
@@ -48,7 +48,7 @@ def _parts(plan: PlanRecord) -> RenderableType:
 def _plans(tuned: TuneRecord) -> RenderableType:
     rows = table(
         f"Whole network: {units.plural(tuned.images, 'image')}, in turns",
-        "plan", ">time", ">± %", ">images/s", "",
+        "plan", ">time", ">± %", ">images/s", "file",
     )  # fmt: skip
     for plan in sorted(tuned.plans, key=lambda each: each.network.median_seconds):
         time = plan.network

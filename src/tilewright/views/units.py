@@ -1,42 +1,60 @@
-"""Numbers with units, as people read them."""
+"""Numbers with units, as people read them; each still knows its value."""
 
 from __future__ import annotations
 
 NEARLY = 0.9995  # of a unit is one, to three digits
 
 
-def seconds(value: float) -> str:
+class Quantity(str):
+    """A number as people read it. `value` has all its digits, in `unit`, whatever unit the text
+    has; `unit` is empty where the number has none or its column names it.
+    """
+
+    __slots__ = ("unit", "value")
+    value: float
+    unit: str
+
+    def __new__(cls, text: str, value: float, unit: str = "") -> Quantity:
+        made = super().__new__(cls, text)
+        made.value, made.unit = value, unit
+        return made
+
+    def __reduce__(self) -> tuple[type[Quantity], tuple[str, float, str]]:
+        return Quantity, (str(self), self.value, self.unit)
+
+
+def seconds(value: float) -> Quantity:
     """Three significant digits in s, ms or µs."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if abs(value) >= NEARLY * size:
-            return f"{digits(value / size)} {unit}"
-    return f"{digits(value / 1e-6)} µs"
+            return Quantity(f"{digits(value / size)} {unit}", value, "s")
+    return Quantity(f"{digits(value / 1e-6)} µs", value, "s")
 
 
-def milliseconds(value: float) -> str:
+def milliseconds(value: float) -> Quantity:
     """Three significant digits, for a column that is in ms."""
     return digits(1e3 * value)
 
 
-def megabytes(value: float) -> str:
+def megabytes(value: float) -> Quantity:
     """Three significant digits, for a column that is in MB."""
     return digits(value / 1e6)
 
 
-def size(value: float) -> str:
+def size(value: float) -> Quantity:
     """Bytes in decimal units."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= NEARLY * factor:
-            return f"{digits(value / factor)} {unit}"
-    return f"{value:.0f} B"
+            return Quantity(f"{digits(value / factor)} {unit}", value, "B")
+    return Quantity(f"{value:.0f} B", value, "B")
 
 
-def share(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def share(value: float) -> Quantity:
+    return Quantity(f"{100 * value:.1f} %", 100 * value, "%")
 
 
-def count(value: float) -> str:
-    return f"{value:,.0f}"
+def count(value: float) -> Quantity:
+    return Quantity(f"{value:,.0f}", value)
 
 
 def plural(number: int, thing: str) -> str:
@@ -44,13 +62,19 @@ def plural(number: int, thing: str) -> str:
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
 
-def times(value: float) -> str:
-    return f"{digits(value)}x"
+def times(value: float) -> Quantity:
+    """How many times as fast, wherever it stands without another word."""
+    return Quantity(f"{digits(value)}x", value, "x")
 
 
-def digits(value: float) -> str:
+def digits(value: float) -> Quantity:
     """Three significant digits, never in exponent form."""
     magnitude = abs(value)
     if magnitude >= 99.95:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if magnitude >= 9.995 else f"{value:.2f}"
+        return Quantity(f"{value:,.0f}", value)
+    return fixed(value, 1 if magnitude >= 9.995 else 2)
+
+
+def fixed(value: float, places: int) -> Quantity:
+    """So many digits behind the point."""
+    return Quantity(f"{value:.{places}f}", value)

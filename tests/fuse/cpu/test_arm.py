@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.fuse.cpu import test_nan
+from tests.fuse.cpu.branches import BRANCHES
 from tests.fuse.cpu.foreign import Arm, needs_arm
 from tests.fuse.cpu.machines import MACHINES
 from tilewright.fuse.cpu import build, tickets
@@ -42,6 +43,12 @@ NETWORKS = {
 }  # fmt: skip
 
 
+GRAPHS = {
+    **{name: Network(name, Pixels(shape), layers) for name, (shape, layers) in NETWORKS.items()},
+    **BRANCHES,
+}
+
+
 @pytest.fixture(scope="module")
 def arm(tmp_path_factory):
     return Arm(tmp_path_factory.mktemp("arm"))
@@ -49,14 +56,13 @@ def arm(tmp_path_factory):
 
 @needs_arm
 @pytest.mark.parametrize("schedule", [by_images, by_channels])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_networks_on_arm(name, schedule, arm):
-    shape, layers = NETWORKS[name]
-    network = Network(name, Pixels(shape), layers)
     generator = np.random.default_rng(3)
+    network = GRAPHS[name]
     network = network.with_parameters(random_parameters(network, generator))
     program = arm.program(network, schedule(network, NEON.target))
-    pixels = generator.integers(0, 256, (23, *shape), np.uint8)
+    pixels = generator.integers(0, 256, (23, *network.input.shape), np.uint8)
     for images in (pixels, generator.normal(size=pixels.shape).astype(np.float32)):
         truth = reference.chain(network.stages, network.parameters, images)[-1]
         for by_phases in (False, True) if schedule is by_channels else (False,):

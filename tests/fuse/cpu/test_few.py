@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuse.cpu.machines import TARGETS
-from tests.strategies import networks
+from tests.strategies import every_network
 from tilewright.fuse.cpu.few import phases
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_channels
@@ -17,7 +17,7 @@ from tilewright.truth.trials import random_parameters
 LARGE = Network("layer", Pixels((1, 70, 70)), (Convolution(12, 7),))
 
 
-@given(networks(), st.sampled_from(list(TARGETS.values())))
+@given(every_network, st.sampled_from(list(TARGETS.values())))
 def test_every_group_has_its_phase_and_one_thread_hands_out_the_results(network, target):
     plan = by_channels(network, target)
     parts = phases(plan)

@@ -9,10 +9,11 @@ import pytest
 
 from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
 from tilewright.errors import TilewrightError
-from tilewright.fuse.cpu import schedule as schedules
+from tilewright.fuse.cpu import grouped
 from tilewright.fuse.cpu.generate import generate
 from tilewright.fuse.cpu.run import FusedNetwork
-from tilewright.fuse.cpu.schedule import MOST_LAYERS, by_channels, by_images
+from tilewright.fuse.cpu.schedule import by_channels, by_images
+from tilewright.fuse.cpu.together import MOST_LAYERS
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -96,6 +97,9 @@ ODD = {
     "small image": ((3, 5, 5), (Convolution(7, (15, 17), padding=(9, 10)), MaxPool((1, 2)))),
     "strides": ((3, 12, 11), (Convolution(21, 11, padding=9, stride=(2, 1)),)),
     "windows": ((2, 3, 100), (MaxPool((2, 60), stride=(1, 7)), AveragePool((1, 4)))),
+    "far apart": ((2, 20, 9), (Convolution(4, (5, 3), dilation=(3, 2), padding=(5, 1, 7, 3)),)),
+    "groups": ((6, 9, 8), (Convolution(9, 3, groups=3, stride=2, padding=(2, 0, 1, 1)), ReLU())),
+    "a filter a channel": ((19, 7, 7), (Convolution(19, 3, groups=19, dilation=2, padding=3),)),
     "repeated": ((3, 6, 6), (*(Convolution(3, 3, padding=1), ReLU()) * 3, FullyConnected(4))),
 }
 
@@ -104,7 +108,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_borders_find_their_taps_in_the_run(name, level, monkeypatch, tmp_path):
     """As if every convolution had too much code: all tiles at the image's borders share theirs."""
-    monkeypatch.setattr(schedules, "MOST_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(grouped, "MOST_MULTIPLY_ADDS", 0)
     # Kept objects are known by the generator's source, which has another limit.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     shape, layers = ODD[name]

@@ -12,9 +12,12 @@ from tilewright.fuse.cpu import build
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_images
 from tilewright.model.layers import (
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     FullyConnected,
+    Join,
     MaxPool,
     Pixels,
     ReLU,
@@ -39,13 +42,23 @@ LAYERS = {
     "conv, relu, max": (Convolution(5, 3, padding=1), ReLU(), MaxPool(2)),
     "conv, tanh, average": (Convolution(5, (1, 2)), Tanh(), AveragePool(2)),
     "fc, relu": (FullyConnected(5), ReLU()),
+    "max, over the edges": (MaxPool(3, stride=2, padding=(1, 1, 0, 2)),),
+    "average, over the edges": (AveragePool(3, stride=2, padding=1, ceil=True),),
+    "conv, groups": (Convolution(38, 3, padding=(1, 0, 0, 2), groups=2), ReLU()),
+    "conv, a filter a channel": (Convolution(2, 2, dilation=2, padding=1, groups=2),),
+    "conv, added": (Convolution(2, (1, 3), padding=(0, 1)), Add(), ReLU(), MaxPool(2)),
+    "added": (Add(),),
+    "conv, put behind": (Convolution(5, 1), Concat()),
     "softmax": (MaxPool(2), FullyConnected(5), Softmax()),
 }
 VALUES = (math.nan, math.inf, -math.inf)
 
 
 def network_of(name):
-    network = Network(name, Pixels(SHAPE), LAYERS[name])
+    layers = LAYERS[name]
+    # What joins takes the picture, too.
+    sources = tuple((i, 0) if isinstance(layer, Join) else (i,) for i, layer in enumerate(layers))
+    network = Network(name, Pixels(SHAPE), layers, sources=sources)
     return network.with_parameters(random_parameters(network, np.random.default_rng(1)))
 
 

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright
-from tests.strategies import networks
+from tests.fuse.cpu.branches import BRANCHES
+from tests.fuse.cpu.machines import ON_THIS_CPU, runnable
+from tests.strategies import every_network
 from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build, shares
 from tilewright.fuse.cpu.run import FusedNetwork
-from tilewright.fuse.cpu.schedule import DEFAULT, Rules
+from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,
@@ -49,7 +51,10 @@ def filled(network, seed=0):
 @pytest.mark.parametrize("level", X86_LEVELS)
 @settings(max_examples=25)
 @given(
-    network=networks(), images=st.integers(1, 70), seed=st.integers(0, 999), pixels=st.booleans()
+    network=every_network,
+    images=st.integers(1, 70),
+    seed=st.integers(0, 999),
+    pixels=st.booleans(),
 )
 def test_any_network_on_every_level_of_vectors(level, network, images, seed, pixels):
     check(filled(network, seed), build.restricted(level), None, [images], seed, pixels)
@@ -57,7 +62,7 @@ def test_any_network_on_every_level_of_vectors(level, network, images, seed, pix
 
 @pytest.mark.parametrize("level", X86_LEVELS)
 @settings(max_examples=15)
-@given(network=networks(), seed=st.integers(0, 999), pixels=st.booleans())
+@given(network=every_network, seed=st.integers(0, 999), pixels=st.booleans())
 def test_any_network_by_both_schedules(level, network, seed, pixels):
     """Around the width of a vector, where a lane too many or too few would show."""
     on = build.restricted(level)
@@ -69,13 +74,13 @@ def test_any_network_by_both_schedules(level, network, seed, pixels):
 
 @settings(max_examples=15)
 @given(
-    network=networks(),
+    network=every_network,
     images=st.integers(1, 70),
     rules=st.builds(
         Rules, st.tuples(st.integers(1, 2), st.integers(1, 3)),
         st.tuples(st.integers(1, 2), st.integers(1, 6)), st.integers(0, 6),
         st.integers(1, 5),
-        st.sampled_from([1024, 16384]),
+        st.sampled_from([1024, 16384]), rows=st.tuples(st.integers(1, 3), st.integers(1, 4)),
     ),
 )  # fmt: skip
 def test_any_network_by_any_rules(network, images, rules):
@@ -120,6 +125,15 @@ def check(network, on, single, sizes, seed, pixels, rules=DEFAULT):
 def test_odd_networks(shape, layers, single):
     network = filled(Network("odd", Pixels(shape), layers))
     check(network, build.host(), single, (1, 7, 33, 100), 1, True)
+
+
+@pytest.mark.parametrize("level", ON_THIS_CPU)
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches(name, level):
+    on = runnable()[level]
+    for single in (BY_CHANNELS, BY_IMAGES):
+        for pixels in (True, False):
+            check(filled(BRANCHES[name]), on, single, (1, 19, 70), 1, pixels)
 
 
 @pytest.mark.parametrize("level", X86_LEVELS)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tests.fuse.cuda.instructions import FLOAT, halves, rounded_halves
 from tests.fuse.cuda.memory import Memory, Mistake, part
 from tilewright.fuse.cuda.steps import Border, Fill, Program
+from tilewright.model.layers import Pixels
 
 Array = NDArray[Any]
 
@@ -24,6 +25,7 @@ class Group:
         words = made.shared_words + made.group_words
         self.shared = Memory("shared memory", words, own=self.own)
         self.images: Array = np.zeros((0, 0))
+        self.others: list[Array] = []  # further inputs
         self.item, self.start = 0, 0  # an image, and the first row of its strip
 
     def fill(self, step: Fill) -> None:
@@ -67,21 +69,28 @@ class Group:
             np.where(inside, source * step.width + x, 0)[:, None] + np.arange(step.channels) * plane
         )
         if step.staged is None:
-            found = self.image(at)
+            found = self.image(step, at)
         else:
             words = self.shared.read(self.own + step.staged + at // 4, thread[:, None])
             found = (words >> (at % 4 * 8).astype(np.uint32) & 0xFF).astype(np.uint8)
-        return np.where(inside[:, None], self.value(step, found), FLOAT(0))
+        c = np.arange(step.channels)
+        return np.where(inside[:, None], self.pixel_value(step.pixels, found, c), FLOAT(0))
 
-    def image(self, at: Array) -> Array:
-        image = self.images[self.item]
+    def given(self, number: int) -> Array:
+        """The item's image of one of the kernel's inputs."""
+        of: Array = (self.others[number - 1] if number else self.images)[self.item]
+        return of
+
+    def image(self, step: Fill, at: Array) -> Array:
+        image = self.given(step.given.number if step.given else 0)
         return part(image, 0, int(at.max()) + 1)[at]
 
-    def value(self, step: Fill, found: Array) -> Array:
-        if step.pixels is None:
+    def pixel_value(self, pixels: Pixels | None, found: Array, channel: Array) -> Array:
+        if pixels is None:
             return found.astype(FLOAT)
-        scale, shift = FLOAT(step.pixels.scale), FLOAT(step.pixels.shift)
-        return (found * np.float64(scale) + np.float64(shift)).astype(FLOAT)
+        scale, shift = (np.array(each, FLOAT) for each in (pixels.scales, pixels.shifts))
+        wide = found * scale[channel].astype(np.float64) + shift[channel].astype(np.float64)
+        return wide.astype(FLOAT)
 
     def fill_words(self, step: Fill, first: int) -> None:
         i = np.arange(step.height * step.width * step.words)
@@ -89,7 +98,7 @@ class Group:
         source = first + y
         inside = step.whole | ((source >= 0) & (source < step.source_height))
         at = np.where(inside, source * step.width * step.words + rest, 0)
-        words = np.where(inside, self.image(at), np.uint32(0))
+        words = np.where(inside, self.image(step, at), np.uint32(0))
         pixel, word = np.divmod(rest, step.words)
         to = self.own + step.at + y * step.row + (step.left + pixel) * step.pitch + word
         self.shared.write(to, words, i % step.threads)
@@ -105,7 +114,8 @@ class Group:
             raise Mistake("four pixels do not begin on a word")
         four = self.shared.read(self.own + step.staged + first // 4, thread[:, None])
         k = np.arange(12)
-        found = self.value(step, four[:, k % 3] >> (k // 3 * 8).astype(np.uint32) & 0xFF)
+        bytes_ = four[:, k % 3] >> (k // 3 * 8).astype(np.uint32) & 0xFF
+        found = self.pixel_value(step.pixels, bytes_, k % 3)
         pair = halves(found[:, 0::2], found[:, 1::2])
         row, lanes = self.own + step.at + y * step.row, thread[:, None]
         whole = row + odd * step.copy + (place - odd + 3 * x) // 2

@@ -1,7 +1,7 @@
 """What single instructions of the building blocks make of numbers.
 
 What becomes of NaN and of numbers too large for a half depends on them: they are read from the text
-of `stack.cuh`.
+of `stack.cuh` and `branches.cuh`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def values(words: Array, per_word: int) -> Array:
 def body(function: str) -> str:
     """What a building block does, as text."""
     pattern = rf"^__device__[^\n]* {function}\([^{{]*\{{(.*?)(\n\}}|; \}})$"
-    found = re.search(pattern, text("stack.cuh"), re.M | re.S)
-    assert found, f"stack.cuh has no {function}"
+    found = re.search(pattern, text("stack.cuh") + text("branches.cuh"), re.M | re.S)
+    assert found, f"there is no {function}"
     return found[1]
 
 

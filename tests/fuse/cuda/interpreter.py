@@ -35,17 +35,22 @@ from tilewright.fuse.cuda.steps import (
     Barrier,
     Blank,
     Border,
+    Channels,
     Clear,
     Convolve,
     Each,
     FetchImage,
     FetchParameters,
     Fill,
+    Given,
+    Join,
     Outside,
+    Part,
     Program,
     Softmax,
     Step,
     Target,
+    Windows,
 )
 from tilewright.fuse.cuda.steps_dense import dense_program
 from tilewright.model.network import Network
@@ -56,19 +61,25 @@ SOURCES: dict[str, Source] = {"uint8": "uint8", "float32": "float32", "uint32": 
 
 def interpret(kernels: Sequence[Kernel], network: Network, images: Array) -> Array:
     """The output of every image, in float32."""
-    x: Array = images
+    made = {-1: images}
+    x = images
     for plan in kernels:
+        taken = [made[each] for each in plan.inputs]
         if isinstance(plan, Stack):
-            made = program(plan, network.input, SOURCES[str(x.dtype)])
-            x = run_program(made, plan, network, x)
+            steps = program(plan, network.input, SOURCES[str(taken[0].dtype)])
+            x = run_program(steps, plan, network, *taken)
         else:
-            x = run_dense(dense_program(plan), plan.parameters(network.parameters), x)
+            x = run_dense(dense_program(plan), plan.parameters(network.parameters), taken[0])
+        made[plan.last] = x
     return x.reshape(len(images), *network.output_shape)
 
 
-def run_program(made: Program, plan: Stack, network: Network, images: Array) -> Array:
+def run_program(
+    made: Program, plan: Stack, network: Network, images: Array, *others: Array
+) -> Array:
     """A kernel's steps, and what it is given besides: the plan's tables and packed parameters."""
     machine = Machine(made, plan.parameters(network.parameters), plan.tables[0])
+    machine.others = [np.ascontiguousarray(each).reshape(len(each), -1) for each in others]
     if plan.gives == "output":
         return machine.run(images, POISON).view(FLOAT)
     # Between kernels, words after an image's last must be numbers: memory is emptied first.
@@ -145,8 +156,14 @@ class Machine(Group):
                     self.steps(step.steps, f"{name}.steps")
             case Convolve():
                 self.convolve(step)
+            case Channels():
+                self.channels(step)
             case Each():
                 self.each(step)
+            case Windows():
+                self.windows(step)
+            case Join():
+                self.join(step)
             case Softmax():
                 self.softmax(step)
             case unknown:
@@ -228,6 +245,8 @@ class Machine(Group):
                 if size == 2 and ((lines + begin) % 2).any():
                     raise Mistake("two words at once from an odd one")
             words = self.shared.read(lines[..., None] + reach, EVERYBODY)
+        if step.rounds:
+            words = self.arithmetic.operands(words.view(FLOAT))
         return values(words, self.arithmetic.per_word).astype(np.float64)
 
     def store(self, step: Convolve, sums: Array, tile: int, column: int, warp: int) -> None:
@@ -245,6 +264,10 @@ class Machine(Group):
             else:
                 found = sum(activate(each, step.before) for each in windows) * FLOAT(0.25)
             found = activate(found, step.activations)
+        elif step.added:
+            with np.errstate(over="ignore", invalid="ignore"):
+                more = self.added(step, tile, column, warp)
+                found = activate(activate(sums, step.before) + more, step.activations)
         else:
             found = activate(sums, step.activations)
         lanes = (
@@ -259,6 +282,33 @@ class Machine(Group):
             self.put_wide(step.target, at, channel, low, high, lanes[kept])
         else:
             self.put(step.target, at, channel, low, high, lanes[kept])
+
+    def added(self, step: Convolve, tile: int, column: int, warp: int) -> Array:
+        """What is added to the sums of a unit: (row, row of an operand, filter)."""
+        assert step.added
+        row = np.arange(16)
+        places = part(self.tables, step.tables + 32 * step.tiles + 16 * tile, 16)
+        ends = part(self.tables, step.tables + 16 * step.tiles + 16 * tile, 16)
+        filters = 8 * column + np.arange(8 * step.columns)
+        at = places + np.arange(step.rows)[:, None] * step.added.row
+        at, filters = np.broadcast_arrays(at[..., None], filters)
+        lanes = 32 * warp + 4 * (row % 8)[:, None] + np.arange(8 * step.columns) // 2 % 4
+        lanes = np.broadcast_to(lanes, at.shape)
+        there = filters < step.target.filters
+        # Columns that are no picture's read the first one's, and are not kept.
+        there = there & (ends >= 0)[:, None]
+        found = np.zeros(at.shape, FLOAT)
+        word = at[there] + filters[there] // self.arithmetic.per_word
+        if step.added.given is None:
+            assert step.added.at is not None
+            words = self.shared.read(self.own + step.added.at + word, lanes[there])
+        else:
+            image = self.given(step.added.given.number)
+            words = part(image, 0, len(image))[word + self.start * step.added.row]
+        both = values(words[:, None], self.arithmetic.per_word)
+        side = filters[there] % self.arithmetic.per_word
+        found[there] = np.take_along_axis(both, side[:, None], 1)[:, 0]
+        return found
 
     # ---- results ----------------------------------------------------------------------------
 
@@ -315,31 +365,145 @@ class Machine(Group):
     # ---- everything else --------------------------------------------------------------------
 
     def each(self, step: Each) -> None:
-        pairs = (step.target.filters + 1) // 2
-        i = np.arange(step.out_y * step.out_x * pairs)
-        thread, channel = i % step.threads, i % pairs * 2
-        y, x = i // pairs // step.out_x, i // pairs % step.out_x
+        thread, channel, y, x, place = self.outputs(step)
+        # Of a word with two halves the second is read, too, where there is no such channel.
+        halves_too = self.arithmetic.per_word == 2 and not step.floats
+        both = (channel + 1 < step.target.filters) | halves_too
         window = []
         for ky in range(step.taps_y):
             for kx in range(step.taps_x):
                 pixel = (y * step.stride_y + ky) * step.row + (x * step.stride_x + kx) * step.pitch
-                at = self.own + step.at + pixel
-                if self.arithmetic.per_word == 2 and not step.floats:
-                    words = self.shared.read(at + channel // 2, thread)
-                    window.append(values(words[:, None], 2))
-                    continue
-                low = self.shared.read(at + channel, thread).view(FLOAT)
+                at = step.at + pixel
+                low = self.value(at, channel, thread, step.floats, step.given)
                 high = np.zeros_like(low)
-                both = channel + 1 < step.target.filters
-                high[both] = self.shared.read((at + channel + 1)[both], thread[both]).view(FLOAT)
+                high[both] = self.value(
+                    at[both], channel[both] + 1, thread[both], step.floats, step.given
+                )
                 window.append(np.stack([low, high], -1))
         if step.average:
             found = (np.sum(window, 0, FLOAT) / FLOAT(len(window))).astype(FLOAT)
         else:
             found = maximum("each").reduce(window)
         found = activate(found, step.activations)
-        place = step.target.origin + y * step.target.out_row + x * step.target.out_pixel
         self.put(step.target, place, channel, found[:, 0], found[:, 1], thread)
+
+    def outputs(
+        self, step: Channels | Each | Windows | Join
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """Thread, channel, row and column of all outputs, two at a time, and where they go."""
+        pairs = (step.target.filters + 1) // 2
+        i = np.arange(step.out_y * step.out_x * pairs)
+        y, x = i // pairs // step.out_x, i // pairs % step.out_x
+        place = step.target.origin + y * step.target.out_row + x * step.target.out_pixel
+        return i % step.threads, i % pairs * 2, y, x, place
+
+    def value(
+        self, at: Array, channel: Array, thread: Array, floats: bool, given: Given | None = None
+    ) -> Array:
+        """Of a channel of pixels that begin at these words of the group's memory, or of an image
+        that is given."""
+        per_word = 1 if floats else self.arithmetic.per_word
+        place = at + channel // per_word
+        if given is None:
+            words = self.shared.read(self.own + place, thread)
+        else:
+            words = part(self.given(given.number), 0, given.size)[place]
+        return values(words[:, None], per_word)[np.arange(len(words)), channel % per_word]
+
+    def channels(self, step: Channels) -> None:
+        thread, filter_, y, x, place = self.outputs(step)
+        pairs = (step.target.filters + 1) // 2
+        weights, taps = self.read_parameters(step), step.taps_y * step.taps_x
+        bias = self.shared.read(step.bias + filter_, EVERYBODY, width=2).view(FLOAT)
+        found = [bias[:, 0].astype(np.float64), bias[:, 1].astype(np.float64)]
+        for k in range(taps):
+            row = y * step.stride_y + k // step.taps_x * step.apart_y
+            column = x * step.stride_x + k % step.taps_x * step.apart_x
+            at = step.at + row * step.row + column * step.pitch
+            for side in range(2):
+                own = np.minimum(filter_ + side, step.target.filters - 1) // step.multiple
+                pixel = self.value(at, own, thread, False)
+                pixel = (
+                    values(self.arithmetic.operands(pixel[:, None]), 1)[:, 0]
+                    if (self.arithmetic.rounds)
+                    else pixel
+                )
+                with np.errstate(over="ignore", invalid="ignore"):
+                    found[side] += pixel * weights[k * 2 * pairs + filter_ + side].astype(float)
+        low, high = (activate(each.astype(FLOAT), step.activations) for each in found)
+        self.put(step.target, place, filter_, low, high, thread)
+
+    def read_parameters(self, step: Channels) -> Array:
+        size = step.taps_y * step.taps_x * ((step.target.filters + 1) // 2) * 2
+        if step.weights % 2:
+            raise Mistake(f"two words of weights at once from word {step.weights}")
+        if step.weights_shared:
+            at = np.arange(step.weights, step.weights + size)
+            return self.shared.read(at, EVERYBODY).view(FLOAT)
+        return part(self.parameters, step.weights, size).view(FLOAT)
+
+    def windows(self, step: Windows) -> None:
+        thread, channel, y, x, place = self.outputs(step)
+        first = step.rows.first(self.start) if step.rows else 0
+        top, left = first + y * step.stride_y - step.top, x * step.stride_x - step.left
+        found = [np.full(len(y), 0 if step.average else -np.inf, FLOAT) for _ in range(2)]
+        count = np.zeros(len(y), int)
+        for ky in range(step.taps_y):
+            for kx in range(step.taps_x):
+                row, column = top + ky, left + kx
+                some = (row >= 0) & (row < step.height) & (column >= 0) & (column < step.width)
+                count += some
+                at = step.at + (row - first) * step.row + column * step.pitch
+                for side in range(2):
+                    kept = some & (channel + side < step.target.filters)
+                    next_ = self.value(
+                        at[kept], (channel + side)[kept], thread[kept], step.floats, step.given
+                    )
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        found[side][kept] = (
+                            found[side][kept] + next_
+                            if step.average
+                            else maximum("windows")(found[side][kept], next_)
+                        )
+        if step.average:
+            if step.counts_padding:
+                count = (np.minimum(top + step.taps_y, step.height + step.counted_y) - top) * (
+                    np.minimum(left + step.taps_x, step.width + step.counted_x) - left
+                )
+            found = [(each / count.astype(FLOAT)).astype(FLOAT) for each in found]
+        found[1][channel + 1 >= step.target.filters] = 0
+        low, high = (activate(each, step.activations) for each in found)
+        self.put(step.target, place, channel, low, high, thread)
+
+    def join(self, step: Join) -> None:
+        thread, channel, y, x, place = self.outputs(step)
+        found = []
+        for side in range(2):
+            total, before = np.zeros(len(y), FLOAT), 0
+            for each in step.parts:
+                own = each.features // (step.out_y * step.out_x)
+                c = channel + side - before
+                some = (c < step.target.filters) if step.adds else (c >= 0) & (c < own)
+                total[some] += self.joined(step, each, c[some], y[some], x[some], thread[some])
+                before += 0 if step.adds else own
+            found.append(activate(total, step.activations))
+        self.put(step.target, place, channel, found[0], found[1], thread)
+
+    def joined(self, step: Join, of: Part, c: Array, y: Array, x: Array, thread: Array) -> Array:
+        if of.flat:
+            place = (c * step.out_y + y) * step.out_x + x
+            row, x = np.divmod(place, of.width)
+            c, y = np.divmod(row, of.height)
+        if of.given is None:
+            assert of.at is not None
+            at = of.at + y * of.row + x * of.pitch
+            return self.value(at, c, thread, of.floats)
+        image = self.given(of.given.number)
+        if of.planes:
+            return self.pixel_value(of.pixels, image[(c * of.height + y) * of.width + x], c)
+        at = y * of.row + x * of.pitch + c // self.arithmetic.per_word
+        words = values(image[at][:, None], self.arithmetic.per_word)
+        return words[np.arange(len(c)), c % self.arithmetic.per_word]
 
     def softmax(self, step: Softmax) -> None:
         i = np.arange(step.size)

@@ -11,9 +11,8 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
-from tilewright.fuse.cuda.cut import build, choose, cut, sources
+from tilewright.fuse.cuda.cut import build, choose, cut, sources, to_do
 from tilewright.fuse.cuda.generations import generation
-from tilewright.fuse.cuda.operations import operations
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model import zoo
 from tilewright.model.layers import Convolution, FullyConnected, MaxPool, Pixels, ReLU, Softmax
@@ -58,8 +57,7 @@ def test_the_same_kernels_come_back(network: Network, precision: str, capability
 def test_they_are_those_that_the_search_found(precision: str) -> None:
     network, arithmetic = zoo.network("cifar10"), ARITHMETICS[precision]
     kernels = build(network.stages, arithmetic, 90, choose(network.stages, arithmetic, 90))
-    todo = operations(network.stages)
-    found, _ = arranged(arithmetic, todo, "pixels", "output", generation(90))
+    found, _ = arranged(arithmetic, to_do(network.stages, generation(90)), generation(90))
     assert texts(network, kernels) == texts(network, [found])
 
 

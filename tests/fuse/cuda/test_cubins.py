@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 from benchmarks.cpu import networks
@@ -13,14 +15,22 @@ from tests.kept import compile_cubin
 from tests.rungs.gpu.kernels import ACTIVATIONS
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import Kernel, cut
-from tilewright.fuse.cuda.generations import generation
+from tilewright.fuse.cuda.cut import Kernel, cut, sources
+from tilewright.fuse.cuda.generations import GENERATIONS, generation
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.fuse.cuda.stack import Stack
-from tilewright.model.layers import Convolution, FullyConnected, Layer, MaxPool, Pixels
+from tilewright.model.layers import (
+    AveragePool,
+    Convolution,
+    FullyConnected,
+    Layer,
+    MaxPool,
+    Pixels,
+)
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
+from tilewright.truth.trials import ODD_GRAPHS
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
 NETWORKS = {network.name: network for network in networks()}
@@ -42,11 +52,12 @@ def compiled(
     wanted: Callable[[Kernel], bool] = lambda plan: True,
 ) -> list[nvrtc.Compiled]:
     found = []
-    for index, plan in enumerate(cut(network.stages, ARITHMETICS[precision], capability)):
+    plans = cut(network.stages, ARITHMETICS[precision], capability)
+    for plan, source in zip(plans, sources(plans, "uint8"), strict=True):
         if not wanted(plan):
             continue
         assert plan.shared_bytes <= generation(capability).shared_bytes
-        text = kernel_text(plan, "network", network.input, "words" if index else "uint8")
+        text = kernel_text(plan, "network", network.input, source)
         made = compile_text("network", text, f"sm_{capability}")
         assert made.registers <= lane_registers(plan.threads // 32)
         found.append(made)
@@ -98,4 +109,31 @@ def test_many_fully_connected_layers() -> None:
     outputs = (130, 70, 33, 5, 3)
     network = Network("rows", Pixels((3, 8, 8)), tuple(map(FullyConnected, outputs)))
     *_, made = compiled(network, "fp16", 90)
+    assert made.spilled_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "network, capability, precision, kept",
+    [(ODD_GRAPHS[0], 80, "tf32", 2**17), (ODD_GRAPHS[1], 120, "fp16", 2**16),
+     (ODD_GRAPHS[2], 90, "fp16", 1500), (ODD_GRAPHS[3], 90, "fp32", 2000)],
+    ids=[network.name for network in ODD_GRAPHS],
+)  # fmt: skip
+def test_networks_that_branch(network: Network, capability: int, precision: str, kept: int) -> None:
+    """In one kernel, and where kernels read what several others gave."""
+    gpu = replace(GENERATIONS[capability], shared_bytes=kept)
+    with mock.patch.dict(GENERATIONS, {capability: gpu}):
+        kernels = compiled(network, precision, capability)
+    assert (len(kernels) > 1) == (kept < 2**16)
+    for made in kernels:
+        assert made.spilled_bytes == 0
+
+
+def test_layers_out_of_the_ordinary() -> None:
+    layers = (
+        Convolution(6, 3, groups=3), AveragePool(3, stride=2, padding=1, count_padding=True),
+        Convolution(12, 3, groups=6), MaxPool(2, ceil=True),
+        Convolution(6, 2, groups=2, dilation=2),
+    )  # fmt: skip
+    pixels = Pixels((3, 30, 30), scale=(1.0, 2.0, 3.0))
+    (made,) = compiled(Network("odd", pixels, layers), "fp16", 90)
     assert made.spilled_bytes == 0

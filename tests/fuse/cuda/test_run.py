@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -11,9 +13,10 @@ import pytest
 from tilewright.fuse.cuda import run as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import choose
+from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model import zoo
-from tilewright.model.layers import FullyConnected, Pixels, ReLU
+from tilewright.model.layers import Add, Concat, Convolution, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.rungs import find
 from tilewright.runtime import GpuKernel
@@ -126,6 +129,33 @@ def test_a_network_that_begins_with_a_large_layer_converts_its_pixels_first() ->
         "network_fp16_input",
         "network_fp16_fc1_to_fc2",
     ]
+
+
+def test_kernels_are_given_what_several_others_left() -> None:
+    """The second adds what the first gave; the third joins what both gave, and the pixels."""
+    layers = (Convolution(8, 3, padding=1), Convolution(8, 3, padding=1), Add(), Concat())
+    network = Network("net", Pixels((3, 64, 64)), layers, sources=((0,), (1,), (2, 1), (3, 1, 0)))
+    with mock.patch.dict(GENERATIONS, {90: replace(HOPPER, shared_bytes=20_000)}):
+        made, runtime = fused(network)
+        x, out = images(network, 3)
+        made(x, out)
+    first, second, third = runtime.launches
+    assert [launch[3] for launch in runtime.launches] == [
+        ("input", "conv1"), ("conv2", "add"), ("concat",),
+    ]  # fmt: skip
+    gave = first[2][1]
+    # In, out, parameters, tables, count; then the others.
+    assert second[2][0] is gave
+    assert len(second[2]) == 5
+    assert np.shares_memory(third[2][0], x)
+    assert np.shares_memory(third[2][1], out)
+    assert third[2][5] is second[2][1]
+    assert third[2][6] is gave
+    assert "const unsigned char* images" in runtime.texts["network_fp16_concat"]
+    assert "const word* other1, const word* other2" in runtime.texts["network_fp16_concat"]
+    # What is read and written, and the weights.
+    moved = 3 * (3 * 64 * 64 + 2 * gave[0].nbytes + out[0].nbytes)
+    assert third[4].bytes == moved
 
 
 def test_parameters_are_sent_again() -> None:

@@ -35,7 +35,7 @@ from tilewright.model.layers import (
     Softmax,
     Tanh,
 )
-from tilewright.model.network import Network
+from tilewright.model.network import Network, Sources
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
@@ -59,9 +59,12 @@ def problem(
 
 
 @cache
-def kernels_of(pixels: Pixels, layers: tuple[Layer, ...], precision: str) -> list[Kernel]:
+def kernels_of(
+    pixels: Pixels, layers: tuple[Layer, ...], sources: Sources, precision: str
+) -> list[Kernel]:
     """How layers are cut, whatever their weights."""
-    return cut(Network("plan", pixels, layers).stages, ARITHMETICS[precision], 90)
+    network = Network("plan", pixels, layers, sources=sources)
+    return cut(network.stages, ARITHMETICS[precision], 90)
 
 
 def tried_of(network: Network | None, precision: str) -> Iterator[Trial]:
@@ -84,7 +87,7 @@ def test_what_the_verifier_tries(precision: str) -> None:
             continue  # of what is not finite: test_not_finite
         tried += 1
         layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
-        kernels = kernels_of(network.input, network.layers, precision)
+        kernels = kernels_of(network.input, network.layers, network.sources, precision)
         # Two images: the second finds what the first left in shared memory, as the others would.
         wrong = problem(network, trial.images[:2], precision, kernels)
         assert wrong is None, f"{layers} on {network.input.shape}, {trial.inputs}: {wrong}"

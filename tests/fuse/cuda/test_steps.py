@@ -18,10 +18,9 @@ from tests.fuse.cuda.memory import Memory, Mistake
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
-from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.cut import cut, to_do
 from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
-from tilewright.fuse.cuda.operations import operations
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.fuse.cuda.stack import Stack
@@ -230,8 +229,8 @@ def test_wide_writes(precision: str) -> None:
     layers = (Convolution(32, 1), ReLU())
     network, generator = Network("net", Pixels((16, 8, 8)), layers), np.random.default_rng(0)
     network = network.with_parameters(random_parameters(network, generator))
-    arithmetic, todo = ARITHMETICS[precision], operations(network.stages)
-    plan, _ = arranged(arithmetic, todo, "pixels", "words", HOPPER, rounded=True)
+    arithmetic, (only,) = ARITHMETICS[precision], to_do(network.stages, HOPPER)
+    plan, _ = arranged(arithmetic, [replace(only, gives="words", only_sums=True)], HOPPER)
     images = generator.integers(0, 256, (2, 16, 8, 8), np.uint8)
     made = program(plan, network.input, "uint8")
     found = run_program(made, plan, network, images)

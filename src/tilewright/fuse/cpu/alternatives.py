@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.build import Machine
 from tilewright.fuse.cpu.choice import Choice, build, choose
-from tilewright.fuse.cpu.schedule import ConvolutionGroup, Schedule, by_channels, by_images
+from tilewright.fuse.cpu.grouped import ConvolutionGroup
+from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
 from tilewright.model.network import Network
 
 # Tiles in units of the pooling window, or of a position where there is none.

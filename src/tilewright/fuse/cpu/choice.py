@@ -10,14 +10,9 @@ import msgspec
 from tilewright.errors import TilewrightError
 from tilewright.fuse.chosen import Chosen
 from tilewright.fuse.cpu.build import Machine
-from tilewright.fuse.cpu.schedule import (
-    DEFAULT,
-    ConvolutionGroup,
-    Rules,
-    Schedule,
-    by_channels,
-    by_images,
-)
+from tilewright.fuse.cpu.grouped import ConvolutionGroup
+from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
+from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model.network import Network
 
 # What an image by channels costs if there is to be no choice between the schedules.

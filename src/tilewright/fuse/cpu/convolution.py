@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import (
+from tilewright.fuse.cpu.grouped import (
     UNROLLED_COLUMNS,
     UNROLLED_TAPS,
     ConvolutionGroup,
     average_factor,
-    padded_channels,
 )
+from tilewright.fuse.cpu.pictures import Picture
+from tilewright.fuse.cpu.places import Places, places_of
 from tilewright.fuse.cpu.tiles import Block, Border, Span
 from tilewright.model.layers import Elementwise
 
@@ -36,49 +36,13 @@ def convolution(
         first = f.larger(f.mul("%first", each), str(row.first))
         last = f.smaller(f.mul("%last", each), str(row.last))
         with f.loop(first, last) as y, f.rounds(group.parts) as part:
-            places = _places(f, group, pictures, part)
+            places = places_of(f, group, pictures, part)
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
                     for column in columns:
                         with f.loop(column.first, column.last) as x:
                             tile = Tile(f, group, pictures, places, block, row, column)
                             tile.write(y, x, b)
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the first channel is: of what is read, of what is added, of what is written; and where
-    the weights begin."""
-
-    source: Value
-    added: tuple[Value, ...]
-    target: Value
-    weights: Value
-
-
-def _places(
-    f: Function, group: ConvolutionGroup, pictures: Sequence[Picture], part: Value
-) -> Places:
-    """Of a part of the channels that belong together."""
-    source, *added, target = names(len(pictures))
-    first, *others, after = (picture.plane for picture in pictures)
-    filters = group.layer.filters // group.parts
-    weights = padded_channels(group) * (1 + group.depth * math.prod(group.layer.kernel))
-
-    def at(pointer: Value, distance: int) -> Value:
-        return pointer if group.parts == 1 else f.at(pointer, f.mul(part, distance))
-
-    return Places(
-        at(source, group.depth * first),
-        tuple(at(name, filters * plane) for name, plane in zip(added, others, strict=True)),
-        at(target, filters * after),
-        at("%w", weights),
-    )
-
-
-def names(pictures: int) -> tuple[Value, ...]:
-    """What a function calls the places of what it takes and, last, of what it makes."""
-    return "%x", *(f"%x{index}" for index in range(1, pictures - 1)), "%out"
 
 
 @dataclass(frozen=True)

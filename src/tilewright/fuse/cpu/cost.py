@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, Schedule
+from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group
+from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS
 from tilewright.model.layers import Elementwise
 

@@ -6,8 +6,8 @@ from functools import reduce
 
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.convolution import activation
+from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import DenseGroup
 from tilewright.fuse.cpu.tiles import Block
 
 # Inputs summed side by side, for sums that need not wait for each other.

@@ -13,9 +13,10 @@ from tilewright.environment import cpu_cores
 from tilewright.errors import unknown
 from tilewright.fuse.cpu.build import Machine, assembly, host
 from tilewright.fuse.cpu.entry import symbols
+from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group
 from tilewright.fuse.cpu.peak import Peak
 from tilewright.fuse.cpu.run import FusedNetwork, Variant
-from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, Schedule
+from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.shares import Shares
 from tilewright.model.network import Network
 

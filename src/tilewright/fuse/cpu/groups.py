@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.convolution import convolution, names
+from tilewright.fuse.cpu.convolution import convolution
 from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
+from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup
 from tilewright.fuse.cpu.joins import add_up, put_behind
 from tilewright.fuse.cpu.pictures import Picture
+from tilewright.fuse.cpu.places import names
 from tilewright.fuse.cpu.pooling import pooling
-from tilewright.fuse.cpu.schedule import ConvolutionGroup, DenseGroup, Group, PlainGroup
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -93,7 +94,7 @@ def _pooling(
 
 @LLVM.of(Add)
 def _add(f: Function, layer: Add, unit: int, before: Sequence[Picture], after: Picture) -> None:
-    add_up(f, before, after)
+    add_up(f, unit, before, after)
 
 
 @LLVM.of(Concat)

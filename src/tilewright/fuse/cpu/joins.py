@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from functools import reduce
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.convolution import names
 from tilewright.fuse.cpu.pictures import Picture
+from tilewright.fuse.cpu.places import names
 
 
-def add_up(f: Function, before: Sequence[Picture], after: Picture) -> None:
-    """Values at the same place, as vectors where all lie in the same way, else one by one."""
+def add_up(f: Function, unit: int, before: Sequence[Picture], after: Picture) -> None:
+    """Values at the same place, as vectors where all lie in the same way, else one by one: features
+    that were a picture lie in another order where lanes are channels."""
     *sources, _ = names(len(before) + 1)
-    if all(picture == after for picture in before):
+    if unit == 1 or all(picture == after for picture in before):
         with f.loop(0, after.size, f.lanes) as i:
             f.store(reduce(f.sum, [f.load(source, i) for source in sources]), "%out", i)
         return

@@ -17,8 +17,9 @@ from tilewright.fuse.cpu.entry import (
     normalised,
     runs_of_pixels,
 )
+from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.groups import units
-from tilewright.fuse.cpu.schedule import DenseGroup, Schedule
+from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.model.network import Network
 
 NOWHERE: Mapping[int, Value] = MappingProxyType({})

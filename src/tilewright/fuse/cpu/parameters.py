@@ -9,13 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cpu.arrays import aligned
-from tilewright.fuse.cpu.schedule import (
-    ConvolutionGroup,
-    DenseGroup,
-    PlainGroup,
-    Schedule,
-    padded_channels,
-)
+from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, PlainGroup, padded_channels
+from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.tiles import Block
 from tilewright.model.network import Parameters
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 
 from tilewright.fuse.cpu.code import Function, Value
+from tilewright.fuse.cpu.grouped import UNROLLED_COLUMNS, average_factor
 from tilewright.fuse.cpu.pictures import Picture
-from tilewright.fuse.cpu.schedule import UNROLLED_COLUMNS, average_factor
 from tilewright.fuse.cpu.tiles import Border, Span, spans
 from tilewright.model.layers import AveragePool, Pooling
 

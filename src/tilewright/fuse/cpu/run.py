@@ -16,9 +16,10 @@ from tilewright.fuse.cpu.build import Machine, compile_network, compiled_folder,
 from tilewright.fuse.cpu.cost import cycles, single_cost
 from tilewright.fuse.cpu.few import Phase, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
-from tilewright.fuse.cpu.schedule import DEFAULT, Rules, Schedule, by_channels, by_images
+from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
 from tilewright.fuse.cpu.shares import Job, Kernel, Shares, jobs, longest_of, piece_of, shares
 from tilewright.fuse.cpu.team import Memory, team
+from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model.network import Network
 
 UINT8 = np.dtype(np.uint8)

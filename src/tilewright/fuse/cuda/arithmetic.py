@@ -33,6 +33,11 @@ class Arithmetic:
     def step(self) -> int:
         return 8 if self.tensor else 2
 
+    @property
+    def rounds(self) -> bool:
+        """Whether an operand is another number than the float in its place."""
+        return self.tensor and self.per_word == 1
+
     def words(self, channels: int) -> int:
         """Words that hold so many channels of a pixel."""
         return -(-channels // self.per_word)

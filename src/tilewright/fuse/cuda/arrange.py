@@ -6,16 +6,18 @@ import itertools
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.branches import inputs_of, is_chain, phases_of
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.limits import lane_registers
-from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.operations import Form, Operation, Window
 from tilewright.fuse.cuda.pictures import Picture, plain
-from tilewright.fuse.cuda.stack import Form, Phase, Rows, Stack, Strip
+from tilewright.fuse.cuda.stack import Phase, Rows, Stack, Strip, Taken
 from tilewright.fuse.cuda.sums import WEIGHTS, Shares, into, planes, share, source_picture
+from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import DoesNotFit
 
 # Operations that strips of an image may go through together: each makes them overlap more.
@@ -47,27 +49,26 @@ Known = dict[Hashable, Arrangement | None]
 def arranged(
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
     generation: Generation,
-    rounded: bool = False,
     known: Known | None = None,
 ) -> tuple[Stack, Arrangement]:
     """The best plan for these operations in one kernel, and what was chosen; else DoesNotFit.
 
-    `rounded`: words that it gives are a sum's operands. `known` has what was found before with the
-    same arithmetic and generation, and gets what is found.
+    `known` has what was found before with the same arithmetic and generation, and gets what is
+    found.
     """
-    settings = (given, gives, rounded, generation)
-    alike = (tuple(each.alike for each in operations), *settings)
+    alike = (
+        tuple(each.alike for each in operations), operations[0].forms[0], operations[-1].gives,
+        generation,
+    )  # fmt: skip
     if known is None or alike not in known:
-        found = _best(arithmetic, operations, *settings)
+        found = _best(arithmetic, operations, generation)
         if known is not None:
             known[alike] = found[1] if found else None
         if found:
             return found
     elif chosen := known[alike]:
-        plan = stack_as(chosen, arithmetic, operations, given, gives, generation, rounded)
+        plan = stack_as(chosen, arithmetic, operations, generation)
         assert plan
         return plan, chosen
     names = ", ".join(name for operation in operations for name in operation.names)
@@ -80,10 +81,7 @@ def stack_as(
     chosen: Arrangement,
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
     generation: Generation,
-    rounded: bool,
 ) -> Stack | None:
     """The plan with all that is chosen; None if there is no such one, or it does not fit."""
     number, warps, groups, weight = chosen
@@ -91,27 +89,24 @@ def stack_as(
         return None
     for parts, strip in itertools.islice(divisions(operations), number, number + 1):
         if 4 * _least_words(arithmetic, parts) <= generation.shared_bytes:
-            settings = (given, gives, rounded, generation)
-            return _plan(arithmetic, parts, *settings, warps, groups, weight, strip)
+            return _plan(arithmetic, parts, generation, warps, groups, weight, strip)
     return None
 
 
 def _best(
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
-    rounded: bool,
     generation: Generation,
 ) -> tuple[Stack, Arrangement] | None:
     for number, (parts, strip) in enumerate(divisions(operations)):
-        if 4 * _least_words(arithmetic, parts) > generation.shared_bytes:
+        least = 4 * _least_words(arithmetic, parts)
+        if least > generation.shared_bytes:
             continue
-        settings = (given, gives, rounded, generation)
         tried = (
-            (_plan(arithmetic, parts, *settings, warps, groups, weight, strip),
+            (_plan(arithmetic, parts, generation, warps, groups, weight, strip),
              Arrangement(number, warps, groups, weight))
             for warps, groups in SHAPES
+            if groups * least <= generation.shared_bytes
             for weight in WEIGHTS
         )  # fmt: skip
         plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
@@ -123,11 +118,18 @@ def _best(
 def divisions(
     operations: Sequence[Operation],
 ) -> Iterable[tuple[Sequence[Operation], Strip | None]]:
-    """Whole images; then, of a few operations, strips of fewer and fewer rows."""
+    """Whole images; then, of a few operations, strips of fewer and fewer rows; then pooling alone
+    where its input lies."""
     yield operations, None
-    if len(operations) > MOST_IN_STRIPS or any(
-        each.kind == "softmax" or each.connected for each in operations
-    ):
+    if len(operations) <= MOST_IN_STRIPS and is_chain(operations):
+        yield from _strips(operations)
+    (first, *more) = operations
+    if not more and first.kind == "each" and first.forms[0] == "words":
+        yield [replace(first, direct=True)], None
+
+
+def _strips(operations: Sequence[Operation]) -> Iterable[tuple[Sequence[Operation], Strip | None]]:
+    if any(each.kind == "softmax" or each.connected for each in operations):
         return
     last = operations[-1]
     unit = _unit(last)
@@ -158,7 +160,7 @@ def _parts(operations: Sequence[Operation], rows: int) -> tuple[list[Operation],
                 source=(channels, tall, width),
                 summed=(operation.summed[0], rows, operation.summed[2]),
                 result=(operation.result[0], rows // unit, operation.result[2]),
-                window=replace(window, padding=(0, window.padding[1])),
+                window=_without_rows(window),
             )
         )
         stride, padding = stride * window.stride[0], padding * window.stride[0] + window.padding[0]
@@ -167,6 +169,12 @@ def _parts(operations: Sequence[Operation], rows: int) -> tuple[list[Operation],
             before = _unit(operations[-1 - len(parts)])
             rows, stride, padding = tall * before, stride * before, padding * before
     return parts[::-1], tuple(pictures[::-1])
+
+
+def _without_rows(window: Window) -> Window:
+    """The same on a strip, which comes with the rows above and below it."""
+    after = None if window.after is None else (0, window.after[1])
+    return replace(window, padding=(0, window.padding[1]), after=after)
 
 
 def _work(operations: Sequence[Operation]) -> int:
@@ -179,12 +187,20 @@ def _work(operations: Sequence[Operation]) -> int:
 
 
 def _least_words(arithmetic: Arithmetic, operations: Sequence[Operation]) -> int:
-    """That the pictures take at least, by turns in two places; a quick way to say no."""
-    words = [
-        arithmetic.words(channels) * height * width
-        for channels, height, width in (each.source for each in operations)
-    ]
-    return max(words[::2]) + max(words[1::2], default=0)
+    """That the pictures take at least; a quick way to say no."""
+
+    def words(shape: Shape) -> int:
+        return arithmetic.words(shape[0]) * shape[1] * shape[2]
+
+    if is_chain(operations):  # by turns in two places
+        sizes = [words(each.source) for each in operations]
+        return max(sizes[::2]) + max(sizes[1::2], default=0)
+    # What an operation reads through windows and what it writes are never in the same place.
+    return max(
+        (words(each.source) if each.kind != "join" and not each.direct else 0)
+        + (0 if each is operations[-1] else words(each.result))
+        for each in operations
+    )
 
 
 def _unit(operation: Operation) -> int:
@@ -195,9 +211,6 @@ def _unit(operation: Operation) -> int:
 def _plan(
     arithmetic: Arithmetic,
     operations: Sequence[Operation],
-    given: Form,
-    gives: Form,
-    rounded: bool,
     generation: Generation,
     warps: int,
     groups: int,
@@ -206,20 +219,33 @@ def _plan(
 ) -> Stack | None:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
     setting = _Setting(arithmetic, generation, warps, lane_registers(warps * groups), weight)
-    phases = _phases(setting, operations, given, gives, rounded, strip)
+    inputs, layout = inputs_of(operations), None
+    given, gives = _given(operations, inputs), operations[-1].gives
+    shapes = _shapes(operations, inputs)
+    if is_chain(operations):
+        phases = _phases(setting, operations, given[0], gives, strip)
+    else:
+        branching = phases_of(operations, arithmetic, generation, groups, partial(_share, setting))
+        if branching is None:
+            return None
+        phases, layout = branching
     last = strip.result if strip else operations[-1].result
     words = plain(arithmetic, last, floats=gives == "output")
     result = words.height * words.row
     staged = 0
-    if given == "pixels" and strip is None:
-        channels, height, width = operations[0].source
-        pixels = channels * height * width
+    if given[0] == "pixels" and strip is None and (layout is None or 0 in layout.filled):
+        pixels = math.prod(shapes[0])
         staged = pixels if pixels % 16 == 0 else 0
-    whole = Stack(arithmetic, phases, warps, groups, given, gives, result, staged, strip)
+    if strip:
+        shapes = (strip.source, *shapes[1:])
+    whole = Stack(
+        arithmetic, phases, warps, groups, given[0], gives, result, staged, strip, inputs,
+        given[1:], shapes, layout,
+    )  # fmt: skip
     # Weights stay out of shared memory, one layer's after another's, those first that are read
     # least often; before that, nothing is fetched ahead.
     order = sorted(
-        (phase for phase in phases if phase.shares), key=lambda phase: phase.weight_reads
+        (phase for phase in phases if phase.weighted), key=lambda phase: phase.weight_reads
     )
     excess = whole.shared_bytes - generation.shared_bytes
     without = 4 * whole.groups * whole.staged_words
@@ -241,6 +267,20 @@ def _plan(
     return replace(whole, phases=kept, staged_bytes=staged if excess <= 0 else 0)
 
 
+def _given(part: Sequence[Operation], inputs: tuple[int, ...]) -> tuple[Form, ...]:
+    """The form in which each of a kernel's inputs comes."""
+    forms = {taken: form for each in part
+             for taken, form in zip(each.takes, each.forms, strict=True)}  # fmt: skip
+    return tuple(forms[each] for each in inputs)
+
+
+def _shapes(part: Sequence[Operation], inputs: tuple[int, ...]) -> tuple[Shape, ...]:
+    """The picture that each of a kernel's inputs is."""
+    shapes = {taken: shape for each in part
+              for taken, shape in zip(each.takes, each.shapes, strict=True)}  # fmt: skip
+    return tuple(shapes[each] for each in inputs)
+
+
 class _Setting(NamedTuple):
     """What the phases of a plan depend on besides their operations."""
 
@@ -256,7 +296,6 @@ def _phases(
     operations: Sequence[Operation],
     given: Form,
     gives: Form,
-    rounded: bool,
     strip: Strip | None,
 ) -> tuple[Phase, ...]:
     phases: list[Phase] = []
@@ -269,8 +308,13 @@ def _phases(
     if gives == "output":
         sink = planes(strip.result if strip else last.result)
     else:
-        sink = into(plain(setting.arithmetic, last.result), setting.arithmetic, rounded)
-    return (*phases, Phase(last, source, None, sink, shares))
+        sink = into(plain(setting.arithmetic, last.result), setting.arithmetic, last.only_sums)
+    if not last.added:
+        return (*phases, Phase(last, source, None, sink, shares))
+    added = into(plain(setting.arithmetic, last.result), setting.arithmetic, rounded=False)
+    inputs = inputs_of(operations)
+    reads = Taken(True, len(phases)), Taken(False, inputs.index(last.takes[1]))
+    return (*phases, Phase(last, source, None, sink, shares, reads=reads, added=added))
 
 
 def _is_softmax(operation: Operation | None) -> bool:
@@ -293,7 +337,7 @@ def _inner(
     if following.kind == "softmax":
         sink = planes(operation.result)
     else:
-        sink = into(target, setting.arithmetic, rounded=following.kind == "sum")
+        sink = into(target, setting.arithmetic, operation.only_sums)
     return Phase(operation, source, target, sink, shares)
 
 
@@ -302,10 +346,16 @@ def _source(
     setting: _Setting, operation: Operation, after_softmax: bool, loaded: bool
 ) -> tuple[Shares | None, Picture]:
     """How an operation's work is shared out, and the picture that it reads."""
-    arithmetic, generation, warps, registers, weight = setting
+    arithmetic, generation = setting[:2]
     if operation.kind != "sum":
         # Scores of a softmax stay as exact as they were summed, and so do probabilities.
         floats = operation.kind == "softmax" or after_softmax
-        return None, plain(arithmetic, operation.source, floats)
-    shares = share(operation.geometry, arithmetic, generation, warps, registers, weight)
+        around = operation.window.around if operation.kind == "channels" else (0, 0)
+        return None, plain(arithmetic, operation.source, floats, around)
+    shares = _share(setting, operation)
     return shares, source_picture(shares, loaded, generation.unaligned)
+
+
+def _share(setting: _Setting, operation: Operation) -> Shares:
+    arithmetic, generation, warps, registers, weight = setting
+    return share(operation.geometry, arithmetic, generation, warps, registers, weight)

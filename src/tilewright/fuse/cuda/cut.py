@@ -14,8 +14,14 @@ from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, searched,
 from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
 from tilewright.fuse.cuda.dense import Dense, dense, denses
 from tilewright.fuse.cuda.generations import Generation, generation
-from tilewright.fuse.cuda.operations import Operation, only_input, operations
-from tilewright.fuse.cuda.stack import Form, Source, Stack
+from tilewright.fuse.cuda.operations import (
+    Form,
+    Operation,
+    only_input,
+    operations,
+    with_copy,
+)
+from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
@@ -32,7 +38,7 @@ def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> lis
 def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> Choice:
     """How these layers are best computed; a search, unless the same was asked for before."""
     gpu = generation(capability)
-    todo = tuple(_todo(stages, gpu))
+    todo = tuple(to_do(stages, gpu))
     return _choose(todo, arithmetic, gpu, (*searched(), MOST_TOGETHER))
 
 
@@ -59,7 +65,7 @@ def recut(
     """The best way with so many kernels more than are chosen; None if there is none."""
     gpu = generation(capability)
     try:
-        return _search(_todo(stages, gpu), arithmetic, gpu, extra)
+        return _search(to_do(stages, gpu), arithmetic, gpu, extra)
     except DoesNotFit:
         return None
 
@@ -71,17 +77,13 @@ def _search(
     at = 0
     while at < len(todo):
         large = _large(todo[at], gpu)
-        end = at
-        while end < len(todo) and (todo[end].connected if large else not _large(todo[end], gpu)):
-            end += 1
-        if large and end == len(todo) - 1 and todo[end].kind == "softmax":
+        end = _over_the_batch(todo, at) if large else at
+        while not large and end < len(todo) and not _large(todo[end], gpu):
             end += 1
         if large:
-            # What follows, if anything does, is a softmax in the middle: it reads floats.
             kernels.append(_multiplied(dense(arithmetic, todo[at:end], gpu)))
         else:
-            more = todo[end] if end < len(todo) else None
-            kernels += _stacks(todo[at:end], arithmetic, more, gpu, extra)
+            kernels += _stacks(todo[at:end], arithmetic, gpu, extra)
         at = end
     return Choice(gpu.name, tuple(kernels))
 
@@ -101,7 +103,7 @@ def _build(
         raise TilewrightError(
             f"options.generation: kernels for {choice.generation:.40}, and the GPU is {gpu.name}"
         )
-    todo = _todo(stages, gpu)
+    todo = to_do(stages, gpu)
     kernels: list[Kernel] = []
     at = 0
     for number, chosen in enumerate(choice.kernels):
@@ -109,15 +111,17 @@ def _build(
         plan = None
         if end <= len(todo):
             after = todo[end] if end < len(todo) else None
-            before = kernels[-1] if kernels else None
-            plan = _kernel(chosen, todo[at:end], arithmetic, gpu, before, todo[at - 1], after)
+            plan = _kernel(chosen, todo[at:end], arithmetic, gpu, after)
         if plan is None:
             raise TilewrightError(
                 f"options.kernels[{number}]: {chosen!s:.120} is no kernel of these layers that "
                 f"fits {gpu.name}"
             )
-        if isinstance(plan, Dense) and kernels and isinstance(kernels[-1], Stack):
-            kernels[-1] = replace(kernels[-1], result_words=plan.words)
+        if isinstance(plan, Dense):
+            # What it reads ends on whole chunks.
+            for place, other in enumerate(kernels):
+                if isinstance(other, Stack) and other.last == plan.inputs[0]:
+                    kernels[place] = replace(other, result_words=plan.words)
         kernels.append(plan)
         at = end
     if at < len(todo):
@@ -130,24 +134,28 @@ def _kernel(
     part: Sequence[Operation],
     arithmetic: Arithmetic,
     gpu: Generation,
-    before: Kernel | None,
-    last: Operation,
     after: Operation | None,
 ) -> Kernel | None:
-    """A part of the operations in one kernel, `last` coming before and `after` after it."""
+    """A part of the operations in one kernel; `after` comes after it."""
     if isinstance(chosen, Multiplied):
-        # The first of all kernels reads pixels, which these do not; a softmax comes last of all.
+        # They do not read pixels; a softmax comes last of all.
         layers = part[:-1] if part[-1].kind == "softmax" and after is None else part
-        if before is None or not _large(part[0], gpu) or not all(x.connected for x in layers):
+        if (
+            part[0].forms[0] != "words"
+            or not _large(part[0], gpu)
+            or not all(x.connected for x in layers)
+            or _over_the_batch([*part, *([after] if after else [])], 0) < len(part)
+        ):
             return None
         return next((x for x in denses(arithmetic, part, gpu) if _multiplied(x) == chosen), None)
-    if len(part) > MOST_TOGETHER or any(_large(each, gpu) for each in part):
+    if (
+        len(part) > MOST_TOGETHER
+        or any(_large(each, gpu) for each in part)
+        or not _together(part, {each.index for each in part})
+    ):
         return None
     arrangement = Arrangement(chosen.division, chosen.warps, chosen.groups, chosen.weight)
-    first = before is None or isinstance(before, Dense)
-    given, gives = _forms(first, last, part, after)
-    rounded = after is not None and after.kind == "sum"
-    return stack_as(arrangement, arithmetic, part, given, gives, gpu, rounded)
+    return stack_as(arrangement, arithmetic, part, gpu)
 
 
 def _multiplied(plan: Dense) -> Multiplied:
@@ -156,20 +164,99 @@ def _multiplied(plan: Dense) -> Multiplied:
     )
 
 
-def _todo(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
-    todo = operations(stages)
-    if not todo or _large(todo[0], gpu):
-        todo.insert(0, only_input(stages))
-    return todo
+def to_do(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
+    """All operations, with how their results are handed on from kernel to kernel."""
+    todo = operations(stages) or [only_input(stages)]
+    at = 0
+    while at < len(todo):
+        end = _over_the_batch(todo, at) if _large(todo[at], gpu) else at + 1
+        if _large(todo[at], gpu) and not _has_own_rows(todo, at, gpu):
+            todo = with_copy(todo, at)
+            end += 1
+        at = end
+    return _handed_on(todo, gpu)
 
 
-def _forms(
-    first: bool, last: Operation, part: Sequence[Operation], after: Operation | None
-) -> tuple[Form, Form]:
-    """In which images come to a part of the operations, and results go; `last` was before it."""
-    # Values come one by one to the first kernel of all, to a softmax, and from one.
-    alone = first or _between(last, part[0]) == "output"
-    return "pixels" if alone else "words", _between(part[-1], after)
+def _handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
+    readers = _readers(todo)
+    gives: dict[int, Form] = {-1: "pixels"}
+    sums: dict[int, bool] = {}
+    made = []
+    at = 0
+    while at < len(todo):
+        large = _large(todo[at], gpu)
+        end = _over_the_batch(todo, at) if large else at + 1
+        for each in todo[at:end]:
+            of = readers[each.index]
+            floats = not of or large or "softmax" in (each.kind, *(one.kind for one in of))
+            gives[each.index] = "output" if floats else "words"
+        at = end
+    for index, of in readers.items():
+        sums[index] = bool(of) and all(
+            one.kind == "sum" and one.takes.count(index) == 1 and one.takes[0] == index
+            for one in of
+        )
+    for each in todo:
+        # Floats in the order of an output come as pixels that are floats already do.
+        forms: tuple[Form, ...] = tuple(
+            "words" if gives[taken] == "words" else "pixels" for taken in each.takes
+        )
+        made.append(
+            replace(
+                each,
+                forms=forms,
+                gives=gives[each.index],
+                only_sums=sums[each.index],
+                mixed=each.kind == "sum" and not sums[each.takes[0]],
+                last_reader=max((one.index for one in readers[each.index]), default=each.index),
+            )
+        )
+    return made
+
+
+def _readers(todo: Sequence[Operation]) -> dict[int, list[Operation]]:
+    """Who reads the pixels (-1), and the result of each operation."""
+    found: dict[int, list[Operation]] = {-1: [], **{each.index: [] for each in todo}}
+    for each in todo:
+        for taken in dict.fromkeys(each.takes):
+            found[taken].append(each)
+    return found
+
+
+def _over_the_batch(todo: Sequence[Operation], at: int) -> int:
+    """Where the fully connected layers end that are done over the batch from operation `at` on."""
+    readers: dict[int, int] = {}
+    for each in todo[at:]:
+        for taken in each.takes:
+            readers[taken] = readers.get(taken, 0) + 1
+    end = at + 1
+    while (
+        end < len(todo)
+        and todo[end].takes == (todo[end - 1].index,)
+        and readers[todo[end - 1].index] == 1
+        and (todo[end].connected or (todo[end].kind == "softmax" and end == len(todo) - 1))
+    ):
+        end += 1
+    return end
+
+
+def _has_own_rows(todo: Sequence[Operation], at: int, gpu: Generation) -> bool:
+    """Whether what a large fully connected layer takes is made for it alone, in words."""
+    (taken,) = todo[at].takes
+    if taken < 0 or sum(taken in each.takes for each in todo) > 1:
+        return False
+    # Not by a kernel over the batch: that gives floats.
+    first = taken
+    while todo[first].connected and todo[first].takes == (first - 1,) and first > 0:
+        if _large(todo[first], gpu):
+            return False
+        first -= 1
+    return todo[taken].kind != "softmax" and not _large(todo[first], gpu)
+
+
+def _together(part: Sequence[Operation], inside: set[int]) -> bool:
+    """Whether the last of consecutive operations is the only one whose result others read."""
+    return all(each.last_reader in inside for each in part[:-1])
 
 
 def _large(operation: Operation, gpu: Generation) -> bool:
@@ -177,29 +264,21 @@ def _large(operation: Operation, gpu: Generation) -> bool:
 
 
 def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
-    """The type of what each kernel reads: `first`, or what the one before it gives."""
-    given: list[Source] = ["words" if plan.gives == "words" else "float32" for plan in kernels[:-1]]
-    return [first, *given]
-
-
-def _between(last: Operation, following: Operation | None) -> Form:
-    """How results are handed on: a softmax reads and gives floats in the order of an output."""
-    softmax = following is None or "softmax" in (last.kind, following.kind)
-    return "output" if softmax else "words"
+    """The type of what each kernel reads first: the pixels' (`first`), or what another gives."""
+    return [
+        first if plan.inputs[0] < 0 else "words" if plan.given == "words" else "float32"
+        for plan in kernels
+    ]
 
 
 def _stacks(
-    todo: Sequence[Operation],
-    arithmetic: Arithmetic,
-    following: Operation | None,
-    gpu: Generation,
-    extra: int,
+    todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int
 ) -> list[Stacked]:
     """Consecutive operations in as few kernels as come near the best way to cut them.
 
-    `following` comes after them. There are `extra` kernels more, if that is asked for. Found from
-    the end to the beginning: `best[i]` has, for every number of kernels, the cheapest way to do all
-    but the first i operations.
+    There are `extra` kernels more, if that is asked for. Found from the end to the beginning:
+    `best[i]` has, for every number of kernels, the cheapest way to do all but the first i
+    operations.
     """
     known: Known = {}
     best: dict[int, dict[int, tuple[float, _Chain | None]]] = {len(todo): {0: (0.0, None)}}
@@ -207,17 +286,11 @@ def _stacks(
         found: dict[int, tuple[float, _Chain | None]] = {}
         problem: DoesNotFit | None = None
         for end in range(first + 1, min(first + MOST_TOGETHER, len(todo)) + 1):
-            after = todo[end] if end < len(todo) else following
             part = todo[first:end]
+            if part[:-1] and not _together(part, {each.index for each in part}):
+                continue
             try:
-                plan, chosen = arranged(
-                    arithmetic,
-                    part,
-                    *_forms(first == 0, todo[first - 1], part, after),
-                    gpu,
-                    rounded=after is not None and after.kind == "sum",
-                    known=known,
-                )
+                plan, chosen = arranged(arithmetic, part, gpu, known)
             except DoesNotFit as error:
                 problem = error
                 break
@@ -251,8 +324,9 @@ class _Chain(NamedTuple):
 
 def cost_of(plan: Stack, gpu: Generation) -> float:
     """Cycles an image, with what its launch and its results cost."""
-    source = plan.strip.source if plan.strip else plan.operations[0].source
-    moved = plan.result_words
-    if plan.given == "words":
-        moved += plan.arithmetic.words(source[0]) * source[1] * source[2]
+    moved = plan.result_words + sum(
+        plan.arithmetic.words(channels) * height * width
+        for given, (channels, height, width) in zip(plan.all_given, plan.input_shapes, strict=True)
+        if given == "words"
+    )
     return plan.cycles(gpu) + gpu.launch_cycles + moved / gpu.words_a_cycle

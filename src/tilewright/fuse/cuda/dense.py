@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import Generation
-from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.operations import Form, Operation
 from tilewright.fuse.cuda.packing import fragments, pack_all
-from tilewright.fuse.cuda.stack import Form
 from tilewright.model.network import Parameters
 from tilewright.runtime.dialect import DoesNotFit
 
@@ -73,6 +72,19 @@ class Dense:
     @property
     def chunks(self) -> int:
         return self.words // self.chunk
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.layers[0].takes
+
+    @property
+    def last(self) -> int:
+        """The operation whose result it gives."""
+        return self.operations[-1].index
+
+    @property
+    def given(self) -> Form:
+        return "words"
 
     @property
     def gives(self) -> Form:

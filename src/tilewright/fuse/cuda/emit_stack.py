@@ -13,16 +13,20 @@ from tilewright.fuse.cuda.steps import (
     Barrier,
     Blank,
     Border,
+    Channels,
     Clear,
     Convolve,
     Each,
     FetchImage,
     FetchParameters,
     Fill,
+    Given,
+    Join,
     Outside,
     Program,
     Softmax,
     Step,
+    Windows,
 )
 from tilewright.model.layers import Pixels
 
@@ -41,7 +45,8 @@ def stack_text(plan: Stack, name: str, pixels: Pixels | None, source: Source) ->
 
 
 def program_text(made: Program, name: str) -> str:
-    parts = [head(made.arithmetic, "stack.cuh")]
+    branching = any(isinstance(step, Channels | Join | Windows) for step in made.item)
+    parts = [head(made.arithmetic, "stack.cuh", *(["branches.cuh"] if branching else []))]
     parts += [text for step in _flat(made.item) for text in _struct(step)]
     parts.append(_kernel(made, name))
     return "\n".join(parts)
@@ -60,33 +65,61 @@ def _struct(step: Step | Blank) -> list[str]:
     """A step's constants, if it has any, as the building blocks take them."""
     match step:
         case Fill():
-            return [struct("Load", constants(step), _value(step.pixels))]
+            return [struct(_load(step), constants(step), _value(step.pixels))]
         case Border():
             return [struct(f"Border{step.index}", constants(step))]
         case Blank():
             return [struct(f"Blank{step.index}", constants(step))]
         case Convolve():
-            values = {**constants(step), "POOL": POOLS[step.pool], **constants(step.target)}
+            values = {
+                **constants(step), "POOL": POOLS[step.pool], "ADDED": int(step.added is not None),
+                "ADDED_ROW": step.added.row if step.added else 0, **constants(step.target),
+            }  # fmt: skip
             functions = activation("before", step.before), activation("after", step.activations)
             return [struct(f"Layer{step.index}", values, *functions)]
-        case Each():
+        case Each() | Windows() | Join():
             values = {**constants(step), **constants(step.target)}
+            made = [struct(f"Layer{step.index}", values, activation("after", step.activations))]
+            if isinstance(step, Join):
+                made += [
+                    struct(f"Layer{step.index}Part{number}", constants(part), _value(part.pixels))
+                    for number, part in enumerate(step.parts)
+                ]
+            return made
+        case Channels():
+            values = {**constants(step), "FLOATS": 0, **constants(step.target)}
             return [struct(f"Layer{step.index}", values, activation("after", step.activations))]
     return []
 
 
+def _load(step: Fill) -> str:
+    return f"Load{step.index}" if step.index else "Load"
+
+
 def _value(pixels: Pixels | None) -> str:
-    """What becomes of a pixel as it is read."""
-    value = f"fmaf(x, {pixels.scales[0]:.9e}f, {pixels.shifts[0]:.9e}f)" if pixels else "x"
-    return f"static __device__ __forceinline__ float value(float x) {{ return {value}; }}"
+    """What becomes of a pixel, of some channel, as it is read."""
+    body = "return x;"
+    if pixels:
+        body = f"return fmaf(x, {pixels.scales[0]:.9e}f, {pixels.shifts[0]:.9e}f);"
+        if pixels.specials:
+            scales, shifts = (
+                ", ".join(f"{each:.9e}f" for each in values)
+                for values in (pixels.scales, pixels.shifts)
+            )
+            body = (
+                f"const float scales[] = {{{scales}}}, shifts[] = {{{shifts}}}; "
+                "return fmaf(x, scales[c], shifts[c]);"
+            )
+    return f"static __device__ __forceinline__ float value(float x, int c) {{ {body} }}"
 
 
 def _kernel(made: Program, name: str) -> str:
     kind, threads = TYPES[made.source], made.group_threads
+    more = [f", const {TYPES[each]}* other{at}" for at, each in enumerate(made.more, 1)]
     lines = [
         f'extern "C" __global__ void __launch_bounds__({made.threads}, 1) {name}(',
         f"    const {kind}* images, word* results, const word* parameters, const int* tables,",
-        "    int count)",
+        f"    int count{''.join(more)})",
         "{",
         "    extern __shared__ uint4 memory[];",
         "    word* shared = reinterpret_cast<word*>(memory);",
@@ -163,11 +196,29 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             return [
                 f"convolve<Layer{step.index}>(own + {step.at}, {weights} + {step.weights}, "
                 f"reinterpret_cast<const float*>(shared + {step.bias}), "
-                f"tables + {step.tables}, {_place(step.target.at)}, warp);"
+                f"tables + {step.tables}, {_place(step.target.at)}, warp{_added(made, step)});"
+            ]
+        case Channels():
+            weights = "shared" if step.weights_shared else "parameters"
+            return [
+                f"channels<Layer{step.index}>(own + {step.at}, "
+                f"reinterpret_cast<const float*>({weights} + {step.weights}), "
+                f"reinterpret_cast<const float*>(shared + {step.bias}), "
+                f"{_place(step.target.at)}, thread);"
+            ]
+        case Windows():
+            first, target = _first_row(step.rows) if step.rows else "0", _place(step.target.at)
+            source = _source(made, step)
+            return [f"windows<Layer{step.index}>({source}, {target}, {first}, thread);"]
+        case Join():
+            return [
+                f"join<Layer{step.index}>([&](int c, int y, int x) {{",
+                *(f"    {line}" for line in _joined(made, step)),
+                f"}}, {_place(step.target.at)}, thread);",
             ]
         case Each():
             target = _place(step.target.at)
-            return [f"each<Layer{step.index}>(own + {step.at}, {target}, thread);"]
+            return [f"each<Layer{step.index}>({_source(made, step)}, {target}, thread);"]
         case Softmax():
             return [
                 "if (warp == 0)",
@@ -182,18 +233,59 @@ def _place(at: int | None) -> str:
     return "out" if at is None else f"own + {at}"
 
 
-def _fill(made: Program, step: Fill) -> str:
+def _pointer(made: Program, given: Given | None) -> str:
+    """Where an image begins that is given to the kernel; None: the first of its inputs."""
     image = "image" if made.strip else "item"
-    source = (
-        "staged" if step.staged is not None else f"images + size_t({made.image_size}) * {image}"
-    )
+    if given is None or given.number == 0:
+        return f"images + size_t({made.image_size}) * {image}"
+    return f"other{given.number} + size_t({given.size}) * {image}"
+
+
+def _source(made: Program, step: Each | Windows) -> str:
+    return f"own + {step.at}" if step.given is None else _pointer(made, step.given)
+
+
+def _added(made: Program, step: Convolve) -> str:
+    """The last argument of a convolution, if there is something to add."""
+    if step.added is None:
+        return ""
+    if step.added.given is None:
+        return f", own + {step.added.at}"
+    pointer = _pointer(made, step.added.given)
+    return f", {pointer}" + (f" + start * {step.added.row}" if made.strip else "")
+
+
+def _joined(made: Program, step: Join) -> list[str]:
+    """How a value of a join is found."""
+    values, before = [], 0
+    for number, part in enumerate(step.parts):
+        name = f"Layer{step.index}Part{number}"
+        place = "c, y, x" if not before else f"c - {before}, y, x"
+        if part.flat:
+            # All values are counted, channel by channel.
+            own = f"((c - {before}) * {step.out_y} + y) * {step.out_x} + x"
+            height, width = part.height, part.width
+            place = f"({own}) / {height * width}, ({own}) / {width} % {height}, ({own}) % {width}"
+        pointer = f"own + {part.at}" if part.at is not None else _pointer(made, part.given)
+        values.append(f"{'one_of_planes' if part.planes else 'one'}<{name}>({pointer}, {place})")
+        if not step.adds:
+            before += part.features // (step.out_y * step.out_x)
+            values[-1] = f"if (c < {before}) return {values[-1]};"
+    if step.adds:
+        return [f"return {' + '.join(values)};"]
+    last = values[-1].partition(" return ")[2]
+    return [*values[:-1], f"return {last}"]
+
+
+def _fill(made: Program, step: Fill) -> str:
+    source = "staged" if step.staged is not None else _pointer(made, step.given)
     match step.form:
         case "threes":
-            return f"fill_threes<Load>({source}, own + {step.at}, thread);"
+            return f"fill_threes<{_load(step)}>({source}, own + {step.at}, thread);"
         case "values":
-            name = "fill<Load>"
+            name = f"fill<{_load(step)}>"
         case "words":
-            name = "fill_words<Load>"
+            name = f"fill_words<{_load(step)}>"
         case unknown:
             assert_never(unknown)
     row = _first_row(step.rows) if step.rows else "0"

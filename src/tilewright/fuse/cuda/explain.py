@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from tilewright.fuse.cuda.cut import Kernel, sources
 from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.pictures import conflicts, steps
+from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.fuse.cuda.stack import Phase, Stack
+from tilewright.fuse.cuda.sums import reads_of
 from tilewright.model.network import Stages
 from tilewright.runtime import nvrtc
 from tilewright.runtime.nvrtc import Compiled
@@ -91,7 +92,7 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     shares = phase.shares
     channels, _, _ = operation.source
     taps_y, taps_x = operation.window.taps
-    words = plan.arithmetic.step * steps(plan.arithmetic, phase.source, taps_x, shares.reads)
+    words = plan.arithmetic.step * phase.steps
     filters = 8 * shares.columns
     sums = shares.units * shares.rows * 16 * filters
     issued = sums * taps_y * words * plan.arithmetic.per_word
@@ -101,7 +102,7 @@ def _phase(plan: Stack, phase: Phase) -> Share:
         out_y = operation.stages[0].output_shape[1]  # strips do some rows twice
     useful = shares.filters * out_y * out_x * channels * taps_y * taps_x / parts
     unit = f"16 columns x {_count(shares.rows, 'row')}, {filters} filters"
-    turns = 1 + conflicts(plan.arithmetic, phase.source, shares.reads)
+    turns = 1 + conflicts(plan.arithmetic, phase.source, reads_of(shares, phase.source))
     where = "shared memory" if phase.shared else "caches"
     return Share(operation, unit, shares.units * parts, useful / issued, turns, where)
 

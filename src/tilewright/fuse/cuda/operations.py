@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from tilewright.model.layers import (
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     Elementwise,
     FullyConnected,
@@ -22,17 +24,27 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Stage
 
-Kind = Literal["sum", "each", "softmax"]
+Kind = Literal["sum", "channels", "each", "join", "softmax"]
 Pool = Literal["", "max", "average"]
+# How values come to a kernel, and go from one.
+Form = Literal["pixels", "words", "output"]
 
 
 @dataclass(frozen=True)
 class Window:
-    """What part of a picture an output sees."""
+    """What part of a picture an output sees; `padding` is above and left of it, and so is `after`
+    below and right, if that is not the same."""
 
     taps: tuple[int, int] = (1, 1)
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
+    after: tuple[int, int] | None = None
+
+    @property
+    def around(self) -> tuple[int, int]:
+        """Zeros that a picture needs on both sides, along y and x."""
+        (top, left), (bottom, right) = self.padding, self.after or self.padding
+        return max(top, bottom), max(left, right)
 
 
 TWO_BY_TWO = Window((2, 2), (2, 2))
@@ -53,9 +65,15 @@ class Operation:
     """Layers that are computed together.
 
     - `sum`: a convolution, or a fully connected layer as a convolution whose window is the whole
-      picture; then activations `before`, 2x2 pooling if `pool` says so, and activations `after`.
+      picture; then activations `before`, 2x2 pooling if `pool` says so, or the values of another
+      operation if some are `added`, and activations `after`.
+    - `channels`: a convolution whose filters see one channel each, and activations `after`.
     - `each`: pooling over any window, or none, and activations `after`.
+    - `join`: values of several operations, added or behind each other, and activations `after`.
     - `softmax`: over all features, as a row of pixels, in the order channel, y, x.
+
+    `takes` are the operations whose results it reads, by their places in the list; -1 are the
+    pixels. `forms` is how each comes if another kernel made it, `gives` how its own result goes.
     """
 
     kind: Kind
@@ -67,6 +85,18 @@ class Operation:
     pool: Pool = ""
     before: tuple[Elementwise, ...] = ()
     after: tuple[Elementwise, ...] = ()
+    index: int = 0
+    takes: tuple[int, ...] = (-1,)
+    shapes: tuple[Shape, ...] = ()  # of what is taken
+    added: bool = False
+    sticks_out: bool = False  # some of a pooling's windows do
+    forms: tuple[Form, ...] = ("pixels",)
+    gives: Form = "output"
+    # Whether sums are the only readers of its result; whether what it takes has other readers.
+    only_sums: bool = False
+    mixed: bool = False
+    last_reader: int = -1
+    direct: bool = False  # it reads what another kernel gave where that lies, in device memory
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,113 +114,247 @@ class Operation:
     @cached_property
     def alike(self) -> tuple[object, ...]:
         """All but its layers' names: operations with the same are planned the same."""
-        return self.kind, self.geometry, self.result, self.before, self.after, self.connected
+        layer = self.stages[0].layer if self.stages and self.kind != "sum" else None
+        where = tuple(self.index - each for each in self.takes)
+        return (
+            self.kind, self.geometry, self.result, self.before, self.after, self.connected, layer,
+            where, self.shapes, self.added, self.forms[1:], self.only_sums, self.mixed,
+        )  # fmt: skip
 
     @property
     def weights(self) -> int:
         return self.source[0] * self.summed[0] * math.prod(self.window.taps)
 
 
+@dataclass(frozen=True)
+class Layers:
+    """All layers that compute something, in order, and what is known of who reads whom."""
+
+    rest: Sequence[Stage]
+    sources: dict[int, tuple[int, ...]]  # of a stage's index, without those that compute nothing
+    readers: dict[int, int]  # how many read a stage's output
+
+    def leads_on(self, at: int) -> bool:
+        """Whether the layer after layer `at` is the only one that reads its output."""
+        if at + 1 >= len(self.rest) or self.readers[self.rest[at].index] != 1:
+            return False
+        return self.rest[at].index in self.sources[self.rest[at + 1].index]
+
+    def follows(self, at: int) -> bool:
+        """Whether layer `at` takes the one before it, which has no other reader, and no more."""
+        return self.leads_on(at - 1) and len(self.sources[self.rest[at].index]) == 1
+
+
+def layers_of(stages: Sequence[Stage]) -> Layers:
+    real: dict[int, int] = {}  # a stage's index: the index of the one that made its output
+    rest, sources = [], {}
+    readers: dict[int, int] = {}
+    for stage in stages:
+        taken = tuple(real.get(each, -1) for each in stage.sources)
+        computes = stage.layer.computes and not isinstance(stage.layer, Pixels)
+        real[stage.index] = stage.index if computes else taken[0] if taken else -1
+        if computes:
+            rest.append(stage)
+            sources[stage.index] = taken
+            readers[stage.index] = 0
+            for each in taken:
+                readers[each] = readers.get(each, 0) + 1
+    return Layers(rest, sources, readers)
+
+
 def operations(stages: Sequence[Stage]) -> list[Operation]:
     """All layers but the input, in order. Flattening is a matter of how weights are ordered."""
-    shape = picture_shape(stages[0].input_shape)
-    rest = [
-        stage for stage in stages if stage.layer.computes and not isinstance(stage.layer, Pixels)
-    ]
+    layers = layers_of(stages)
+    # The operation that made a stage's output, and the picture that it is.
+    made = {-1: -1}
+    shapes = {-1: picture_shape(stages[0].input_shape)}
     found: list[Operation] = []
+
+    def enter(operation: Operation, takes: tuple[int, ...]) -> None:
+        index = len(found)
+        taken = tuple(shapes[each] for each in takes)
+        found.append(replace(operation, index=index, takes=takes, shapes=taken))
+        shapes[index] = operation.result
+
     at = 0
-    while at < len(rest):
-        operation = _next(rest, at, shape)
-        found.append(operation)
-        shape = operation.result
+    while at < len(layers.rest):
+        stage = layers.rest[at]
+        takes = tuple(made[each] for each in layers.sources[stage.index])
+        source = shapes[takes[0]]
+        operation = _next(layers, at, source)
+        if operation.kind == "softmax" and layers.readers[layers.sources[stage.index][0]] > 1:
+            # It reads floats, others do not.
+            enter(identity(source), takes)
+            takes = (len(found) - 1,)
         at += len(operation.stages)
-        if operation.kind == "softmax" and at < len(rest):
+        if operation.added:
+            last = layers.rest[at - 1 - len(operation.after)]
+            own = {each.index for each in operation.stages}
+            others = layers.sources[last.index]
+            takes += tuple(made[each] for each in others if each not in own)
+        enter(operation, takes)
+        if operation.kind == "softmax" and at < len(layers.rest):
             # Probabilities are floats; what comes next reads operands.
-            found.append(Operation("each", (), shape, shape, shape))
+            enter(identity(operation.result), (len(found) - 1,))
+        made[layers.rest[at - 1].index] = len(found) - 1
     return found
+
+
+def identity(shape: Shape) -> Operation:
+    """The same values once more."""
+    return Operation("each", (), shape, shape, shape)
+
+
+def with_copy(todo: Sequence[Operation], at: int) -> list[Operation]:
+    """The same with a copy of what operation `at` takes first, which is read by nobody else; of the
+    pixels, by all who read these."""
+    taken = todo[at].takes[0]
+    copy = replace(identity(todo[at].shapes[0]), index=at, takes=(taken,),
+                   shapes=todo[at].shapes[:1])  # fmt: skip
+    made = [*todo[:at], copy]
+    for each in todo[at:]:
+        takes = tuple(
+            at if place == taken and (each is todo[at] or taken < 0) else place + (place >= at)
+            for place in each.takes
+        )
+        made.append(replace(each, index=each.index + 1, takes=takes))
+    return made
 
 
 def only_input(stages: Sequence[Stage]) -> Operation:
     """Nothing but the pixels' values, for a kernel that begins with something else."""
     shape = picture_shape(stages[0].input_shape)
-    return Operation("each", (), shape, shape, shape)
+    return replace(identity(shape), shapes=(shape,))
 
 
 Source = Shape  # the picture at hand: a flattened one is still a picture
-# The operation that begins with layer `at` of `rest`.
-CUDA: Table[Callable[[Sequence[Stage], int, Source], Operation]] = Table("cuda")
+# The operation that begins with layer `at` of them.
+CUDA: Table[Callable[[Layers, int, Source], Operation]] = Table("cuda")
 
 
-def _next(rest: Sequence[Stage], at: int, source: Source) -> Operation:
-    return CUDA.find(rest[at])(rest, at, source)
+def _next(layers: Layers, at: int, source: Source) -> Operation:
+    return CUDA.find(layers.rest[at])(layers, at, source)
 
 
 @CUDA.of(Softmax)
-def _softmax(rest: Sequence[Stage], at: int, source: Source) -> Operation:
+def _softmax(layers: Layers, at: int, source: Source) -> Operation:
     row = (1, 1, math.prod(source))
-    return Operation("softmax", (rest[at],), row, row, row)
+    return Operation("softmax", (layers.rest[at],), row, row, row)
 
 
 @CUDA.of(MaxPool, AveragePool)
-def _pooling(rest: Sequence[Stage], at: int, source: Source) -> Operation:
-    pool, window = _pool(rest[at])
-    result = picture_shape(rest[at].output_shape)
-    after = _activations(rest, at + 1)
-    stages = tuple(rest[at : at + 1 + len(after)])
-    return Operation("each", stages, source, result, result, window, pool, after=after)
+def _pooling(layers: Layers, at: int, source: Source) -> Operation:
+    stage = layers.rest[at]
+    pool, window = _pool(stage)
+    result = picture_shape(stage.output_shape)
+    after = _activations(layers, at + 1)
+    stages = tuple(layers.rest[at : at + 1 + len(after)])
+    return Operation("each", stages, source, result, result, window, pool, after=after,
+                     sticks_out=_sticks_out(stage))  # fmt: skip
 
 
 @CUDA.family(Elementwise)
-def _elementwise(rest: Sequence[Stage], at: int, source: Source) -> Operation:
-    after = _activations(rest, at)
-    stages = tuple(rest[at : at + len(after)])
+def _elementwise(layers: Layers, at: int, source: Source) -> Operation:
+    after = (_activation(layers, at), *_activations(layers, at + 1))
+    stages = tuple(layers.rest[at : at + len(after)])
     return Operation("each", stages, source, source, source, after=after)
 
 
+@CUDA.of(Add, Concat)
+def _join(layers: Layers, at: int, source: Source) -> Operation:
+    after = _activations(layers, at + 1)
+    stages = tuple(layers.rest[at : at + 1 + len(after)])
+    result = picture_shape(stages[0].output_shape)
+    return Operation("join", stages, source, result, result, after=after)
+
+
 @CUDA.of(Convolution)
-def _convolution(rest: Sequence[Stage], at: int, source: Source) -> Operation:
-    layer = rest[at].layer
+def _convolution(layers: Layers, at: int, source: Source) -> Operation:
+    stage = layers.rest[at]
+    layer = stage.layer
     assert isinstance(layer, Convolution)  # it was entered for these
-    return _sum(rest, at, source, Window(layer.kernel, layer.stride, layer.padding[:2]))
+    after = layer.padding[2:]
+    window = Window(
+        layer.extent, layer.stride, layer.padding[:2], None if after == layer.padding[:2] else after
+    )
+    if layer.groups == 1 or layer.groups != source[0]:
+        return _sum(layers, at, source, window)
+    summed = picture_shape(stage.output_shape)
+    following = _activations(layers, at + 1)
+    stages = tuple(layers.rest[at : at + 1 + len(following)])
+    return Operation("channels", stages, source, summed, summed, window, after=following)
 
 
 @CUDA.of(FullyConnected)
-def _connected(rest: Sequence[Stage], at: int, source: Source) -> Operation:
-    return _sum(rest, at, source, Window((source[1], source[2])))
+def _connected(layers: Layers, at: int, source: Source) -> Operation:
+    return _sum(layers, at, source, Window((source[1], source[2])))
 
 
-def _sum(rest: Sequence[Stage], at: int, source: Source, window: Window) -> Operation:
+def _sum(layers: Layers, at: int, source: Source, window: Window) -> Operation:
+    rest = layers.rest
     summed = result = picture_shape(rest[at].output_shape)
-    before = _activations(rest, at + 1)
+    before = _activations(layers, at + 1)
     end = at + 1 + len(before)
     pool: Pool = ""
     after: tuple[Elementwise, ...] = ()
-    if end < len(rest) and isinstance(rest[end].layer, Pooling):
+    added = False
+    if end < len(rest) and isinstance(rest[end].layer, Pooling) and layers.follows(end):
         found, pooled = _pool(rest[end])
-        if pooled == TWO_BY_TWO:
+        if pooled == TWO_BY_TWO and not _sticks_out(rest[end]):
             pool, result = found, picture_shape(rest[end].output_shape)
-            after = _activations(rest, end + 1)
+            after = _activations(layers, end + 1)
             end += 1 + len(after)
+    elif rest[at].kind == "conv" and layers.leads_on(end - 1) and _adds_two(layers, end):
+        added = True
+        after = _activations(layers, end + 1)
+        end += 1 + len(after)
     return Operation(
-        "sum", tuple(rest[at:end]), source, summed, result, window, pool, before, after
+        "sum", tuple(rest[at:end]), source, summed, result, window, pool, before, after, added=added
     )
 
 
-def _activations(rest: Sequence[Stage], at: int) -> tuple[Elementwise, ...]:
+def _adds_two(layers: Layers, at: int) -> bool:
+    """Whether layer `at` adds two pictures, none of them the pixels."""
+    stage = layers.rest[at]
+    return (
+        type(stage.layer) is Add
+        and len(stage.sources) == 2
+        and len(stage.output_shape) == 3
+        and -1 not in layers.sources[stage.index]
+    )
+
+
+def _activations(layers: Layers, at: int) -> tuple[Elementwise, ...]:
     """The activations that follow each other from layer `at` on."""
     found: list[Elementwise] = []
-    while at < len(rest) and isinstance(layer := rest[at].layer, Elementwise):
-        CUDA.find(rest[at])  # refuses one that has no expression
-        found.append(layer)
+    while (
+        at < len(layers.rest)
+        and isinstance(layers.rest[at].layer, Elementwise)
+        and layers.follows(at)
+    ):
+        found.append(_activation(layers, at))
         at += 1
     return tuple(found)
 
 
+def _activation(layers: Layers, at: int) -> Elementwise:
+    CUDA.find(layers.rest[at])  # refuses one that has no expression
+    layer = layers.rest[at].layer
+    assert isinstance(layer, Elementwise)
+    return layer
+
+
 def _pool(stage: Stage) -> tuple[Pool, Window]:
     CUDA.find(stage)  # refuses other poolings than these two
+    layer = stage.layer
+    assert isinstance(layer, Pooling)
+    pool: Pool = "average" if isinstance(layer, AveragePool) else "max"
+    return pool, Window(layer.size, layer.stride, layer.padding[:2])
+
+
+def _sticks_out(stage: Stage) -> bool:
     assert isinstance(stage.layer, Pooling)
-    pool: Pool = "average" if isinstance(stage.layer, AveragePool) else "max"
-    return pool, Window(stage.layer.size, stage.layer.stride)
+    return any(side > 0 for side in stage.layer.beyond(stage.input_shape))
 
 
 def picture_shape(shape: Shape) -> Shape:

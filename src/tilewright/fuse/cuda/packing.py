@@ -9,15 +9,20 @@ from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.pictures import Picture, runs
-from tilewright.fuse.cuda.sums import Shares, Sink
-from tilewright.model.network import Parameters
+from tilewright.fuse.cuda.sums import Shares, Sink, offset, reads_of
+from tilewright.model.layers import Convolution
+from tilewright.model.network import Parameters, Stage
 
 Table = NDArray[np.int32]
 
 
-def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
-    """Where each row of each tile begins: words of the input; then words of the output."""
-    begins = [source.place(y, x) for tile in shares.tiles for y, x in shares.read(tile)]
+def tables(shares: Shares, source: Picture, sink: Sink, added: Sink | None) -> Table:
+    """Where each row of each tile begins: words of the input, then of the output, then of what is
+    added to the sums."""
+    down, right = offset(source, shares.geometry.window)
+    begins = [
+        source.place(y + down, x + right) for tile in shares.tiles for y, x in shares.read(tile)
+    ]
     ends: list[int] = []
     for tile in shares.tiles:
         if shares.geometry.pool:
@@ -26,6 +31,8 @@ def tables(shares: Shares, source: Picture, sink: Sink) -> Table:
             ]
         else:
             ends += [-1 if top is None else sink.place(*top) for top in tile]
+    if added is not None:
+        ends += [0 if top is None else added.place(*top) for tile in shares.tiles for top in tile]
     return np.array(begins + ends, np.int32)
 
 
@@ -53,15 +60,48 @@ def pack_all(
     return packed
 
 
-def pack(shares: Shares, source: Picture, weight: NDArray[np.float32]) -> Words:
+def expanded(stage: Stage, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A convolution's weights as if it had neither groups nor taps that are apart: with zeros."""
+    layer = stage.layer
+    if not isinstance(layer, Convolution) or (layer.groups, layer.dilation) == (1, (1, 1)):
+        return weight
+    filters, channels, *_ = weight.shape
+    full = np.zeros((filters, channels * layer.groups, *layer.extent), np.float32)
+    each = filters // layer.groups
+    for group in range(layer.groups):
+        own = slice(group * each, (group + 1) * each)
+        full[own, group * channels : (group + 1) * channels,
+             :: layer.dilation[0], :: layer.dilation[1]] = weight[own]  # fmt: skip
+    return full
+
+
+def pack_channels(arithmetic: Arithmetic, weight: NDArray[np.float32]) -> Words:
+    """Weights of filters that see one channel each, as floats: tap by tap, filters side by side."""
+    filters, taps = len(weight), weight[0].size
+    rounded = values_of(arithmetic, arithmetic.operands(_even(weight.reshape(filters, taps).T)))
+    return _even(rounded).view(np.uint32).ravel()
+
+
+def values_of(arithmetic: Arithmetic, words: Words) -> NDArray[np.float32]:
+    """Operands as floats."""
+    return words.view(np.float16 if arithmetic.per_word == 2 else np.float32).astype(np.float32)
+
+
+def _even(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """An even number of columns."""
+    return np.ascontiguousarray(np.pad(values, ((0, 0), (0, values.shape[1] % 2))))
+
+
+def pack(shares: Shares, source: Picture, stage: Stage, given: NDArray[np.float32]) -> Words:
     """Weights in the order the lanes of a warp read them, step by step."""
+    weight = expanded(stage, given)
     arithmetic, geometry = shares.arithmetic, shares.geometry
     channels = geometry.source[0]
     taps_y, taps_x = geometry.window.taps
     filters = shares.all_columns * 8
     full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
     full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)
-    count, full, half = runs(arithmetic, source, taps_x, shares.reads)
+    count, full, half = runs(arithmetic, source, taps_x, reads_of(shares, source))
     per_word = arithmetic.per_word
 
     def gathered(run: int, first: int, size: int) -> Words:

@@ -72,11 +72,14 @@ class Picture:
         return self.place(y + self.padding[0], x + self.padding[1])
 
 
-def plain(arithmetic: Arithmetic, shape: Shape, floats: bool = False) -> Picture:
-    """A picture without zeros around it or gaps inside."""
+def plain(
+    arithmetic: Arithmetic, shape: Shape, floats: bool = False, padding: tuple[int, int] = (0, 0)
+) -> Picture:
+    """A picture without gaps inside, and with no other zeros around it than are asked for."""
     channels, height, width = shape
     words = channels if floats else arithmetic.words(channels)
-    return Picture(channels, height, width, words, words, width * words, floats=floats)
+    row = (width + 2 * padding[1]) * words
+    return Picture(channels, height, width, words, words, row, padding, floats=floats)
 
 
 def picture(

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tilewright.fuse.cuda.pictures import runs
-from tilewright.fuse.cuda.stack import Phase, Source, Stack
+from tilewright.fuse.cuda.operations import Window
+from tilewright.fuse.cuda.pictures import plain, runs
+from tilewright.fuse.cuda.stack import Phase, Source, Stack, Taken
 from tilewright.fuse.cuda.steps import (
+    Added,
     Arrived,
     Barrier,
     Blank,
     Border,
+    Channels,
     Clear,
     Convolve,
     Each,
     FetchImage,
     FetchParameters,
     Fill,
+    Given,
+    Join,
     Outside,
+    Part,
     Program,
     Softmax,
     Step,
     Target,
+    Windows,
 )
-from tilewright.model.layers import Pixels
+from tilewright.fuse.cuda.sums import offset, reads_of
+from tilewright.model.layers import Add, AveragePool, Convolution, Pixels, Pooling, Shape
 
 # Products of a convolution that are written out one after the other, each an instruction with its
 # loads. The compiler's time grows faster than their number: a kernel of All-CNN (96 and 192
@@ -45,8 +53,7 @@ def written_out(steps: int, products: int) -> int:
 
 def program(plan: Stack, pixels: Pixels | None, source: Source) -> Program:
     """`pixels` say what bytes mean; `source` is the type of what the kernel reads."""
-    channels, height, width = plan.strip.source if plan.strip else plan.operations[0].source
-    each = plan.phases[0].source.words if source == "words" else channels
+    given = _given(plan, source)
     staged = plan.staged_bytes if source == "uint8" else 0
     return Program(
         arithmetic=plan.arithmetic,
@@ -55,57 +62,83 @@ def program(plan: Stack, pixels: Pixels | None, source: Source) -> Program:
         groups=plan.groups,
         warps=plan.warps,
         shared_words=plan.shared_words,
-        group_words=sum(plan.arenas) + -(-staged // 16) * 4,
-        image_size=height * width * each,
+        group_words=plan.arena_words + -(-staged // 16) * 4,
+        image_size=given[0].size,
         result_words=plan.result_words,
         result_row=plan.phases[-1].sink.row,
         strip=plan.strip,
         once=_once(plan, staged),
-        item=_item(plan, pixels, source, staged),
+        item=_item(plan, pixels, given, staged),
+        more=tuple(each.source for each in given[1:]),
     )
+
+
+def _given(plan: Stack, source: Source) -> list[Given]:
+    """A kernel's inputs; `source` is the first one's type."""
+    found = []
+    for number, (form, shape) in enumerate(zip(plan.all_given, plan.input_shapes, strict=True)):
+        kind: Source = source if number == 0 else "words" if form == "words" else "float32"
+        channels, height, width = shape
+        each = plan.arithmetic.words(channels) if kind == "words" else channels
+        found.append(Given(number, kind, height * width * each))
+    return found
 
 
 def _once(plan: Stack, staged: int) -> tuple[Step, ...]:
     threads = 32 * plan.warps
     steps: list[Step] = [
         # Not where the first image is fetched to: another thread's zeros may come after its bytes.
-        Clear(sum(plan.arenas), threads),
+        Clear(plan.arena_words, threads),
         FetchParameters(4 * plan.shared_words, plan.threads),
     ]
     if staged:
-        steps.append(FetchImage(sum(plan.arenas), staged, threads, ahead=False))
+        steps.append(FetchImage(plan.arena_words, staged, threads, ahead=False))
     return (*steps, Arrived(), Barrier(plan.threads, block=True))
 
 
-def _item(plan: Stack, pixels: Pixels | None, source: Source, staged: int) -> tuple[Step, ...]:
+def _item(plan: Stack, pixels: Pixels | None, given: list[Given], staged: int) -> tuple[Step, ...]:
     """What happens to one image, or strip of one."""
     threads = 32 * plan.warps
     steps: list[Step] = []
     if staged:
         steps += [Arrived(), Barrier(threads)]
-    steps += [_fill(plan, pixels, source, staged), _border(plan, 0), Barrier(threads)]
-    if staged:
-        steps.append(FetchImage(sum(plan.arenas), staged, threads, ahead=True))
-    for index, phase in enumerate(plan.phases):
-        steps.append(_work(plan, index, phase))
-        if phase.target is not None:
-            steps.append(_border(plan, index + 1))
+    for number, which in enumerate(plan.filled):
+        steps += [
+            _fill(plan, number, given[which], pixels, staged if which == 0 else 0),
+            _border(plan, number),
+        ]
+    if plan.filled:
         steps.append(Barrier(threads))
-        if phase.target is not None and plan.strip:
-            rows, height = plan.strip.pictures[index + 1], phase.target.height
-            steps.append(Outside(rows, height, (_blank(plan, index + 1), Barrier(threads))))
+    if staged:
+        steps.append(FetchImage(plan.arena_words, staged, threads, ahead=True))
+    for index, phase in enumerate(plan.phases):
+        steps.append(_work(plan, index, phase, given, pixels))
+        target = plan.gives_to(index)
+        if target is not None and target not in _before(plan, index):
+            steps.append(_border(plan, target))
+        steps.append(Barrier(threads))
+        if target is not None and phase.target is not None and plan.strip:
+            rows, height = plan.strip.pictures[target], phase.target.height
+            steps.append(Outside(rows, height, (_blank(plan, target), Barrier(threads))))
     return tuple(steps)
 
 
-def _fill(plan: Stack, pixels: Pixels | None, source: Source, staged: int) -> Fill:
-    picture, strip = plan.phases[0].source, plan.strip
+def _before(plan: Stack, index: int) -> set[int]:
+    """Pictures that are there before a phase: what it writes over has its zeros around it."""
+    made = {plan.gives_to(each) for each in range(index)}
+    return {number for number in (*range(len(plan.filled)), *made) if number is not None}
+
+
+def _fill(plan: Stack, number: int, given: Given, pixels: Pixels | None, staged: int) -> Fill:
+    picture, strip, words = plan.pictures[number], plan.strip, given.source == "words"
     threes = staged and picture.tight and picture.channels == 3 and picture.width % 4 == 0
+    readers = plan.readers(number)
     return Fill(
-        form="words" if source == "words" else "threes" if threes else "values",
-        staged=sum(plan.arenas) if staged else None,
-        at=plan.place(0) + picture.padding[0] * picture.row,
+        form="words" if words else "threes" if threes else "values",
+        staged=plan.arena_words if staged else None,
+        at=plan.place(number) + picture.padding[0] * picture.row,
         rows=strip.pictures[0] if strip else None,
-        pixels=pixels if source == "uint8" else None,
+        pixels=pixels if given.source == "uint8" else None,
         threads=32 * plan.warps,
         channels=picture.channels,
         height=picture.height,
@@ -119,12 +152,14 @@ def _fill(plan: Stack, pixels: Pixels | None, source: Source, staged: int) -> Fi
         tight=picture.tight,
         copy=picture.copy,
         floats=picture.floats,
-        round=plan.phases[0].shares is not None,
+        round=all(each.shares is not None and not each.operation.mixed for each in readers),
+        index=number,
+        given=given if given.number else None,
     )
 
 
 def _border(plan: Stack, index: int) -> Border:
-    picture = plan.phases[index].source
+    picture = plan.pictures[index]
     unit = picture.channels if picture.tight else picture.pitch
     left = picture.padding[1]
     gap, after = plan.gaps(index)
@@ -150,7 +185,7 @@ def _border(plan: Stack, index: int) -> Border:
 
 
 def _blank(plan: Stack, index: int) -> Blank:
-    picture = plan.phases[index].source
+    picture = plan.pictures[index]
     assert plan.strip
     rows = plan.strip.pictures[index]
     return Blank(
@@ -164,22 +199,48 @@ def _blank(plan: Stack, index: int) -> Blank:
     )
 
 
-def _work(plan: Stack, index: int, phase: Phase) -> Convolve | Each | Softmax:
+def _work(
+    plan: Stack, index: int, phase: Phase, given: list[Given], pixels: Pixels | None
+) -> Convolve | Channels | Each | Windows | Join | Softmax:
     match phase.operation.kind:
         case "sum":
-            return _convolve(plan, index, phase)
+            return _convolve(plan, index, phase, given)
+        case "channels":
+            return _channels(plan, index, phase)
         case "each":
-            return _each(plan, index, phase)
+            return (_windows if phase.operation.sticks_out else _each)(plan, index, phase, given)
+        case "join":
+            return _join(plan, index, phase, given, pixels)
         case "softmax":
             return Softmax(
-                plan.place(index), _target_at(plan, index, phase), phase.operation.source[2]
+                _source_at(plan, index), _target_at(plan, index), phase.operation.source[2]
             )
         case unknown:
             assert_never(unknown)
 
 
-def _target_at(plan: Stack, index: int, phase: Phase) -> int | None:
-    return None if phase.target is None else plan.place(index + 1)
+def _source_at(plan: Stack, index: int) -> int:
+    return plan.place(plan.reads(index)[0].number)
+
+
+def _first_window(plan: Stack, index: int) -> int:
+    """Where the first of windows begins that are not read through tables."""
+    phase = plan.phases[index]
+    if phase.operation.direct:
+        return 0
+    window = phase.operation.window if phase.operation.kind == "channels" else Window()
+    return _source_at(plan, index) + phase.source.place(*offset(phase.source, window))
+
+
+def _outside(plan: Stack, index: int, given: list[Given]) -> Given | None:
+    """Where in device memory an operation reads what it takes, if it does."""
+    taken = plan.reads(index)[0]
+    return None if taken.held else given[taken.number]
+
+
+def _target_at(plan: Stack, index: int) -> int | None:
+    target = plan.gives_to(index)
+    return None if target is None else plan.place(target)
 
 
 def _target(plan: Stack, index: int, phase: Phase) -> Target:
@@ -195,7 +256,7 @@ def _target(plan: Stack, index: int, phase: Phase) -> Target:
         and 8 * phase.shares.all_columns == filters
     )
     return Target(
-        at=_target_at(plan, index, phase),
+        at=_target_at(plan, index),
         paired=all(distance % 2 == 0 for distance in distances),
         wide=wide,
         filters=filters,
@@ -207,20 +268,21 @@ def _target(plan: Stack, index: int, phase: Phase) -> Target:
     )
 
 
-def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
+def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Convolve:
     shares, operation = phase.shares, phase.operation
     assert shares
     taps_y, taps_x = operation.window.taps
-    count, full, half = runs(plan.arithmetic, phase.source, taps_x, shares.reads)
+    reads = reads_of(shares, phase.source)
+    count, full, half = runs(plan.arithmetic, phase.source, taps_x, reads)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
     before, after, pool = operation.before, operation.after, operation.pool
-    if not pool:
+    if not pool and not operation.added:
         before, after = (), before + after
     # Activations that keep order give after a maximum what they would have given before it.
     each = pool == "max" and not all(layer.keeps_order for layer in before)
     return Convolve(
         index=index,
-        at=plan.place(index),
+        at=_source_at(plan, index),
         weights=words[f"{layer}.weight"],
         weights_shared=phase.shared,
         bias=words[f"{layer}.bias"],
@@ -250,14 +312,127 @@ def _convolve(plan: Stack, index: int, phase: Phase) -> Convolve:
         if plan.arithmetic.tensor
         else 1,
         pool="max of each" if each else pool,
+        rounds=operation.mixed and plan.arithmetic.rounds,
+        added=_added(plan, index, phase, given) if operation.added else None,
     )
 
 
-def _each(plan: Stack, index: int, phase: Phase) -> Each:
+def _added(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Added:
+    taken = plan.reads(index)[1]
+    assert phase.added
+    at = plan.place(taken.number) if taken.held else None
+    return Added(at, None if taken.held else given[taken.number], phase.added.row)
+
+
+def _channels(plan: Stack, index: int, phase: Phase) -> Channels:
+    operation, layer = phase.operation, phase.operation.stages[0].layer
+    assert isinstance(layer, Convolution)
+    name, words = operation.names[0], plan.parameter_words
+    return Channels(
+        index=index,
+        at=_first_window(plan, index),
+        weights=words[f"{name}.weight"],
+        weights_shared=phase.shared,
+        bias=words[f"{name}.bias"],
+        target=_target(plan, index, phase),
+        activations=operation.after,
+        threads=32 * plan.warps,
+        row=phase.source.row,
+        pitch=phase.source.pitch,
+        taps_y=layer.kernel[0],
+        taps_x=layer.kernel[1],
+        stride_y=layer.stride[0],
+        stride_x=layer.stride[1],
+        apart_y=layer.dilation[0],
+        apart_x=layer.dilation[1],
+        multiple=operation.result[0] // operation.source[0],
+        out_y=operation.result[1],
+        out_x=operation.result[2],
+    )
+
+
+def _windows(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Windows:
+    operation, layer = phase.operation, phase.operation.stages[0].layer
+    assert isinstance(layer, Pooling)
+    counts = isinstance(layer, AveragePool) and layer.count_padding
+    rows = plan.strip.pictures[plan.reads(index)[0].number] if plan.strip else None
+    return Windows(
+        index=index,
+        at=_first_window(plan, index),
+        target=_target(plan, index, phase),
+        activations=operation.after,
+        rows=rows,
+        threads=32 * plan.warps,
+        row=phase.source.row,
+        pitch=phase.source.pitch,
+        floats=phase.source.floats,
+        taps_y=layer.size[0],
+        taps_x=layer.size[1],
+        stride_y=layer.stride[0],
+        stride_x=layer.stride[1],
+        top=0 if rows else layer.padding[0],
+        left=layer.padding[1],
+        height=rows.height if rows else operation.source[1],
+        width=operation.source[2],
+        given=_outside(plan, index, given),
+        average=operation.pool == "average",
+        counted_y=layer.padding[2],
+        counted_x=layer.padding[3],
+        counts_padding=counts,
+        out_y=operation.result[1],
+        out_x=operation.result[2],
+    )
+
+
+def _join(plan: Stack, index: int, phase: Phase, given: list[Given], pixels: Pixels | None) -> Join:
+    operation = phase.operation
+    adds = type(operation.stages[0].layer) is Add
+    parts = [
+        _part(plan, taken, shape, given, pixels, operation.result[1:])
+        for taken, shape in zip(plan.reads(index), operation.shapes, strict=True)
+    ]
+    return Join(
+        index=index,
+        parts=tuple(parts),
+        adds=adds,
+        target=_target(plan, index, phase),
+        activations=operation.after,
+        threads=32 * plan.warps,
+        out_y=operation.result[1],
+        out_x=operation.result[2],
+    )
+
+
+def _part(
+    plan: Stack,
+    taken: Taken,
+    shape: Shape,
+    given: list[Given],
+    pixels: Pixels | None,
+    size: tuple[int, ...],
+) -> Part:
+    channels, height, width = shape
+    flat = (height, width) != size
+    if taken.held:
+        picture = plan.pictures[taken.number]
+        at = plan.place(taken.number) + picture.inside(0, 0)
+        row, pitch, floats, source = picture.row, picture.pitch, picture.floats, None
+    else:
+        picture, source = plain(plan.arithmetic, shape), given[taken.number]
+        at, row, pitch, floats = None, picture.row, picture.pitch, False
+        if source.source != "uint8":
+            pixels = None
+    return Part(
+        at, source, None if taken.held else pixels, channels, height, width, row, pitch, floats,
+        flat,
+    )  # fmt: skip
+
+
+def _each(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Each:
     operation = phase.operation
     return Each(
         index=index,
-        at=plan.place(index),
+        at=_first_window(plan, index),
         target=_target(plan, index, phase),
         activations=operation.after,
         threads=32 * plan.warps,
@@ -268,6 +443,7 @@ def _each(plan: Stack, index: int, phase: Phase) -> Each:
         taps_x=operation.window.taps[1],
         stride_y=operation.window.stride[0],
         stride_x=operation.window.stride[1],
+        given=_outside(plan, index, given),
         average=operation.pool == "average",
         out_y=operation.result[1],
         out_x=operation.result[2],

@@ -154,15 +154,24 @@ class FusedNetwork:
                 self.scratch.append(words)
             self.capacity = images
         read = sources(self.plans, "uint8" if are_pixels(x) else "float32")
+        made = {-1: x}  # by the operation that gave it
         for index, plan in enumerate(self.plans):
             kernel = self._kernel(index, read[index])
             target = self.scratch[index] if index + 1 < len(self.plans) else out
-            self._launch(index, plan, kernel, x, target, images)
-            x = target
+            taken = [made[each] for each in plan.inputs]
+            self._launch(index, plan, kernel, taken, target, images)
+            made[plan.last] = target
 
     def _launch(
-        self, index: int, plan: Kernel, kernel: GpuKernel, x: Buffer, out: Buffer, images: int
+        self,
+        index: int,
+        plan: Kernel,
+        kernel: GpuKernel,
+        taken: list[Buffer],
+        out: Buffer,
+        images: int,
     ) -> None:
+        x, *others = taken
         processors = self.runtime.limits.processors
         first = index == 0 and self.stages[0].kind == "input"
         names = ("input", *plan.names) if first else plan.names
@@ -170,21 +179,21 @@ class FusedNetwork:
             items = images * (len(plan.strip.starts) if plan.strip else 1)
             grid = (min(processors, items), 1, 1)
             arguments: tuple[Any, ...] = (
-                x, out, self._weights(index), self.tables[index], items
+                x, out, self._weights(index), self.tables[index], items, *others
             )  # fmt: skip
         else:
             blocks, parts = plan.parts(images, processors)
             grid = (blocks, parts if self.choice.share_sums else 1, 1)
             arguments = (x, out, self._weights(index), self.parts, self.arrived, images)
-        self.runtime.enqueue(kernel, grid, arguments, names, self._cost(index, x, out, images))
+        self.runtime.enqueue(kernel, grid, arguments, names, self._cost(index, taken, out, images))
 
-    def _cost(self, index: int, x: Buffer, out: Buffer, images: int) -> Cost:
+    def _cost(self, index: int, taken: list[Buffer], out: Buffer, images: int) -> Cost:
         """The layers' operations; what is read and written, and the weights, once."""
         layers = self.plans[index].names
         flops = sum(stage.flops for stage in self.stages if stage.name in layers)
         held = self.weights[index]
         weights = 0 if held is None else held.nbytes
-        moved = images * (x.nbytes // len(x) + out.nbytes // len(out))
+        moved = images * sum(each.nbytes // len(each) for each in (*taken, out))
         return Cost(images * flops, moved + weights)
 
     def _weights(self, index: int) -> Buffer | None:

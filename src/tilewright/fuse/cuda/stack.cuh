@@ -98,19 +98,26 @@ struct Weights {
     word at[4];
 };
 
+// Values that are not read by sums alone are rounded to operands here.
+template <class L>
+__device__ __forceinline__ word taken(word value)
+{
+    return L::ROUNDS ? operand(__uint_as_float(value)) : value;
+}
+
 template <class L, int WORDS>
 __device__ __forceinline__ Rows read_rows(const word* even, const word* odd, int j)
 {
     even += j * L::ROW;
     odd += j * L::ROW;
     if (WORDS == 8)
-        return {even[0], odd[0], even[4], odd[4]};
+        return {taken<L>(even[0]), taken<L>(odd[0]), taken<L>(even[4]), taken<L>(odd[4])};
     if (WORDS == 2) {
         const uint2 two = *reinterpret_cast<const uint2*>(even);
         const uint2 other = *reinterpret_cast<const uint2*>(odd);
         return {two.x, other.x, two.y, other.y};
     }
-    return {even[0], odd[0], 0, 0};
+    return {taken<L>(even[0]), taken<L>(odd[0]), 0, 0};
 }
 
 template <class L, int WORDS>
@@ -260,16 +267,33 @@ __device__ __forceinline__ float pooled(float a, float b, float c, float d)
     return L::after(0.25f * ((L::before(a) + L::before(b)) + (L::before(c) + L::before(d))));
 }
 
+// Two channels of what is added to sums.
+template <class L>
+__device__ __forceinline__ float2 more(const word* added, int place, int channel)
+{
+    if (channel >= L::FILTERS)
+        return make_float2(0.0f, 0.0f);
+#if TW_PER_WORD == 2
+    return unpack(added[place + channel / 2]);
+#else
+    return make_float2(__uint_as_float(added[place + channel]),
+                       channel + 1 < L::FILTERS ? __uint_as_float(added[place + channel + 1])
+                                                : 0.0f);
+#endif
+}
+
 // The results of a warp's unit, two channels of a position at a time.
 template <class L>
 __device__ __forceinline__ void store(
-    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first)
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first,
+    const word* added, const int* from)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     constexpr int HEIGHT = L::POOL ? L::ROWS / 2 : L::ROWS, POSITIONS = L::POOL ? 1 : 2;
 #pragma unroll
     for (int position = 0; position < POSITIONS; ++position) {
         const int place = __ldg(places + position * 8 + g);
+        const int other = L::ADDED ? __ldg(from + position * 8 + g) : 0;
 #pragma unroll
         for (int y = 0; y < HEIGHT; ++y) {
             float low[L::COLUMNS], high[L::COLUMNS];
@@ -280,6 +304,11 @@ __device__ __forceinline__ void store(
                     const float(&bottom)[4] = sum[(2 * y + 1) % L::ROWS][n];
                     low[n] = pooled<L>(top[0], top[2], bottom[0], bottom[2]);
                     high[n] = pooled<L>(top[1], top[3], bottom[1], bottom[3]);
+                } else if (L::ADDED) {
+                    const float2 both =
+                        more<L>(added, other + y * L::ADDED_ROW, (first + n) * 8 + 2 * t);
+                    low[n] = L::after(L::before(sum[y][n][2 * position]) + both.x);
+                    high[n] = L::after(L::before(sum[y][n][2 * position + 1]) + both.y);
                 } else {
                     low[n] = L::after(sum[y][n][2 * position]);
                     high[n] = L::after(sum[y][n][2 * position + 1]);
@@ -305,10 +334,11 @@ __device__ __forceinline__ void store(
 
 // A convolution, or a fully connected layer as a convolution with one position. The unit of work of
 // a warp is 16 columns of the picture, ROWS high, for 8 * COLUMNS output channels; tables say where
-// each column begins in the input and in the output.
+// each column begins in the input, in the output and in what is `added` to the sums.
 template <class L>
 __device__ __forceinline__ void convolve(
-    const word* in, const word* weights, const float* bias, const int* tables, word* out, int warp)
+    const word* in, const word* weights, const float* bias, const int* tables, word* out, int warp,
+    const word* added = nullptr)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     for (int unit = warp; unit < L::UNITS; unit += L::WARPS) {
@@ -345,7 +375,7 @@ __device__ __forceinline__ void convolve(
                 + i % ONE_HALF * HALF_STEP + own;
             step<L, HALF_STEP>(sum, even + at, odd + at, half + i * EACH);
         }
-        store<L>(sum, places, out, split * L::COLUMNS);
+        store<L>(sum, places, out, split * L::COLUMNS, added, places + L::TILES * 16);
     }
 }
 
@@ -369,7 +399,7 @@ __device__ __forceinline__ void fill(const T* from, word* tile, int first, int t
 #pragma unroll
             for (int c = 0; c < L::CHANNELS; ++c) {
                 const float value =
-                    inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
+                    inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH], c) : 0.0f;
                 const unsigned short half = pack(value, 0.0f) & 0xffff;
                 halves[place + c] = half;
                 if (place + c > 0)
@@ -380,14 +410,14 @@ __device__ __forceinline__ void fill(const T* from, word* tile, int first, int t
 #pragma unroll 4
             for (int c = 0; c < L::CHANNELS; c += L::FLOATS ? 1 : TW_PER_WORD) {
                 const float low =
-                    inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
+                    inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH], c) : 0.0f;
                 if (L::FLOATS) {
                     to[c] = __float_as_uint(low);
                     continue;
                 }
 #if TW_PER_WORD == 2
                 const float high = inside && c + 1 < L::CHANNELS
-                    ? L::value(pixel[(c + 1) * L::SOURCE_HEIGHT * L::WIDTH]) : 0.0f;
+                    ? L::value(pixel[(c + 1) * L::SOURCE_HEIGHT * L::WIDTH], c + 1) : 0.0f;
                 to[c / 2] = pack(low, high);
 #else
                 to[c] = L::ROUND ? operand(low) : __float_as_uint(low);
@@ -414,7 +444,7 @@ __device__ __forceinline__ void fill_threes(const unsigned char* from, word* til
         float value[12];
 #pragma unroll
         for (int k = 0; k < 12; ++k)
-            value[k] = L::value(static_cast<float>(bytes[k % 3] >> (k / 3 * 8) & 0xff));
+            value[k] = L::value(static_cast<float>(bytes[k % 3] >> (k / 3 * 8) & 0xff), k % 3);
         word pair[6];
 #pragma unroll
         for (int k = 0; k < 6; ++k)

@@ -3,7 +3,8 @@
 A block of threads is divided into groups of warps; each group takes an image from its input to the
 last operation's result, then the next. Weights lie in the block's shared memory once, for all
 groups, as far as they fit. A group has two places for pictures, used in turn: an operation reads
-one and writes the other.
+one and writes the other. Where a network branches, pictures have places by how long they are needed
+(`Layout`).
 """
 
 from __future__ import annotations
@@ -12,27 +13,38 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import Generation
-from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.packing import Table, pack, pack_all, tables
+from tilewright.fuse.cuda.operations import Form, Operation
+from tilewright.fuse.cuda.packing import Packer, Table, pack, pack_all, pack_channels, tables
 from tilewright.fuse.cuda.pictures import SLACK, Picture, runs, steps, words_beyond
-from tilewright.fuse.cuda.sums import Shares, Sink
-from tilewright.model.layers import Shape
+from tilewright.fuse.cuda.sums import Shares, Sink, reads_of
+from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Parameters
 
-Form = Literal["pixels", "words", "output"]
 # The type of what a kernel reads.
 Source = Literal["uint8", "float32", "words"]
 
 
+class Taken(NamedTuple):
+    """What an operation reads: a picture in shared memory, or one of the kernel's inputs where it
+    lies in device memory; by number."""
+
+    held: bool
+    number: int
+
+
 @dataclass(frozen=True, eq=False)  # compared, and looked up, by what it is, not by what is in it
 class Phase:
-    """One operation of a stack: the picture it reads, and where its results go."""
+    """One operation of a stack: the picture it reads, and where its results go.
+
+    In a network that branches, `reads` is all that it takes, and `gives` the number of the picture
+    that its results go to.
+    """
 
     operation: Operation
     source: Picture
@@ -40,19 +52,37 @@ class Phase:
     sink: Sink
     shares: Shares | None = None
     shared: bool = True  # its weights lie in shared memory
+    reads: tuple[Taken, ...] = ()
+    gives: int | None = None
+    added: Sink | None = None  # where what is added to its sums lies
+
+    @property
+    def weighted(self) -> bool:
+        return self.shares is not None or self.operation.kind == "channels"
+
+    @property
+    def bias_words(self) -> int:
+        if self.shares:
+            return 8 * self.shares.all_columns
+        return -(-self.operation.result[0] // 8) * 8
 
     @cached_property
     def weight_words(self) -> int:
-        assert self.shares
+        if self.shares is None:
+            taps_y, taps_x = _kernel(self.operation)
+            pairs = -(-self.operation.result[0] // 2)
+            return -(-taps_y * taps_x * pairs * 2 // 8) * 8
         arithmetic, taps = self.shares.arithmetic, self.operation.window.taps
-        count, full, half = runs(arithmetic, self.source, taps[1], self.shares.reads)
+        reads = reads_of(self.shares, self.source)
+        count, full, half = runs(arithmetic, self.source, taps[1], reads)
         step = 8 * arithmetic.step * taps[0] * self.shares.all_columns
         return count * (full * step + half * step // 2)
 
     @cached_property
     def weight_reads(self) -> int:
         """Words of weights that an image's units read."""
-        assert self.shares
+        if self.shares is None:
+            return self.weight_words * math.prod(self.operation.result[1:])
         return self.shares.tile_count * self.weight_words
 
     def work(self, generation: Generation) -> float:
@@ -71,7 +101,15 @@ class Phase:
         """Steps of its sums along one row of taps."""
         assert self.shares
         taps_x = self.operation.window.taps[1]
-        return steps(self.shares.arithmetic, self.source, taps_x, self.shares.reads)
+        reads = reads_of(self.shares, self.source)
+        return steps(self.shares.arithmetic, self.source, taps_x, reads)
+
+
+def _kernel(operation: Operation) -> tuple[int, int]:
+    """Taps of a convolution along y and x, without those between them."""
+    layer = operation.stages[0].layer
+    assert isinstance(layer, Convolution)
+    return layer.kernel
 
 
 # Phases are tried in many plans.
@@ -82,9 +120,12 @@ def _work(phase: Phase, generation: Generation) -> float:
         rates = generation.rates(shares.arithmetic.tensor)
         distant = 0 if phase.shared else phase.weight_reads / rates.distant_words
         return shares.work(phase.steps, rates) + distant
-    if operation.kind == "each":
+    if operation.kind != "softmax":
         outputs = math.prod(operation.result) / 2
-        return outputs * math.prod(operation.window.taps) / generation.each_a_cycle
+        taps = (
+            len(operation.takes) if operation.kind == "join" else math.prod(operation.window.taps)
+        )
+        return outputs * taps / generation.each_a_cycle
     return 0.0
 
 
@@ -115,8 +156,25 @@ class Strip:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Pictures of a kernel whose operations branch: where each begins, and the last word of all.
+
+    The first of them are filled with inputs: `filled` has the numbers of these.
+    """
+
+    pictures: tuple[Picture, ...]
+    places: tuple[int, ...]
+    filled: tuple[int, ...]
+    words: int
+
+
+@dataclass(frozen=True)
 class Stack:
-    """A kernel's plan. `given` and `gives` are the forms in which images come and results go."""
+    """A kernel's plan. `given` and `gives` are the forms in which images come and results go.
+
+    `inputs` are the operations whose results it reads (-1: the pixels, which come first), `given`
+    is the first one's form and `more_given` the others'.
+    """
 
     arithmetic: Arithmetic
     phases: tuple[Phase, ...]
@@ -127,6 +185,50 @@ class Stack:
     result_words: int  # of an image in device memory
     staged_bytes: int  # of an image that are fetched ahead, if it comes as bytes
     strip: Strip | None = None
+    inputs: tuple[int, ...] = (-1,)
+    more_given: tuple[Form, ...] = ()
+    input_shapes: tuple[Shape, ...] = ()
+    layout: Layout | None = None
+
+    @property
+    def all_given(self) -> tuple[Form, ...]:
+        return (self.given, *self.more_given)
+
+    @property
+    def last(self) -> int:
+        """The operation whose result it gives."""
+        return self.phases[-1].operation.index
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All that lie in a group's memory; of a chain, those that the operations read."""
+        return self.layout.pictures if self.layout else tuple(p.source for p in self.phases)
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The inputs that the first pictures are filled with."""
+        return self.layout.filled if self.layout else (0,)
+
+    def reads(self, index: int) -> tuple[Taken, ...]:
+        """What a phase takes."""
+        phase = self.phases[index]
+        return phase.reads or (Taken(True, index),)
+
+    def gives_to(self, index: int) -> int | None:
+        """The picture that a phase's results go to."""
+        phase = self.phases[index]
+        if phase.target is None:
+            return None
+        return index + 1 if self.layout is None else phase.gives
+
+    def readers(self, picture: int) -> list[Phase]:
+        """The operations that read a picture with their windows."""
+        if self.layout is None:
+            return [self.phases[picture]]
+        return [
+            phase for phase in self.phases
+            if phase.operation.kind != "join" and phase.reads[0] == (True, picture)
+        ]  # fmt: skip
 
     @property
     def threads(self) -> int:
@@ -149,8 +251,15 @@ class Stack:
         """Words of the two places for pictures, and of that for floats."""
         return _arenas(self.phases)
 
+    @property
+    def arena_words(self) -> int:
+        """Of all pictures' places."""
+        return self.layout.words if self.layout else sum(self.arenas)
+
     def place(self, index: int) -> int:
-        """Where in a group's memory the picture that a phase reads begins."""
+        """Where in a group's memory a picture begins."""
+        if self.layout:
+            return self.layout.places[index]
         first, second, _ = self.arenas
         if not self.phases[index].source.floats:
             return first if index % 2 else 0
@@ -158,7 +267,20 @@ class Stack:
         return first + second + sum(each.size for each in before if each.floats)
 
     def dirty(self, index: int) -> int:
-        """Words of the picture that a phase reads where others are written, too."""
+        """Words of a picture where others are written, too."""
+        if self.layout:
+            at, size = self.place(index), self.pictures[index].size
+            ends = [
+                place + picture.size - at
+                for place, picture in zip(self.layout.places, self.layout.pictures, strict=True)
+                if place < at + size and at < place + picture.size and place != at
+            ]
+            same = [
+                picture.size
+                for number, picture in enumerate(self.layout.pictures)
+                if number != index and self.layout.places[number] == at
+            ]
+            return min(size, max([*ends, *same], default=0))
         if self.phases[index].source.floats:
             return 0
         others = [
@@ -169,25 +291,27 @@ class Stack:
         return min(self.phases[index].source.size, max(others, default=0))
 
     def gaps(self, index: int) -> tuple[int, int]:
-        """Words after each pixel, and after the last row, that a phase reads as if they were."""
-        phase = self.phases[index]
-        if phase.shares is None:
-            return 0, 0
-        source, taps_x = phase.source, phase.operation.window.taps[1]
-        beyond = words_beyond(self.arithmetic, source, taps_x, phase.shares.reads)
-        between = 0 if source.contiguous else min(beyond, source.pitch - source.words)
-        return between, SLACK if beyond else 0
+        """Words after each of a picture's pixels, and after its last row, that are read as if they
+        were."""
+        source, between, after = self.pictures[index], 0, 0
+        for phase in self.readers(index):
+            if phase.shares is not None:
+                taps_x, reads = phase.operation.window.taps[1], reads_of(phase.shares, source)
+                beyond = words_beyond(self.arithmetic, source, taps_x, reads)
+                gap = 0 if source.contiguous else min(beyond, source.pitch - source.words)
+                between, after = max(between, gap), max(after, SLACK if beyond else 0)
+        return between, after
 
     def around(self, index: int) -> bool:
-        """Whether the picture that a phase reads has words around its pixels to be kept at zero."""
-        source = self.phases[index].source
+        """Whether a picture has words around its pixels to be kept at zero."""
+        source = self.pictures[index]
         unit = source.channels if source.tight else source.pitch
         filled = source.across * unit == source.row * (2 if source.tight else 1)
         return source.padding != (0, 0) or not filled or any(self.gaps(index))
 
     @property
     def group_words(self) -> int:
-        return sum(self.arenas) + self.staged_words
+        return self.arena_words + self.staged_words
 
     @property
     def staged_words(self) -> int:
@@ -197,11 +321,12 @@ class Stack:
     def parameter_words(self) -> dict[str, int]:
         """Where in the parameters each layer's weights and bias begin; `all`: their size."""
         places, at = {}, 0
-        order = sorted(self.sums, key=lambda phase: not phase.shared)
+        order = sorted(
+            (phase for phase in self.phases if phase.weighted), key=lambda phase: not phase.shared
+        )
         for phase in order:
-            assert phase.shares
             places[f"{phase.operation.names[0]}.bias"] = at
-            at += 8 * phase.shares.all_columns
+            at += phase.bias_words
         for phase in order:
             places[f"{phase.operation.names[0]}.weight"] = at
             at += phase.weight_words
@@ -212,9 +337,9 @@ class Stack:
     def shared_words(self) -> int:
         """Of the parameters, those in shared memory: the first."""
         return sum(
-            8 * phase.shares.all_columns + (phase.weight_words if phase.shared else 0)
+            phase.bias_words + (phase.weight_words if phase.shared else 0)
             for phase in self.phases
-            if phase.shares
+            if phase.weighted
         )
 
     @property
@@ -223,10 +348,13 @@ class Stack:
 
     def parameters(self, given: Parameters) -> Words:
         """All biases, then all weights, as the kernel reads them."""
-        packers = {}
-        for phase in self.sums:
-            assert phase.shares
-            packers[phase.operation.names[0]] = partial(pack, phase.shares, phase.source)
+        packers: dict[str, Packer] = {}
+        for phase in self.phases:
+            if phase.shares:
+                stage = phase.operation.stages[0]
+                packers[stage.name] = partial(pack, phase.shares, phase.source, stage)
+            elif phase.weighted:
+                packers[phase.operation.names[0]] = partial(pack_channels, self.arithmetic)
         return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
     @cached_property
@@ -237,7 +365,7 @@ class Stack:
         for phase in self.sums:
             assert phase.shares
             places[phase.operation.names[0]] = at
-            found.append(tables(phase.shares, phase.source, phase.sink))
+            found.append(tables(phase.shares, phase.source, phase.sink, phase.added))
             at += len(found[-1])
         return (np.concatenate(found) if found else np.zeros(1, np.int32)), places
 

@@ -60,6 +60,15 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class Given:
+    """One of a kernel's inputs in device memory: `size` bytes, floats or words are an image's."""
+
+    number: int
+    source: Source
+    size: int
+
+
+@dataclass(frozen=True)
 class Fill:
     """Pixels, or words of another kernel, into the first picture; rows outside the image are zero.
 
@@ -85,6 +94,8 @@ class Fill:
     copy: int
     floats: bool
     round: bool
+    index: int = 0  # of the picture
+    given: Given | None = None  # which of the kernel's inputs, if not the first
     STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "channels", "height", "width", "source_height", "whole", "left", "pitch",
         "words", "row", "tight", "copy", "floats", "round",
@@ -168,6 +179,15 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Added:
+    """What is added to sums: it lies at `at` of the group's memory, or is `given`."""
+
+    at: int | None
+    given: Given | None
+    row: int  # words from row to row
+
+
+@dataclass(frozen=True)
 class Convolve:
     """Sums of products, then bias, activations, pooling and the write of results."""
 
@@ -197,9 +217,12 @@ class Convolve:
     rows_first: bool
     unroll: int
     pool: Literal["", "max", "max of each", "average"]
+    rounds: bool  # what is read is rounded to operands first
+    added: Added | None
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
+        "rounds",
     )  # fmt: skip
 
 
@@ -222,10 +245,125 @@ class Each:
     average: bool
     out_y: int
     out_x: int
+    given: Given | None = None  # in device memory, if it is read there
     STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "row", "pitch", "floats", "taps_y", "taps_x", "stride_y", "stride_x",
         "average", "out_y", "out_x",
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Pooling whose windows stick out of the picture, and activations.
+
+    `top` and `left` are as far as they do before it; `rows` says where a strip begins.
+    """
+
+    index: int
+    at: int
+    target: Target
+    activations: tuple[Elementwise, ...]
+    rows: Rows | None
+    threads: int
+    row: int
+    pitch: int
+    floats: bool
+    taps_y: int
+    taps_x: int
+    stride_y: int
+    stride_x: int
+    top: int
+    left: int
+    height: int
+    width: int
+    average: bool
+    counted_y: int  # rows and columns beyond the picture that count as values
+    counted_x: int
+    counts_padding: bool
+    out_y: int
+    out_x: int
+    given: Given | None = None  # in device memory, if it is read there
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "threads", "row", "pitch", "floats", "taps_y", "taps_x", "stride_y", "stride_x", "top",
+        "left", "height", "width", "average", "counted_y", "counted_x", "counts_padding", "out_y",
+        "out_x",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Sums over one channel for each filter, two filters a thread at a time, and activations."""
+
+    index: int
+    at: int
+    weights: int  # words from the first of the parameters, as is `bias`
+    weights_shared: bool
+    bias: int
+    target: Target
+    activations: tuple[Elementwise, ...]
+    threads: int
+    row: int
+    pitch: int
+    taps_y: int
+    taps_x: int
+    stride_y: int
+    stride_x: int
+    apart_y: int  # from tap to tap
+    apart_x: int
+    multiple: int  # filters of a channel
+    out_y: int
+    out_x: int
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "threads", "row", "pitch", "taps_y", "taps_x", "stride_y", "stride_x", "apart_y",
+        "apart_x", "multiple", "out_y", "out_x",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of what is joined: a picture in shared memory or in words, or planes of values.
+
+    Values are looked up by their place among all `channels` x `height` x `width` of it, if that is
+    not the shape of the results.
+    """
+
+    at: int | None
+    given: Given | None
+    pixels: Pixels | None  # what bytes mean
+    channels: int
+    height: int
+    width: int
+    row: int
+    pitch: int
+    floats: bool
+    flat: bool
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "channels", "height", "width", "row", "pitch", "floats", "flat"
+    )  # fmt: skip
+
+    @property
+    def features(self) -> int:
+        return self.channels * self.height * self.width
+
+    @property
+    def planes(self) -> bool:
+        """Whether it lies in device memory channel by channel."""
+        return self.given is not None and self.given.source != "words"
+
+
+@dataclass(frozen=True)
+class Join:
+    """Values of several pictures added up, or behind each other; two channels at a time."""
+
+    index: int
+    parts: tuple[Part, ...]
+    adds: bool
+    target: Target
+    activations: tuple[Elementwise, ...]
+    threads: int
+    out_y: int
+    out_x: int
+    STRUCT: ClassVar[tuple[str, ...]] = ("threads", "out_y", "out_x")
 
 
 @dataclass(frozen=True)
@@ -239,7 +377,7 @@ class Softmax:
 
 Step = (
     Clear | FetchParameters | FetchImage | Arrived | Barrier | Fill | Border | Outside | Convolve
-    | Each | Softmax
+    | Channels | Each | Windows | Join | Softmax
 )  # fmt: skip
 
 
@@ -264,6 +402,7 @@ class Program:
     strip: Strip | None
     once: tuple[Step, ...]
     item: tuple[Step, ...]
+    more: tuple[Source, ...] = ()  # types of further inputs
 
     @property
     def group_threads(self) -> int:

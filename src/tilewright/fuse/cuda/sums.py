@@ -17,7 +17,7 @@ from typing import Literal
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation, Rates
-from tilewright.fuse.cuda.operations import Geometry
+from tilewright.fuse.cuda.operations import Geometry, Window
 from tilewright.fuse.cuda.pictures import Picture, Reads, picture
 from tilewright.model.layers import Shape
 
@@ -194,10 +194,30 @@ def planes(shape: Shape) -> Sink:
 
 
 @lru_cache(maxsize=20_000)
-def source_picture(shares: Shares, loaded: bool, unaligned: float) -> Picture:
-    """How the input of these sums lies; for `loaded` and `unaligned` see `picture`."""
+def source_picture(
+    shares: Shares, loaded: bool, unaligned: float, around: tuple[int, int] | None = None
+) -> Picture:
+    """How the input of these sums lies; for `loaded` and `unaligned` see `picture`.
+
+    `around`: zeros on both sides, if there are more than these sums need.
+    """
     geometry = shares.geometry
+    padding = geometry.window.around if around is None else around
     return picture(
-        shares.arithmetic, geometry.source, geometry.window.padding, geometry.window.taps[1],
+        shares.arithmetic, geometry.source, padding, geometry.window.taps[1],
         shares.reads, loaded, unaligned,
     )  # fmt: skip
+
+
+def offset(source: Picture, window: Window) -> tuple[int, int]:
+    """From the corner with a picture's zeros to where the first window begins."""
+    return source.padding[0] - window.padding[0], source.padding[1] - window.padding[1]
+
+
+@lru_cache(maxsize=20_000)
+def reads_of(shares: Shares, source: Picture) -> list[Reads]:
+    """The pixels of a picture that the rows of the first few tiles begin at."""
+    down, right = offset(source, shares.geometry.window)
+    if (down, right) == (0, 0):
+        return shares.reads
+    return [[(y + down, x + right) for y, x in read] for read in shares.reads]

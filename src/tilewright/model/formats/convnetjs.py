@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.files import check_file, reason
+from tilewright.files import atomic_write, check_file, reason
 from tilewright.model.layers import Convolution, FullyConnected, Shape, dimensions
 from tilewright.model.network import Network, Stage
 
@@ -48,14 +48,47 @@ def read(folder: Path, network: Network) -> dict[str, Array]:
         if isinstance(layer, Convolution):
             parameters |= _convolution(path, stage, layer)
         elif isinstance(layer, FullyConnected):
-            before = network.stages[stage.index - 1]
-            picture = stage.input_shape if before.layer.computes else before.input_shape
-            parameters |= _fully_connected(path, stage, layer, picture)
+            parameters |= _fully_connected(path, stage, layer, _picture(network, stage))
         else:
             raise TilewrightError(
                 f"{folder}: ConvNetJS has no weights of a layer of kind {stage.kind!r}"
             )
     return parameters
+
+
+def write(network: Network, folder: Path) -> None:
+    """A snapshot of a network's weights, with numbers that read back as the same float32."""
+    for stage in network.stages:
+        layer = stage.layer
+        plain = not isinstance(layer, Convolution) or layer.groups == 1
+        if not plain or (stage.parameter_shapes and stage.kind not in ("conv", "fc")):
+            raise TilewrightError(f"{stage.name}: ConvNetJS has no such layer ({layer.summary})")
+    for name, stage in _file_names(network).items():
+        own = stage.weights(network.parameters)
+        weight = own["weight"]
+        if isinstance(stage.layer, Convolution):
+            filters, channels, down, across = weight.shape
+            shape: Shape = (across, down, channels, filters)
+            rows = weight.transpose(0, 3, 2, 1)
+        else:
+            shape, rows = weight.shape[::-1], _channels_last(weight, _picture(network, stage))
+        bias = own.get("bias", np.zeros(len(weight), np.float32))
+        numbers = np.concatenate([rows.reshape(-1), bias])
+        lines = [" ".join(map(str, shape)), *(str(number) for number in numbers), ""]
+        with atomic_write(folder / name) as file:
+            file.write("\n".join(lines).encode("ascii"))
+
+
+def _picture(network: Network, stage: Stage) -> Shape:
+    """What a fully connected layer sees before anything is flattened."""
+    before = network.stages[stage.sources[0]]
+    return stage.input_shape if before.layer.computes else before.input_shape
+
+
+def _channels_last(weight: NDArray[np.float32], picture: Shape) -> NDArray[np.float32]:
+    if len(picture) != 3:
+        return weight
+    return weight.reshape(-1, *picture).transpose(0, 2, 3, 1)
 
 
 def _file_names(network: Network) -> dict[str, Stage]:

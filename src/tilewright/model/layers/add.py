@@ -29,7 +29,7 @@ class Add(Join):
 
     kind = type = "add"
     words = "sums of values at the same place"
-    forms = EVERY - {"cuda"}
+    forms = EVERY
     takes_huge = False  # sums would leave float32
 
     def output_shape(self, *shapes: Shape) -> Shape:

@@ -26,7 +26,7 @@ class Concat(Join):
 
     kind = type = "concat"
     words = "channels of several inputs behind each other"
-    forms = EVERY - {"cuda"}
+    forms = EVERY
     passes_on = True
 
     def output_shape(self, *shapes: Shape) -> Shape:

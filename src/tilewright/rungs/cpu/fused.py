@@ -1,11 +1,12 @@
 """`fused`: the whole network as one machine-code function, made for this network and this CPU.
 
-All shapes are constants, activations stay in cache from pixels to probabilities, and activation
-and pooling happen in registers at the end of each convolution (`tilewright.fuse.cpu`). Lanes are
-images, so that no layer's shape leaves a vector half empty; for fewer images than that takes, lanes
-are output channels, and all cores work on one image. It wins least where a layer has a few channels
-more than vectors hold and the images are few: with 4 to 16 images of `ece408` it lost to ONNX
-Runtime on a Xeon (benchmarks/README.md).
+All shapes are constants, activations stay in cache from pixels to probabilities, and a residual's
+sum, activation and pooling happen in registers at the end of each convolution
+(`tilewright.fuse.cpu`). Branches are in the same function. Lanes are images, so that no layer's
+shape leaves a vector half empty; for fewer images than that takes, lanes are output channels, and
+all cores work on one image. It wins least where a layer has a few channels more than vectors hold
+and the images are few: with 4 to 16 images of `ece408` it lost to ONNX Runtime on a Xeon
+(benchmarks/README.md).
 """
 
 from __future__ import annotations

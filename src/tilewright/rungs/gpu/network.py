@@ -29,7 +29,6 @@ RUNG = Rung(
     prepare=partial(generated, "network"),
     open_runtime=open_runtime,
     form="cuda",
-    specials=frozenset(),
     cut=whole_network,
     missing=missing,
     precisions=(FP16, TF32, FLOAT32),

@@ -59,7 +59,6 @@ RUNG = Rung(
     prepare=prepare,
     open_runtime=open_runtime,
     form="dialect",
-    specials=frozenset(),
     missing=missing,
     precision=FP16,
     precisions=(FP16, TF32),

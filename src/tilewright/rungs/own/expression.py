@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from tilewright.errors import TilewrightError, unknown
 
@@ -38,6 +39,9 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     "max": max,
     "ceil_div": lambda a, b: -(-a // b),
 }
+
+
+Computed = Callable[[Mapping[str, int]], int]
 
 
 class HeaderError(TilewrightError):
@@ -85,6 +89,11 @@ class Expression:
             raise self._error(f"not an expression ({why})") from error
 
     @cached_property
+    def computed(self) -> Computed:
+        """The expression as a function: tiles are chosen among thousands."""
+        return _function(self.tree)
+
+    @cached_property
     def names(self) -> set[str]:
         called = {id(part.func) for part in ast.walk(self.tree) if isinstance(part, ast.Call)}
         return {
@@ -99,7 +108,7 @@ class Expression:
 
     def value(self, names: Mapping[str, int]) -> int:
         try:
-            return self._value(self.tree, names)
+            return self.computed(names)
         except ZeroDivisionError:
             raise self._error("division by zero") from None
         except OverflowError:
@@ -111,42 +120,51 @@ class Expression:
             raise self._error(f"is {value:,}, and must be at least {least}")
         return value
 
-    def _value(self, part: ast.expr, names: Mapping[str, int]) -> int:
-        def value(of: ast.expr) -> int:
-            return self._value(of, names)
-
-        match part:
-            case ast.Constant(value=int(found)):
-                result = found
-            case ast.Name(id=name):
-                result = names[name]
-            case ast.BinOp(left=left, op=op, right=right):
-                result = BINARY[type(op)](value(left), value(right))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                result = -value(operand)
-            case ast.UnaryOp(operand=operand):
-                result = int(not value(operand))
-            case ast.BoolOp(op=ast.And(), values=values):
-                result = int(all(value(each) for each in values))
-            case ast.BoolOp(values=values):
-                result = int(any(value(each) for each in values))
-            case ast.Compare(left=left, ops=ops, comparators=comparators):
-                sides = [value(left), *map(value, comparators)]
-                pairs = zip(ops, sides, sides[1:], strict=False)
-                result = int(all(COMPARE[type(op)](a, b) for op, a, b in pairs))
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                result = value(body) if value(test) else value(orelse)
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                result = FUNCTIONS[name](*map(value, arguments))
-            case _:
-                raise AssertionError(part)  # refused when it was read
-        if abs(result) > LARGEST:
-            raise OverflowError
-        return result
-
     def _error(self, problem: str) -> HeaderError:
         shown = self.text if len(self.text) <= 60 else f"{self.text[:60]}..."
         return self.place.error(f"{problem} in {shown!r}")
+
+
+def _function(part: ast.expr) -> Computed:
+    match part:
+        case ast.Constant(value=int(found)):
+            return lambda names: found
+        case ast.Name(id=name):
+            return itemgetter(name)
+        case ast.BinOp(left=left, op=op, right=right):
+            binary, a, b = BINARY[type(op)], _function(left), _function(right)
+            return lambda names: _bounded(binary(a(names), b(names)))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _function(operand)
+            return lambda names: -value(names)
+        case ast.UnaryOp(operand=operand):
+            value = _function(operand)
+            return lambda names: int(not value(names))
+        case ast.BoolOp(op=op, values=values):
+            every, parts = all if isinstance(op, ast.And) else any, [_function(v) for v in values]
+            return lambda names: int(every(each(names) for each in parts))
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            sides = [_function(side) for side in (left, *comparators)]
+            tests = [COMPARE[type(op)] for op in ops]
+            return lambda names: _compared(tests, [side(names) for side in sides])
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            chosen, a, b = _function(test), _function(body), _function(orelse)
+            return lambda names: a(names) if chosen(names) else b(names)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            function, given = FUNCTIONS[name], [_function(each) for each in arguments]
+            return lambda names: function(*(each(names) for each in given))
+        case _:
+            raise AssertionError(part)  # refused when it was read
+
+
+def _bounded(value: int) -> int:
+    if abs(value) > LARGEST:
+        raise OverflowError
+    return value
+
+
+def _compared(tests: list[Callable[[int, int], bool]], sides: list[int]) -> int:
+    return int(all(test(a, b) for test, a, b in zip(tests, sides, sides[1:], strict=False)))
 
 
 def _problem(part: ast.AST) -> str | None:

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -84,17 +84,18 @@ def _other(file: KernelFile, place: Place) -> Convolutions | None:
 def _convolutions(file: KernelFile, other: Convolutions | None) -> Convolutions:
     """How a file computes convolutions; those it is not for, another rung may."""
 
+    @cache  # a layer is prepared many times in a proof, and there may be thousands
+    def offered(geometry: Geometry) -> tuple[Options, ...]:
+        return tuple(allowed(file, geometry))
+
     def choices(geometry: Geometry, limits: Limits) -> Iterator[Options]:
         if unmet := _unmet(file, geometry):
             if other is None:
                 raise NotForLayer(_refusal(unmet, geometry))
             yield from other.candidates(geometry, limits)
             return
-        found = allowed(file, geometry)
-        if (first := next(found, None)) is not None:
-            yield first
-            yield from found
-        else:
+        yield from offered(geometry)
+        if not offered(geometry):
             raise DoesNotFit(f"no choice of the parameters of {file.path} meets its constraints")
 
     def made(geometry: Geometry, options: Options) -> Design:

@@ -1,0 +1,205 @@
+"""Which layers of a network go together, and in which tiles: a few rules, no search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.errors import TilewrightError
+from tilewright.fuse.cpu.flow import flow
+from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup, channelwise
+from tilewright.fuse.cpu.tiles import (
+    Target,
+    best_tile,
+    block_width,
+    blocks_of,
+    last_alone,
+    packed_blocks,
+    spans,
+)
+from tilewright.model.layers import (
+    Add,
+    AveragePool,
+    Convolution,
+    Elementwise,
+    FullyConnected,
+    MaxPool,
+    Pooling,
+)
+from tilewright.model.layers.forms import require
+from tilewright.model.network import Network, Stage
+
+# Layers that are compiled at most: a thousand small ones take seconds.
+MOST_LAYERS = 1000
+# Above this size a fully connected layer's weights are read for several vectors of images at once.
+LARGE_WEIGHTS_BYTES = 64 * 1024
+# Positions of a tile where every channel is its own and lanes are images: nothing else is summed.
+LONE_ROW = (1, 8)
+# Vectors of outputs in a block of such a layer where lanes are channels: the fewer, the more evenly
+# the blocks can be shared out.
+DENSE_VECTORS = 2
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What `by_images` is free to choose. The defaults are those that measured best.
+
+    `windows` is how many pooling windows make a tile, `row` the positions of one without pooling
+    where registers are few, `rows` where there are 32; `spare` the registers that a tile leaves
+    free; `together` the vectors of images that a large product takes at once, `chunk_bytes` what of
+    their inputs it reads at a time.
+    """
+
+    windows: tuple[int, int] = (1, 1)
+    row: tuple[int, int] = (1, 4)
+    spare: int = 0
+    together: int = 4
+    chunk_bytes: int = 16 * 1024
+    # With four positions in a row LLVM spilled: 13 to 55 % more time for ResNet-8, ece408 and a
+    # network with strides over three runs on a busy machine (Xeon with AVX-512, 2026-11-16, ticks
+    # of a vector of images). Not measured on ARM, which has 32 registers, too.
+    rows: tuple[int, int] = (2, 3)
+
+
+DEFAULT = Rules()
+# Positions along y and x of the tiles of some convolutions, which then are not to be chosen.
+Tiles = Mapping[str, tuple[int, int]]
+NONE: Tiles = {}
+# For every group, the values that it takes.
+Takes = list[tuple[int, ...]]
+
+
+def groups_of(
+    network: Network, target: Target, unit: int, rules: Rules, tiles: Tiles
+) -> tuple[list[Group], Takes]:
+    """The groups, and the values that each takes."""
+    found = flow(network)
+    if len(found.stages) > MOST_LAYERS:
+        raise TilewrightError(
+            f"network {network.name!r} has {len(found.stages):,} layers; the fused rung compiles "
+            f"at most {MOST_LAYERS:,}"
+        )
+    for stage in found.stages:
+        require(stage, "llvm")
+    groups: list[Group] = []
+    takes: Takes = []
+    values = {0: 0}
+    place = 0
+    while place < len(found.stages):
+        run = found.run(place)
+        group = (
+            _convolution(run, target, unit, rules, tiles)
+            or _dense(run, target, unit, rules)
+            or PlainGroup((run[0],), unit)
+        )
+        first, *others = (found.sources[stage.index] for stage in group.stages)
+        inside = {stage.index for stage in group.stages}
+        more = [each for taken in others for each in taken if each not in inside]
+        takes.append(tuple(values[each] for each in (*first, *more)))
+        groups.append(group)
+        values[group.stages[-1].index] = len(groups)
+        place += len(group.stages)
+    return groups, takes
+
+
+def _convolution(
+    run: list[Stage], target: Target, unit: int, rules: Rules, tiles: Tiles
+) -> ConvolutionGroup | None:
+    layer = run[0].layer
+    if type(layer) is not Convolution:
+        return None
+    taken = run[:1]
+    if len(run) > 1 and isinstance(run[1].layer, Add) and len(run[1].output_shape) == 3:
+        taken = run[:2]
+    activation = _activation(run, len(taken))
+    taken = run[: len(taken) + bool(activation)]
+    following = run[len(taken)] if len(run) > len(taken) else None
+    _, height, width = run[0].input_shape
+    _, out_y, out_x = run[0].output_shape
+    pooling = following.layer if following and _fits(following, target) else None
+    assert pooling is None or isinstance(pooling, Pooling)
+    taken = run[: len(taken) + bool(pooling)]
+    window = pooling.size if pooling else (1, 1)
+    windows = (out_y // window[0], out_x // window[1])
+    alone = channelwise(run[0], unit)
+    # Vectors of channels that have the same activations, or channels.
+    filters = unit if alone else layer.filters // layer.groups
+    if run[0].name in tiles:
+        tile = _given_tile(run[0].name, tiles[run[0].name], windows, window, target)
+    elif unit > 1:
+        tile = best_tile(*windows, filters, target, window)
+    else:
+        row = rules.rows if target.registers + rules.spare >= 32 else rules.row
+        wanted = rules.windows if pooling else LONE_ROW if filters == 1 else row
+        tile = (window[0] * min(wanted[0], windows[0]), window[1] * min(wanted[1], windows[1]))
+    if alone:
+        blocks = blocks_of(math.ceil(layer.filters / unit), 1)
+    elif unit > 1:
+        blocks = packed_blocks(filters, math.prod(tile), target)
+    else:
+        across = block_width(filters, math.prod(tile), target)
+        blocks = blocks_of(filters, across)
+    if unit > 1 and layer.groups > 1:
+        blocks = last_alone(blocks)
+    rows, columns = (
+        spans(
+            outputs, tile[i], layer.kernel[i], layer.stride[i], layer.padding[i], size, window[i],
+            layer.dilation[i],
+        )
+        for i, outputs, size in ((0, out_y, height), (1, out_x, width))
+    )  # fmt: skip
+    return ConvolutionGroup(
+        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns
+    )  # fmt: skip
+
+
+def _given_tile(
+    layer: str,
+    tile: tuple[int, int],
+    windows: tuple[int, int],
+    window: tuple[int, int],
+    target: Target,
+) -> tuple[int, int]:
+    """A tile of whole windows that are there, and whose sums the registers hold."""
+    parts = [divmod(size, each) for size, each in zip(tile, window, strict=True)]
+    most = max(1, (target.registers - 2) // math.prod(window))
+    if (
+        any(rest for _, rest in parts)
+        or any(not 1 <= count <= there for (count, _), there in zip(parts, windows, strict=True))
+        or math.prod(count for count, _ in parts) > most
+    ):
+        raise TilewrightError(
+            f"{layer}: a tile of {tile[0]}x{tile[1]} positions is not possible with windows of "
+            f"{window[0]}x{window[1]} and {target.registers} registers"
+        )
+    return tile
+
+
+def _dense(run: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGroup | None:
+    layer = run[0].layer
+    if type(layer) is not FullyConnected:
+        return None
+    activation = _activation(run, 1)
+    large = 4 * run[0].parameter_count > LARGE_WEIGHTS_BYTES
+    images = rules.together if large and unit == 1 else 1
+    chunk = max(1, rules.chunk_bytes // (4 * target.lanes * images))
+    items = math.ceil(layer.outputs / unit)
+    taken = tuple(run[: 2 if activation else 1])
+    width = block_width(items, images, target) if unit == 1 else min(items, DENSE_VECTORS)
+    blocks = blocks_of(items, width)
+    return DenseGroup(taken, layer, activation, unit, images, chunk, blocks)
+
+
+def _activation(run: list[Stage], index: int) -> Elementwise | None:
+    layer = run[index].layer if len(run) > index else None
+    return layer if isinstance(layer, Elementwise) else None
+
+
+def _fits(stage: Stage, target: Target) -> bool:
+    """Whether a pooling window can be a register tile: windows must lie inside the picture, not
+    overlap nor be large."""
+    pooling = stage.layer
+    if not isinstance(pooling, MaxPool | AveragePool) or max(pooling.beyond(stage.input_shape)) > 0:
+        return False
+    return pooling.stride == pooling.size and 2 * math.prod(pooling.size) <= target.registers // 2

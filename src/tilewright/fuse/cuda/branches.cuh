@@ -1,0 +1,106 @@
+// Further building blocks, for networks that are more than chains of sums and pooling.
+
+// One value of a picture in words, in shared memory or in device memory.
+template <class L>
+__device__ __forceinline__ float one(const word* picture, int channel, int y, int x)
+{
+    const word* pixel = picture + y * L::ROW + x * L::PITCH;
+#if TW_PER_WORD == 2
+    if (!L::FLOATS) {
+        const float2 both = unpack(pixel[channel / 2]);
+        return channel % 2 ? both.y : both.x;
+    }
+#endif
+    return __uint_as_float(pixel[channel]);
+}
+
+// The same of values in device memory, channel by channel.
+template <class L, class T>
+__device__ __forceinline__ float one_of_planes(const T* image, int channel, int y, int x)
+{
+    return L::value(image[(channel * L::HEIGHT + y) * L::WIDTH + x], channel);
+}
+
+// Values of several pictures, as `value` finds them, and activations: two channels at a time.
+template <class L, class Value>
+__device__ __forceinline__ void join(Value value, word* out, int thread)
+{
+    constexpr int PAIRS = (L::FILTERS + 1) / 2;
+    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
+        const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+        const float low = value(channel, y, x);
+        const float high = channel + 1 < L::FILTERS ? value(channel + 1, y, x) : 0.0f;
+        put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, channel, L::after(low),
+               L::after(high));
+    }
+}
+
+// A float as sums take it.
+__device__ __forceinline__ float rounded(float value) { return __uint_as_float(operand(value)); }
+
+// A convolution whose filters see one channel each: two filters of an output at a time.
+template <class L>
+__device__ __forceinline__ void channels(
+    const word* in, const float* weights, const float* bias, word* out, int thread)
+{
+    constexpr int PAIRS = (L::FILTERS + 1) / 2;
+    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
+        const int filter = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+        const float2 start = *reinterpret_cast<const float2*>(bias + filter);
+        float low = start.x, high = start.y;
+#pragma unroll
+        for (int k = 0; k < L::TAPS_Y * L::TAPS_X; ++k) {
+            const float2 w = *reinterpret_cast<const float2*>(weights + k * 2 * PAIRS + filter);
+            const int row = y * L::STRIDE_Y + k / L::TAPS_X * L::APART_Y;
+            const int column = x * L::STRIDE_X + k % L::TAPS_X * L::APART_X;
+            if (L::MULTIPLE == 1) {
+                const float2 both = get<L>(in, row, column, filter);
+                low = fmaf(rounded(both.x), w.x, low);
+                high = fmaf(rounded(both.y), w.y, high);
+            } else {
+                // A filter too many reads the last channel once more, and its weights are zero.
+                const int other = min(filter + 1, L::FILTERS - 1) / L::MULTIPLE;
+                low = fmaf(rounded(one<L>(in, filter / L::MULTIPLE, row, column)), w.x, low);
+                high = fmaf(rounded(one<L>(in, other, row, column)), w.y, high);
+            }
+        }
+        put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, filter, L::after(low),
+               L::after(high));
+    }
+}
+
+// Pooling of windows that stick out of the picture, whose row `first` is the first at hand: what is
+// outside does not count, but for an average that counts the padding.
+template <class L>
+__device__ __forceinline__ void windows(const word* in, word* out, int first, int thread)
+{
+    constexpr int PAIRS = (L::FILTERS + 1) / 2;
+    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
+        const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+        const int top = first + y * L::STRIDE_Y - L::TOP, left = x * L::STRIDE_X - L::LEFT;
+        const int bottom = min(top + L::TAPS_Y, L::HEIGHT), right = min(left + L::TAPS_X, L::WIDTH);
+        const float start = L::AVERAGE ? 0.0f : __uint_as_float(0xff800000);
+        float2 found = make_float2(start, start);
+        for (int row = max(top, 0); row < bottom; ++row)
+            for (int column = max(left, 0); column < right; ++column) {
+                const float2 next = get<L>(in, row - first, column, channel);
+                if (L::AVERAGE) {
+                    found.x += next.x;
+                    found.y += next.y;
+                } else {
+                    found.x = maximum(found.x, next.x);
+                    found.y = maximum(found.y, next.y);
+                }
+            }
+        if (L::AVERAGE) {
+            int count = (bottom - max(top, 0)) * (right - max(left, 0));
+            if (L::COUNTS_PADDING)
+                count = (min(top + L::TAPS_Y, L::HEIGHT + L::COUNTED_Y) - top)
+                    * (min(left + L::TAPS_X, L::WIDTH + L::COUNTED_X) - left);
+            found.x /= count;
+            found.y /= count;
+        }
+        put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, channel, L::after(found.x),
+               L::after(found.y));
+    }
+}

@@ -1,0 +1,272 @@
+"""An ONNX file, read with care: what it claims is checked before any memory is taken for it.
+
+Weights may be inside or beside the file, as its external data: then in its own folder, and nowhere
+else. `onnx` is needed to read the format, and imported when a file is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.files import check_file, reason
+from tilewright.model.layers import Shape
+from tilewright.model.layers.sizes import LARGEST
+from tilewright.model.network import LARGEST_TENSOR, MOST_LAYERS
+
+LARGEST_BYTES = 2 << 30  # more than which the format has no room for
+MOST_NODES = 2 * MOST_LAYERS
+OLDEST = 7
+# What an error shows of a name.
+LONGEST = 80
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator, what it takes and makes (empty: left out), and its settings."""
+
+    name: str
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.operator})"
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """A model's graph. `batch` is None where it is free; `constants` are its initialisers."""
+
+    path: Path
+    opset: int
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, NDArray[np.generic]]
+    input: str
+    batch: int | None
+    shape: Shape
+    pixels: bool
+    output: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def require_onnx() -> None:
+    """TilewrightError with the way to get it, if it is not there."""
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise TilewrightError("onnx is not installed: pip install 'tilewright[onnx]'") from error
+
+
+def parse(path: Path) -> Any:
+    """The file as the library reads it, without external data."""
+    require_onnx()
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    check_file(path)
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise TilewrightError(f"{path}: larger than the {LARGEST_BYTES:,} bytes that are read")
+        model = ModelProto()
+        model.ParseFromString(path.read_bytes())
+    except OSError as error:
+        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
+    except (DecodeError, RecursionError) as error:
+        raise TilewrightError(f"{path}: not an ONNX file, or a damaged one") from error
+    return model
+
+
+def read(path: Path, model: Any) -> OnnxFile:
+    """What `parse` gave, checked."""
+    try:
+        return _read(path, model)
+    except UnicodeDecodeError as error:
+        raise TilewrightError(f"{path}: a damaged ONNX file: a name is not text") from error
+    except TilewrightError as error:
+        raise TilewrightError(f"{path}: {error}") from error
+
+
+def _read(path: Path, model: Any) -> OnnxFile:
+    graph = model.graph
+    opset = _opset(model)
+    if not graph.node:
+        raise TilewrightError("has no nodes: not an ONNX model, or an empty one")
+    if len(graph.node) > MOST_NODES:
+        raise TilewrightError(f"{len(graph.node):,} nodes are more than the {MOST_NODES:,} taken")
+    if len(model.functions):
+        raise TilewrightError("has functions of its own: inline them (onnx.inliner) first")
+    if len(graph.sparse_initializer):
+        raise TilewrightError("has sparse initialisers, which are not understood")
+    constants: dict[str, NDArray[np.generic]] = {}
+    for tensor in graph.initializer:
+        if tensor.name in constants:
+            raise TilewrightError(f"two initialisers are called {short(tensor.name)}")
+        constants[tensor.name] = array(tensor, path.parent)
+    inputs = [each for each in graph.input if each.name not in constants]
+    for what, found in (("inputs", inputs), ("outputs", graph.output)):
+        if len(found) != 1:
+            listed = ", ".join(short(each.name) for each in found[:8]) or "none"
+            raise TilewrightError(f"one of its {what} is needed, not {len(found)} ({listed})")
+    batch, shape, pixels = _pictures(inputs[0])
+    nodes = tuple(_node(index, node, path.parent) for index, node in enumerate(graph.node))
+    metadata = {each.key: each.value for each in model.metadata_props}
+    name, output = inputs[0].name, graph.output[0].name
+    return OnnxFile(path, opset, nodes, constants, name, batch, shape, pixels, output, metadata)
+
+
+def short(name: str) -> str:
+    """A name from a file for an error: in one line, and not too long."""
+    text = repr(name)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}...'"
+
+
+def array(tensor: Any, folder: Path) -> NDArray[np.generic]:
+    """A tensor's numbers, if there are as many as its sizes say."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    name, sizes = short(tensor.name), tuple(tensor.dims)
+    if any(size < 0 for size in sizes):
+        raise TilewrightError(f"tensor {name} has a negative size")
+    count = math.prod(sizes)
+    if count > LARGEST_TENSOR:
+        raise TilewrightError(f"tensor {name}: more than {LARGEST_TENSOR:,} values")
+    known = {
+        TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64,
+        TensorProto.INT32, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL,
+    }  # fmt: skip
+    if tensor.data_type not in known:
+        raise TilewrightError(f"tensor {name} holds numbers of a type that is not understood")
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    if tensor.data_location == TensorProto.EXTERNAL:
+        data = _external(tensor, folder, count * dtype.itemsize)
+        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(sizes)
+    raw = tensor.HasField("raw_data")
+    held = len(tensor.raw_data) if raw else _typed(tensor)
+    needed = count * dtype.itemsize if raw else count
+    if held != needed:
+        unit = "bytes" if raw else "numbers"
+        raise TilewrightError(f"tensor {name} has {held:,} {unit} of the {needed:,} it claims")
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TilewrightError(f"tensor {name} cannot be read: {error}") from error
+
+
+def _typed(tensor: Any) -> int:
+    """How many numbers there are in the list of its type."""
+    from onnx import helper
+
+    return len(getattr(tensor, helper.tensor_dtype_to_field(tensor.data_type)))
+
+
+def _external(tensor: Any, folder: Path, size: int) -> bytes:
+    """Its bytes in a file beside the model's, or below its folder."""
+    name = short(tensor.name)
+    settings = {each.key: each.value for each in tensor.external_data}
+    location = settings.get("location", "")
+    inside = Path(location)
+    if not location or "\0" in location or inside.is_absolute() or ".." in inside.parts:
+        raise TilewrightError(
+            f"tensor {name}: its data would be at {short(location)}; only files in the model's own "
+            "folder are read"
+        )
+    place = folder / inside
+    home = Path(os.path.realpath(folder))
+    if not Path(os.path.realpath(place)).is_relative_to(home):
+        raise TilewrightError(f"tensor {name}: a link at {place} leads out of the model's folder")
+    check_file(place)
+    try:
+        offset, length = int(settings.get("offset", 0)), int(settings.get("length", size))
+    except ValueError as error:
+        raise TilewrightError(f"tensor {name}: offset and length must be numbers") from error
+    try:
+        present = place.stat().st_size
+        if length != size or not 0 <= offset <= present - size:
+            raise TilewrightError(
+                f"tensor {name} claims {size:,} bytes; {place} has {present:,}, and {length:,} for "
+                f"it from {offset:,} on"
+            )
+        with place.open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    except OSError as error:
+        raise TilewrightError(f"cannot read {place}: {reason(error)}") from error
+
+
+def _opset(model: Any) -> int:
+    from onnx import defs
+
+    versions = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
+    if not versions:
+        raise TilewrightError("does not say which opset of ONNX it is in")
+    newest = int(defs.onnx_opset_version())
+    if not OLDEST <= versions[0] <= newest:
+        raise TilewrightError(
+            f"is in opset {versions[0]}; {OLDEST} to {newest} are understood by the onnx here"
+        )
+    return int(versions[0])
+
+
+def _pictures(value: Any) -> tuple[int | None, Shape, bool]:
+    """The batch, the shape of an image as the file has it, and whether pixels are whole numbers."""
+    from onnx import TensorProto
+
+    kind, name = value.type.tensor_type, short(value.name)
+    types = {TensorProto.UINT8, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
+    if kind.elem_type not in types:
+        raise TilewrightError(f"input {name} is neither uint8 nor floating point")
+    sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
+    if len(sizes) != 4:
+        raise TilewrightError(f"input {name} has {len(sizes)} axes; 4 (a batch of pictures) needed")
+    shape = []
+    for axis, size in enumerate(sizes[1:], start=1):
+        if size is None or not 0 < size <= LARGEST:
+            said = "free" if size is None else size
+            raise TilewrightError(f"input {name}: axis {axis} is {said}; it must be a fixed size")
+        shape.append(int(size))
+    if sizes[0] is not None and not 0 < sizes[0] <= LARGEST:
+        raise TilewrightError(f"input {name}: a batch of {sizes[0]}")
+    return sizes[0], tuple(shape), kind.elem_type == TensorProto.UINT8
+
+
+def _node(index: int, node: Any, folder: Path) -> Node:
+    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
+    operator = short(f"{domain}{node.op_type}")[1:-1]
+    name = short(node.name)[1:-1] if node.name else f"node {index + 1}"
+    attributes = {}
+    for each in node.attribute:
+        if each.name in attributes:
+            raise TilewrightError(f"{name} ({operator}): attribute {short(each.name)} comes twice")
+        attributes[each.name] = _attribute(each, folder)
+    return Node(name, operator, tuple(node.input), tuple(node.output), attributes)
+
+
+def _attribute(attribute: Any, folder: Path) -> Any:
+    """A number, a text, a tuple of them, an array; None for what is not understood."""
+    from onnx import AttributeProto
+
+    match attribute.type:
+        case AttributeProto.INT:
+            return int(attribute.i)
+        case AttributeProto.FLOAT:
+            return float(attribute.f)
+        case AttributeProto.STRING:
+            return attribute.s.decode("utf-8", errors="replace")
+        case AttributeProto.INTS:
+            return tuple(attribute.ints)
+        case AttributeProto.FLOATS:
+            return tuple(attribute.floats)
+        case AttributeProto.TENSOR:
+            return array(attribute.t, folder)
+    return None

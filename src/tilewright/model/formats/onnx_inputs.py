@@ -1,0 +1,76 @@
+"""What a node of ONNX takes, and the draft that it adds to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.formats.onnx_file import Node
+
+Known = Value | NDArray[Any]
+Inputs = Sequence[Known | None]
+MOST_COMPUTED = 1 << 28
+
+
+@dataclass
+class Building:
+    """A draft, and what of the file its nodes must know."""
+
+    draft: Draft
+    opset: int
+    batch: int
+    output: str
+
+    values: int = 0
+
+    def sizes(self, value: Value) -> tuple[int, ...]:
+        return self.batch, *self.draft.shape(value)
+
+    def computed(self, constant: NDArray[Any]) -> NDArray[Any]:
+        """One more array that was computed of constants: there may be so many values in all."""
+        self.values += constant.size
+        if self.values > MOST_COMPUTED:
+            raise TilewrightError(f"computes more than {MOST_COMPUTED:,} values of constants")
+        return constant
+
+
+Maker = Callable[[Building, Node, Inputs], Known]
+
+
+def value(inputs: Inputs, at: int = 0) -> Value:
+    found = inputs[at] if at < len(inputs) else None
+    if not isinstance(found, Value):
+        raise TilewrightError(f"input {at + 1} does not depend on the image")
+    return found
+
+
+def constant(inputs: Inputs, at: int) -> NDArray[Any]:
+    found = optional(inputs, at)
+    if found is None:
+        raise TilewrightError(f"input {at + 1} is missing")
+    return found
+
+
+def optional(inputs: Inputs, at: int) -> NDArray[Any] | None:
+    found = inputs[at] if at < len(inputs) else None
+    if isinstance(found, Value):
+        raise TilewrightError(f"input {at + 1} is computed, where a constant is understood")
+    return found
+
+
+def numbers(node: Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    found = node.attributes.get(name, default)
+    if not isinstance(found, tuple) or len(found) != len(default):
+        raise TilewrightError(f"{name} has not {len(default)} numbers: not in two dimensions")
+    return found
+
+
+def parted(inputs: Inputs) -> tuple[list[Value], list[NDArray[Any]]]:
+    values = [each for each in inputs if isinstance(each, Value)]
+    return values, [each for each in inputs if isinstance(each, np.ndarray)]

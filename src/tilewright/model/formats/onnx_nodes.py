@@ -1,0 +1,270 @@
+"""ONNX's operators in the words of a draft.
+
+Each function here takes the node, what its inputs are (`Value`s, or arrays where they are constant,
+None where left out), and adds parts. What it does not understand it refuses by a TilewrightError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.model.formats.draft import Value
+from tilewright.model.formats.onnx_file import Node
+from tilewright.model.formats.onnx_inputs import (
+    Building,
+    Inputs,
+    Maker,
+    constant,
+    numbers,
+    optional,
+    parted,
+    value,
+)
+from tilewright.model.formats.onnx_shapes import SHAPES, axes_of
+from tilewright.model.layers import TYPES, AveragePool, Elementwise, Layer, MaxPool, SiLU
+from tilewright.model.layers.sizes import Sides
+
+
+def _pair(node: Node, name: str) -> tuple[int, int]:
+    down, across = numbers(node, name, (1, 1))
+    return down, across
+
+
+def _padding(
+    node: Node, sizes: Sequence[int], extent: Sequence[int], stride: Sequence[int]
+) -> Sides:
+    """As it is said, or what "same" means for these sizes."""
+    mode = node.attributes.get("auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        above, left, below, right = numbers(node, "pads", (0, 0, 0, 0))
+        return above, left, below, right
+    if mode == "VALID":
+        return 0, 0, 0, 0
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise TilewrightError(f"auto_pad is {mode!r:.40}")
+    if min(stride) < 1:
+        raise TilewrightError(f"strides are {list(stride)}")
+    before, after = [], []
+    for size, span, step in zip(sizes, extent, stride, strict=True):
+        total = max(0, (-(-size // step) - 1) * step + span - size)
+        less, more = total // 2, total - total // 2
+        before.append(less if mode == "SAME_UPPER" else more)
+        after.append(more if mode == "SAME_UPPER" else less)
+    return before[0], before[1], after[0], after[1]
+
+
+def _conv(at: Building, node: Node, inputs: Inputs) -> Value:
+    x, weight = at.draft.picture(value(inputs)), constant(inputs, 1)
+    if weight.ndim != 4:
+        raise TilewrightError(f"a kernel of {weight.ndim - 2} dimensions; 2 are understood")
+    stride, dilation = _pair(node, "strides"), _pair(node, "dilations")
+    taps = weight.shape[2:]
+    if numbers(node, "kernel_shape", taps) != taps:
+        raise TilewrightError("kernel_shape is not that of the weights")
+    extent = [each * (count - 1) + 1 for each, count in zip(dilation, taps, strict=True)]
+    padding = _padding(node, at.draft.shape(x)[1:], extent, stride)
+    return at.draft.convolution(
+        node.name, x, weight, optional(inputs, 2), stride=stride, padding=padding,
+        dilation=dilation, groups=node.attributes.get("group", 1),
+    )  # fmt: skip
+
+
+def _pooling(at: Building, node: Node, inputs: Inputs) -> tuple[Value, dict[str, Any]]:
+    x = at.draft.picture(value(inputs))
+    if any(node.outputs[1:]):
+        raise TilewrightError("its indices are asked for")
+    if "kernel_shape" not in node.attributes:
+        raise TilewrightError("lacks kernel_shape")
+    size, stride = _pair(node, "kernel_shape"), _pair(node, "strides")
+    if numbers(node, "dilations", (1, 1)) != (1, 1):
+        raise TilewrightError("a dilated pooling")
+    padding = _padding(node, at.draft.shape(x)[1:], size, stride)
+    ceil = bool(node.attributes.get("ceil_mode", 0))
+    return x, {"size": size, "stride": stride, "padding": padding, "ceil": ceil}
+
+
+def _max_pool(at: Building, node: Node, inputs: Inputs) -> Value:
+    x, settings = _pooling(at, node, inputs)
+    return at.draft.max_pool(node.name, x, MaxPool(**settings))
+
+
+def _average_pool(at: Building, node: Node, inputs: Inputs) -> Value:
+    x, settings = _pooling(at, node, inputs)
+    counted = bool(node.attributes.get("count_include_pad", 0))
+    return at.draft.average_pool(node.name, x, AveragePool(**settings, count_padding=counted))
+
+
+def _global(largest: bool) -> Maker:
+    def make(at: Building, node: Node, inputs: Inputs) -> Value:
+        return at.draft.over_picture(node.name, at.draft.picture(value(inputs)), largest)
+
+    return make
+
+
+def _reduce(largest: bool) -> Maker:
+    def make(at: Building, node: Node, inputs: Inputs) -> Value:
+        along = axes_of(node, inputs)
+        keep = bool(node.attributes.get("keepdims", 1))
+        return at.draft.reduce(node.name, value(inputs), along or (), keep, largest)
+
+    return make
+
+
+def _gemm(at: Building, node: Node, inputs: Inputs) -> Value:
+    x, weight, added = value(inputs), constant(inputs, 1), optional(inputs, 2)
+    alpha, beta = node.attributes.get("alpha", 1.0), node.attributes.get("beta", 1.0)
+    if node.attributes.get("transA", 0):
+        raise TilewrightError("its first input is transposed, which mixes images")
+    if weight.ndim != 2:
+        raise TilewrightError("weights are no matrix")
+    weight = weight if node.attributes.get("transB", 0) else weight.T
+    if alpha != 1:
+        weight = weight.astype(np.float64) * alpha
+    made = at.draft.fully_connected(node.name, x, weight, None)
+    if added is None:
+        return made
+    shift = added if beta == 1 else added.astype(np.float64) * beta
+    return at.draft.affine(node.name, made, np.array(1.0), shift)
+
+
+def _matmul(at: Building, node: Node, inputs: Inputs) -> Value:
+    weight = constant(inputs, 1)
+    if weight.ndim != 2:
+        raise TilewrightError("weights are no matrix")
+    return at.draft.fully_connected(node.name, value(inputs), weight.T, None)
+
+
+def _batch_norm(at: Building, node: Node, inputs: Inputs) -> Value:
+    if node.attributes.get("training_mode", 0):
+        raise TilewrightError("is in training mode")
+    scale, shift, mean, variance = (constant(inputs, place) for place in range(1, 5))
+    name = node.name
+    # Exporters name nodes anew; a parameter's name is still the module's.
+    if len(node.inputs) > 1 and node.inputs[1].endswith(".weight"):
+        name = node.inputs[1].removesuffix(".weight")[:80]
+    epsilon = node.attributes.get("epsilon", 1e-5)
+    return at.draft.batch_norm(name, value(inputs), scale, shift, mean, variance, epsilon)
+
+
+def _add(at: Building, node: Node, inputs: Inputs) -> Value:
+    values, constants = parted(inputs)
+    made = at.draft.sum(node.name, *values) if len(values) > 1 else values[0]
+    for each in constants:
+        made = at.draft.affine(node.name, made, np.array(1.0), each)
+    return made
+
+
+def _subtract(at: Building, node: Node, inputs: Inputs) -> Value:
+    (x, *others), constants = parted(inputs)
+    if others:
+        raise TilewrightError("subtracts two values that both depend on the image")
+    wide = constants[0].astype(np.float64)
+    if isinstance(inputs[0], Value):
+        return at.draft.affine(node.name, x, np.array(1.0), -wide)
+    return at.draft.affine(node.name, x, np.array(-1.0), wide)
+
+
+def _multiply(at: Building, node: Node, inputs: Inputs) -> Value:
+    (x, *others), constants = parted(inputs)
+    if others:
+        return at.draft.product(node.name, x, others[0])
+    return at.draft.affine(node.name, x, constants[0], np.array(0.0))
+
+
+def _divide(at: Building, node: Node, inputs: Inputs) -> Value:
+    wide = constant(inputs, 1).astype(np.float64)
+    if not wide.all():
+        raise TilewrightError("divides by zero")
+    return at.draft.affine(node.name, value(inputs), 1 / wide, np.array(0.0))
+
+
+def _clip(at: Building, node: Node, inputs: Inputs) -> Value:
+    bounds = []
+    for place, name in enumerate(("min", "max"), start=1):
+        given = optional(inputs, place)
+        default = node.attributes.get(name, (-np.inf, np.inf)[place - 1])
+        bounds.append(float(default if given is None else given.reshape(())))
+    return at.draft.clip(node.name, value(inputs), *bounds)
+
+
+def _least(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Max with a constant."""
+    (x, *others), constants = parted(inputs)
+    if others or len(constants) != 1 or constants[0].size != 1:
+        raise TilewrightError("the larger of two values; of a value and one number is understood")
+    return at.draft.clip(node.name, x, float(constants[0].reshape(())), np.inf)
+
+
+def _most(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Min with a constant."""
+    (x, *others), constants = parted(inputs)
+    if others or len(constants) != 1 or constants[0].size != 1:
+        raise TilewrightError("the smaller of two values; of a value and one number is understood")
+    return at.draft.clip(node.name, x, -np.inf, float(constants[0].reshape(())))
+
+
+def _prelu(at: Building, node: Node, inputs: Inputs) -> Value:
+    slopes = constant(inputs, 1)
+    if slopes.size == 0 or (slopes != slopes.flat[0]).any():
+        raise TilewrightError("slopes differ; one for all is understood")
+    return at.draft.leaky(node.name, value(inputs), float(slopes.flat[0]))
+
+
+def _leaky(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.leaky(node.name, value(inputs), node.attributes.get("alpha", 0.01))
+
+
+def _hard_sigmoid(at: Building, node: Node, inputs: Inputs) -> Value:
+    slope, shift = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
+    return at.draft.hard_sigmoid(node.name, value(inputs), slope, shift)
+
+
+def _swish(at: Building, node: Node, inputs: Inputs) -> Value:
+    if node.attributes.get("alpha", 1.0) != 1:
+        raise TilewrightError("alpha is not 1")
+    return at.draft.each(node.name, SiLU(), value(inputs))
+
+
+def _softmax(at: Building, node: Node, inputs: Inputs) -> Value:
+    axis = node.attributes.get("axis", 1 if at.opset < 13 else -1)
+    return at.draft.softmax(node.name, value(inputs), axis)
+
+
+def _log_softmax(at: Building, node: Node, inputs: Inputs) -> Value:
+    if node.outputs[0] != at.output:
+        raise TilewrightError("logarithms are understood of the last layer alone")
+    at.draft.notes["output"] = f"probabilities, where {node.name} gives their logarithms"
+    return _softmax(at, node, inputs)
+
+
+def _plain() -> dict[str, Maker]:
+    """Activations that are one node without settings: their layers know what it is called."""
+
+    def maker(layer: Layer) -> Maker:
+        return lambda at, node, inputs: at.draft.each(node.name, layer, value(inputs))
+
+    found = {}
+    for kind in TYPES.values():
+        if not issubclass(kind, Elementwise) or fields(kind) or "onnx" not in kind.forms:
+            continue
+        layer = kind()
+        nodes = layer.onnx()
+        if len(nodes) == 1 and not nodes[0].attributes and not nodes[0].constants:
+            found[nodes[0].operator] = maker(layer)
+    return found
+
+
+MAKERS: dict[str, Maker] = {
+    **_plain(), **SHAPES, "Add": _add, "AveragePool": _average_pool,
+    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Gemm": _gemm,
+    "GlobalAveragePool": _global(False), "GlobalMaxPool": _global(True),
+    "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky, "LogSoftmax": _log_softmax,
+    "MatMul": _matmul, "Max": _least, "MaxPool": _max_pool, "Min": _most, "Mul": _multiply,
+    "PRelu": _prelu, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False),
+    "Softmax": _softmax, "Sub": _subtract, "Sum": _add, "Swish": _swish,
+}  # fmt: skip

@@ -1,0 +1,165 @@
+"""ONNX's operators that compute nothing: other shapes, zeros around, other types.
+
+As in `onnx_nodes`; most of them are what exporters write around a flattening.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.model.formats.draft import Value
+from tilewright.model.formats.onnx_constants import axes, target
+from tilewright.model.formats.onnx_file import Node
+from tilewright.model.formats.onnx_inputs import (
+    Building,
+    Inputs,
+    Known,
+    Maker,
+    constant,
+    optional,
+    parted,
+    value,
+)
+
+
+def axes_of(node: Node, inputs: Inputs) -> tuple[int, ...] | None:
+    given = [None, optional(inputs, 1)]
+    return axes(node, given[: len(inputs)])
+
+
+def _concat(at: Building, node: Node, inputs: Inputs) -> Value:
+    values, constants = parted(inputs)
+    if constants:
+        raise TilewrightError("concatenates a constant")
+    return at.draft.concat(node.name, node.attributes.get("axis", 1), *values)
+
+
+def _reshaped(at: Building, node: Node, x: Value, sizes: Sequence[int]) -> Value:
+    if not sizes or sizes[0] != at.batch:
+        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
+    return at.draft.reshape(node.name, x, tuple(sizes[1:]))
+
+
+def _flatten(at: Building, node: Node, inputs: Inputs) -> Value:
+    axis, x = node.attributes.get("axis", 1), value(inputs)
+    if axis % (len(at.draft.shape(x)) + 1) != 1:
+        raise TilewrightError(f"flattens along axis {axis}; 1 is understood")
+    size = int(np.prod(at.draft.shape(x)))
+    return at.draft.reshape(node.name, x, (size,))
+
+
+def _reshape(at: Building, node: Node, inputs: Inputs) -> Value:
+    x = value(inputs)
+    return _reshaped(at, node, x, target(at.sizes(x), constant(inputs, 1), node))
+
+
+def _squeeze(at: Building, node: Node, inputs: Inputs) -> Value:
+    x = value(inputs)
+    sizes = at.sizes(x)
+    along = axes_of(node, inputs)
+    gone = {axis % len(sizes) for axis in along} if along else {
+        axis for axis, size in enumerate(sizes) if size == 1 and axis
+    }  # fmt: skip
+    if any(sizes[axis] != 1 for axis in gone):
+        raise TilewrightError("squeezes an axis that is not 1")
+    return _reshaped(at, node, x, [size for axis, size in enumerate(sizes) if axis not in gone])
+
+
+def _unsqueeze(at: Building, node: Node, inputs: Inputs) -> Value:
+    x = value(inputs)
+    along = axes_of(node, inputs) or ()
+    sizes = list(at.sizes(x))
+    rank = len(sizes) + len(along)
+    for axis in sorted(each % rank for each in along):
+        sizes.insert(axis, 1)
+    return _reshaped(at, node, x, sizes)
+
+
+def _transpose(at: Building, node: Node, inputs: Inputs) -> Value:
+    x = value(inputs)
+    backwards = tuple(range(len(at.sizes(x))))[::-1]
+    return at.draft.transpose(x, tuple(node.attributes.get("perm", backwards)))
+
+
+def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
+    x = value(inputs)
+    mode = node.attributes.get("mode", "constant")
+    filled = optional(inputs, 2)
+    level = node.attributes.get("value", 0.0) if filled is None else float(filled.reshape(()))
+    if mode != "constant" or level != 0:
+        raise TilewrightError("pads with something else than zeros")
+    rank = len(at.sizes(x))
+    given = node.attributes.get("pads")
+    pads = [int(each) for each in (constant(inputs, 1) if given is None else given)]
+    along = optional(inputs, 3)
+    order = range(rank) if along is None else [int(axis) % rank for axis in along]
+    if len(pads) != 2 * len(order):
+        raise TilewrightError("pads are not two for each axis")
+    both = {axis: (pads[i], pads[i + len(order)]) for i, axis in enumerate(order)}
+    down, across = (1, 2) if x.last else (2, 3)
+    channels = 3 if x.last else 1
+    kept = {axis: sides for axis, sides in both.items() if any(sides)}
+    if rank != 4 or not {*kept} <= {channels, down, across}:
+        raise TilewrightError("pads something else than channels, height and width")
+    x = at.draft.more_channels(node.name, x, *both.get(channels, (0, 0)))
+    above, below = both.get(down, (0, 0))
+    left, right = both.get(across, (0, 0))
+    return at.draft.pad(node.name, x, (above, left, below, right))
+
+
+def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Every so many rows and columns, from the first to the last."""
+    x = value(inputs)
+    sizes = at.sizes(x)
+    if len(inputs) > 1:
+        starts, ends = constant(inputs, 1), constant(inputs, 2)
+        along, steps = optional(inputs, 3), optional(inputs, 4)
+    else:
+        starts, ends = (np.array(node.attributes[name]) for name in ("starts", "ends"))
+        along, steps = (np.array(node.attributes.get("axes", range(len(starts)))), None)
+    order = range(len(starts)) if along is None else along
+    strides = [1] * len(starts) if steps is None else steps
+    for start, end, axis, step in zip(starts, ends, order, strides, strict=True):
+        x = at.draft.every(node.name, x, int(axis) % len(sizes), (int(start), int(end), int(step)))
+    return x
+
+
+def _cast(at: Building, node: Node, inputs: Inputs) -> Value:
+    if node.attributes.get("to") not in (1, 10, 11):
+        raise TilewrightError("casts values of the network to something else than floating point")
+    return value(inputs)
+
+
+def _dropout(at: Building, node: Node, inputs: Inputs) -> Value:
+    training = optional(inputs, 2)
+    if any(node.outputs[1:]) or (training is not None and training.any()):
+        raise TilewrightError("is in training mode, or its mask is asked for")
+    return value(inputs)
+
+
+def _shape(at: Building, node: Node, inputs: Inputs) -> NDArray[np.int64]:
+    sizes = np.array(at.sizes(value(inputs)), np.int64)
+    return sizes[node.attributes.get("start", 0) : node.attributes.get("end")]
+
+
+def _identity(at: Building, node: Node, inputs: Inputs) -> Value:
+    return value(inputs)
+
+
+def _cast_like(at: Building, node: Node, inputs: Inputs) -> Known:
+    """All numbers that depend on the image are of one type."""
+    value(inputs, 1)
+    if inputs[0] is None:
+        raise TilewrightError("input 1 is missing")
+    return inputs[0]
+
+
+SHAPES: dict[str, Maker] = {
+    "Cast": _cast, "CastLike": _cast_like, "Concat": _concat, "Dropout": _dropout,
+    "Flatten": _flatten, "Identity": _identity, "Pad": _pad, "Reshape": _reshape, "Shape": _shape,
+    "Slice": _slice, "Squeeze": _squeeze, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+}  # fmt: skip

@@ -1,0 +1,377 @@
+"""PyTorch's operators (ATen) in the words of a draft: as modules export them, and as they are after
+`run_decompositions`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.formats.torch_file import Call
+from tilewright.model.layers import (
+    AveragePool,
+    HardSwish,
+    Layer,
+    MaxPool,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Tanh,
+)
+from tilewright.model.layers.sizes import Sides
+
+Given = Mapping[str, Any]
+LAST = 2**63 - 1  # the end of a slice that has none
+
+
+class Building:
+    """A draft, and what of the program its calls must know."""
+
+    def __init__(self, draft: Draft, batch: int, output: str) -> None:
+        self.draft, self.batch, self.output = draft, batch, output
+
+    def sizes(self, value: Value) -> tuple[int, ...]:
+        return self.batch, *self.draft.shape(value)
+
+
+Maker = Callable[[Building, Call, Given], Any]
+
+
+def value(given: Given, name: str = "self") -> Value:
+    found = given.get(name)
+    if not isinstance(found, Value):
+        raise TilewrightError(f"{name} does not depend on the image")
+    return found
+
+
+def constant(given: Given, name: str) -> NDArray[Any]:
+    found = optional(given, name)
+    if found is None:
+        raise TilewrightError(f"{name} is missing")
+    return found
+
+
+def optional(given: Given, name: str) -> NDArray[Any] | None:
+    found = given.get(name)
+    if isinstance(found, Value):
+        raise TilewrightError(f"{name} is computed, where a constant is understood")
+    return None if found is None else np.asarray(found)
+
+
+def _pair(given: Given, name: str, default: int) -> tuple[int, int]:
+    found = given.get(name)
+    numbers = [default] if found is None else [found] if isinstance(found, int) else list(found)
+    if len(numbers) not in (1, 2):
+        raise TilewrightError(f"{name} has {len(numbers)} numbers: not in two dimensions")
+    return int(numbers[0]), int(numbers[-1])
+
+
+def _around(pair: tuple[int, int]) -> Sides:
+    return pair[0], pair[1], pair[0], pair[1]
+
+
+def _convolution(at: Building, call: Call, given: Given) -> Value:
+    x, weight = value(given, "input"), constant(given, "weight")
+    if given.get("transposed"):
+        raise TilewrightError("a transposed convolution")
+    if weight.ndim != 4:
+        raise TilewrightError(f"a kernel of {weight.ndim - 2} dimensions; 2 are understood")
+    stride, dilation = _pair(given, "stride", 1), _pair(given, "dilation", 1)
+    padding = given.get("padding")
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise TilewrightError(f"padding {padding!r:.40}")
+        spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+        spans = spans if padding == "same" else [0, 0]
+        down, across = spans
+        sides = (down // 2, across // 2, down - down // 2, across - across // 2)
+    else:
+        sides = _around(_pair(given, "padding", 0))
+    return at.draft.convolution(
+        call.name, x, weight, optional(given, "bias"), stride=stride, padding=sides,
+        dilation=dilation, groups=given.get("groups", 1),
+    )  # fmt: skip
+
+
+def _linear(at: Building, call: Call, given: Given) -> Value:
+    bias, weight = optional(given, "bias"), constant(given, "weight")
+    return at.draft.fully_connected(call.name, value(given, "input"), weight, bias)
+
+
+def _addmm(at: Building, call: Call, given: Given) -> Value:
+    if given.get("beta", 1) != 1 or given.get("alpha", 1) != 1:
+        raise TilewrightError("alpha and beta other than 1")
+    weight, bias = constant(given, "mat2").T, constant(given, "self")
+    return at.draft.fully_connected(call.name, value(given, "mat1"), weight, bias)
+
+
+def _mm(at: Building, call: Call, given: Given) -> Value:
+    other = constant(given, "mat2" if "mat2" in given else "other")
+    return at.draft.fully_connected(call.name, value(given), other.T, None)
+
+
+def _batch_norm(at: Building, call: Call, given: Given) -> Value:
+    if given.get("training"):
+        raise TilewrightError("is in training mode: call .eval() first")
+    x = value(given, "input")
+    channels = at.draft.parts[x.part].shape[0]
+    gamma, beta = optional(given, "weight"), optional(given, "bias")
+    return at.draft.batch_norm(
+        given["module"] or call.name, x,
+        np.ones(channels) if gamma is None else gamma,
+        np.zeros(channels) if beta is None else beta,
+        constant(given, "running_mean"), constant(given, "running_var"), float(given["eps"]),
+    )  # fmt: skip
+
+
+def _pooling(given: Given) -> dict[str, Any]:
+    if _pair(given, "dilation", 1) != (1, 1):
+        raise TilewrightError("a dilated pooling")
+    size = _pair(given, "kernel_size", 1)
+    stride = _pair(given, "stride", 0) if given.get("stride") else size
+    padding, ceil = _around(_pair(given, "padding", 0)), bool(given.get("ceil_mode", False))
+    return {"size": size, "stride": stride, "padding": padding, "ceil": ceil}
+
+
+def _max_pool(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.max_pool(call.name, value(given), MaxPool(**_pooling(given)))
+
+
+def _average_pool(at: Building, call: Call, given: Given) -> Value:
+    if given.get("divisor_override") is not None:
+        raise TilewrightError("divides by a number of its own")
+    counted = bool(given.get("count_include_pad", True))
+    layer = AveragePool(**_pooling(given), count_padding=counted)
+    return at.draft.average_pool(call.name, value(given), layer)
+
+
+def _adaptive(at: Building, call: Call, given: Given) -> Value:
+    """Windows that are all of one size are a plain pooling."""
+    x, wanted = at.draft.picture(value(given)), _pair(given, "output_size", 1)
+    _, height, width = at.draft.shape(x)
+    if height % wanted[0] or width % wanted[1]:
+        raise TilewrightError(f"windows of several sizes: {height}x{width} into {list(wanted)}")
+    size = (height // wanted[0], width // wanted[1])
+    if call.operator == "adaptive_max_pool2d":
+        return at.draft.max_pool(call.name, x, MaxPool(size))
+    return at.draft.average_pool(call.name, x, AveragePool(size))
+
+
+def _mean(at: Building, call: Call, given: Given) -> Value:
+    axes, keep = tuple(given.get("dim") or ()), bool(given.get("keepdim", False))
+    return at.draft.reduce(call.name, value(given), axes, keep, call.operator == "amax")
+
+
+def _add(at: Building, call: Call, given: Given) -> Value:
+    a, b, factor = given.get("self"), given.get("other"), given.get("alpha", 1)
+    if isinstance(a, Value) and isinstance(b, Value):
+        if factor != 1:
+            raise TilewrightError("adds a multiple of a value")
+        return at.draft.sum(call.name, a, b)
+    x, other = (a, b) if isinstance(a, Value) else (b, a)
+    assert isinstance(x, Value)
+    shift = np.asarray(other, np.float64) * (factor if x is a else 1)
+    scale = 1 if x is a else factor
+    return at.draft.affine(call.name, x, np.array(float(scale)), shift)
+
+
+def _subtract(at: Building, call: Call, given: Given) -> Value:
+    if given.get("alpha", 1) != 1:
+        raise TilewrightError("subtracts a multiple of a value")
+    a, b = given.get("self"), given.get("other")
+    if isinstance(a, Value) and isinstance(b, Value):
+        raise TilewrightError("subtracts two values that both depend on the image")
+    if isinstance(a, Value):
+        return at.draft.affine(call.name, a, np.array(1.0), -np.asarray(b, np.float64))
+    return at.draft.affine(call.name, value(given, "other"), np.array(-1.0), np.asarray(a))
+
+
+def _multiply(at: Building, call: Call, given: Given) -> Value:
+    a, b = given.get("self"), given.get("other")
+    if isinstance(a, Value) and isinstance(b, Value):
+        return at.draft.product(call.name, a, b)
+    x, factor = (a, b) if isinstance(a, Value) else (b, a)
+    assert isinstance(x, Value)
+    return at.draft.affine(call.name, x, np.asarray(factor), np.array(0.0))
+
+
+def _divide(at: Building, call: Call, given: Given) -> Value:
+    divisor = constant(given, "other").astype(np.float64)
+    if given.get("rounding_mode") is not None or not divisor.all():
+        raise TilewrightError("rounds what it divides, or divides by zero")
+    return at.draft.affine(call.name, value(given), 1 / divisor, np.array(0.0))
+
+
+def _clamp(at: Building, call: Call, given: Given) -> Value:
+    names = ("min_val", "max_val") if call.operator.startswith("hardtanh") else ("min", "max")
+    defaults = (-1.0, 1.0) if "min_val" in names else (-np.inf, np.inf)
+    low, high = (
+        float(default if given.get(name) is None else given[name])
+        for name, default in zip(names, defaults, strict=True)
+    )
+    return at.draft.clip(call.name, value(given), low, high)
+
+
+def _clamp_min(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.clip(call.name, value(given), float(given["min"]), np.inf)
+
+
+def _leaky(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.leaky(call.name, value(given), float(given.get("negative_slope", 0.01)))
+
+
+def _prelu(at: Building, call: Call, given: Given) -> Value:
+    slopes = constant(given, "weight")
+    if slopes.size == 0 or (slopes != slopes.flat[0]).any():
+        raise TilewrightError("slopes differ; one for all is understood")
+    return at.draft.leaky(call.name, value(given), float(slopes.flat[0]))
+
+
+def _hard_sigmoid(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.hard_sigmoid(call.name, value(given))
+
+
+def _softmax(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.softmax(call.name, value(given), int(given["dim"]))
+
+
+def _log_softmax(at: Building, call: Call, given: Given) -> Value:
+    if call.outputs[0] != at.output:
+        raise TilewrightError("logarithms are understood of the last layer alone")
+    at.draft.notes["output"] = f"probabilities, where {call.name} gives their logarithms"
+    return _softmax(at, call, given)
+
+
+def _cat(at: Building, call: Call, given: Given) -> Value:
+    taken = given["tensors"]
+    if not all(isinstance(each, Value) for each in taken):
+        raise TilewrightError("concatenates a constant")
+    return at.draft.concat(call.name, int(given.get("dim", 0)), *taken)
+
+
+def _reshaped(at: Building, call: Call, x: Value, sizes: Sequence[int]) -> Value:
+    if not sizes or sizes[0] != at.batch:
+        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
+    return at.draft.reshape(call.name, x, tuple(sizes[1:]))
+
+
+def _view(at: Building, call: Call, given: Given) -> Value:
+    x = value(given)
+    present = at.sizes(x)
+    wanted = [int(size) for size in given["size" if "size" in given else "shape"]]
+    known = int(np.prod([size for size in wanted if size != -1], dtype=object))
+    if wanted.count(-1) == 1 and known > 0:
+        wanted[wanted.index(-1)] = int(np.prod(present, dtype=object)) // known
+    return _reshaped(at, call, x, wanted)
+
+
+def _flatten(at: Building, call: Call, given: Given) -> Value:
+    x = value(given)
+    sizes, rank = at.sizes(x), len(at.sizes(x))
+    start, end = int(given.get("start_dim", 0)) % rank, int(given.get("end_dim", -1)) % rank
+    middle = int(np.prod(sizes[start : end + 1], dtype=object))
+    return _reshaped(at, call, x, [*sizes[:start], middle, *sizes[end + 1 :]])
+
+
+def _squeeze(at: Building, call: Call, given: Given) -> Value:
+    x, axes = value(given), given.get("dim")
+    sizes = at.sizes(x)
+    every = [axis for axis in range(1, len(sizes)) if sizes[axis] == 1]
+    listed = every if axes is None else [axes] if isinstance(axes, int) else axes
+    gone = {axis % len(sizes) for axis in listed if sizes[axis % len(sizes)] == 1}
+    return _reshaped(at, call, x, [size for axis, size in enumerate(sizes) if axis not in gone])
+
+
+def _unsqueeze(at: Building, call: Call, given: Given) -> Value:
+    sizes = list(at.sizes(value(given)))
+    sizes.insert(int(given["dim"]) % (len(sizes) + 1), 1)
+    return _reshaped(at, call, value(given), sizes)
+
+
+def _permute(at: Building, call: Call, given: Given) -> Value:
+    order = tuple(int(axis) % len(given["dims"]) for axis in given["dims"])
+    return at.draft.transpose(value(given), order)
+
+
+def _pad(at: Building, call: Call, given: Given) -> Value:
+    x, sides = value(given), [int(each) for each in given["pad"]]
+    level = given.get("value")
+    if given.get("mode", "constant") != "constant" or (level is not None and level != 0):
+        raise TilewrightError("pads with something else than zeros")
+    if any(sides[6:]) or len(sides) not in (2, 4, 6, 8):
+        raise TilewrightError("pads something else than channels, height and width")
+    left, right, above, below, before, after = (*sides, 0, 0, 0, 0)[:6]
+    x = at.draft.more_channels(call.name, at.draft.picture(x), before, after)
+    return at.draft.pad(call.name, x, (above, left, below, right))
+
+
+def _slice(at: Building, call: Call, given: Given) -> Value:
+    x, axis = value(given), int(given.get("dim", 0)) % len(at.sizes(value(given)))
+    start, end = given.get("start"), given.get("end")
+    part = (int(start or 0), LAST if end is None else int(end), int(given.get("step", 1)))
+    return at.draft.every(call.name, x, axis, part)
+
+
+def _dropped(at: Building, call: Call, given: Given) -> Value:
+    if given.get("train"):
+        raise TilewrightError("is in training mode: call .eval() first")
+    return value(given, "input" if "input" in given else "self")
+
+
+def _size(at: Building, call: Call, given: Given) -> int:
+    return at.sizes(value(given))[int(given["dim"])]
+
+
+def _each(layer: Layer) -> Maker:
+    return lambda at, call, given: at.draft.each(call.name, layer, value(given))
+
+
+# What only checks, and makes nothing.
+CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size")
+
+MAKERS: dict[str, Maker] = {
+    "_adaptive_avg_pool2d": _adaptive, "_log_softmax": _log_softmax,
+    "_native_batch_norm_legit_no_training": _batch_norm, "_softmax": _softmax, "_to_copy": _dropped,
+    "adaptive_avg_pool2d": _adaptive, "adaptive_max_pool2d": _adaptive, "amax": _mean,
+    "add": _add, "add_": _add, "addmm": _addmm,
+    "alias": _dropped, "avg_pool2d": _average_pool, "batch_norm": _batch_norm, "cat": _cat,
+    "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped, "constant_pad_nd": _pad,
+    "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution,
+    "detach": _dropped, "div": _divide, "div_": _divide, "dropout": _dropped,
+    "feature_dropout": _dropped, "flatten": _flatten, "hardsigmoid": _hard_sigmoid,
+    "hardswish": _each(HardSwish()), "hardswish_": _each(HardSwish()), "hardtanh": _clamp,
+    "hardtanh_": _clamp, "leaky_relu": _leaky, "leaky_relu_": _leaky, "linear": _linear,
+    "log_softmax": _log_softmax, "matmul": _mm, "max_pool2d": _max_pool,
+    "max_pool2d_with_indices": _max_pool, "mean": _mean, "mm": _mm, "mul": _multiply,
+    "mul_": _multiply, "pad": _pad, "permute": _permute, "prelu": _prelu,
+    "relu": _each(ReLU()), "relu6": _each(ReLU6()), "relu6_": _each(ReLU6()),
+    "relu_": _each(ReLU()), "reshape": _view, "sigmoid": _each(Sigmoid()),
+    "silu": _each(SiLU()), "silu_": _each(SiLU()), "slice": _slice, "softmax": _softmax,
+    "squeeze": _squeeze,
+    "sub": _subtract, "sub_": _subtract, "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped,
+    "unsqueeze": _unsqueeze, "view": _view,
+}  # fmt: skip
+
+# What is computed of constants alone: weights turned around, sizes multiplied.
+CONSTANTS: dict[str, Callable[[Given], Any]] = {
+    "_to_copy": lambda given: given["self"],
+    "alias": lambda given: given["self"],
+    "clone": lambda given: given["self"],
+    "detach": lambda given: given["self"],
+    "detach_": lambda given: given["self"],
+    "lift_fresh_copy": lambda given: given["self"],
+    "permute": lambda given: np.transpose(given["self"], given["dims"]),
+    "t": lambda given: np.transpose(given["self"]),
+    "transpose": lambda given: np.swapaxes(given["self"], given["dim0"], given["dim1"]),
+    "unsqueeze": lambda given: np.expand_dims(given["self"], given["dim"]),
+    "view": lambda given: np.reshape(given["self"], given["size"]),
+    "reshape": lambda given: np.reshape(given["self"], given["shape"]),
+    "_operator.mul": lambda given: operator.mul(*given.values()),
+    "_operator.floordiv": lambda given: operator.floordiv(*given.values()),
+}

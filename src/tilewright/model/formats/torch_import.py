@@ -1,0 +1,146 @@
+"""`tilewright.from_torch` and `--net model.pt2`: a network out of a program that PyTorch exported.
+
+A module is exported by `torch.export` and goes through the same reader as a file, which needs no
+PyTorch and unpickles nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import TilewrightError
+from tilewright.model.formats import torch_file
+from tilewright.model.formats.draft import FREE, Draft, Value, name_of
+from tilewright.model.formats.entering import NOTE, SAID, Numbers, entering, first
+from tilewright.model.formats.folding import finish
+from tilewright.model.formats.problems import NotUnderstood
+from tilewright.model.formats.torch_calls import CHECKS, CONSTANTS, MAKERS, Building
+from tilewright.model.formats.torch_file import Call, Program, Ref
+from tilewright.model.network import Network
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+
+def from_torch(
+    module: Module | ExportedProgram,
+    example: Tensor | None = None,
+    *,
+    name: str | None = None,
+    scale: Numbers | None = None,
+    shift: Numbers | None = None,
+) -> Network:
+    """The network that a PyTorch module computes in eval mode, with its weights.
+
+    `example` is a batch of pictures, (image, channel, y, x), of which the sizes count; a program of
+    `torch.export` needs none. A module that takes uint8 gets pixels as they are; to any other they
+    come as `value * scale + shift`, by default `value / 255`: one number, or one for each channel.
+    Batch normalisation is folded into convolutions and dropout left out; everything that is not
+    understood is named at once.
+    """
+    from torch.export import ExportedProgram, export, save
+
+    if isinstance(module, ExportedProgram):
+        program = module
+    else:
+        if example is None:
+            raise TilewrightError("from_torch needs an example: a batch of pictures as a tensor")
+        if any(each.training for each in module.modules()):
+            module = copy.deepcopy(module).eval()
+        program = export(module, (example,))
+    called = name or type(module).__name__
+    archive = io.BytesIO()
+    save(program, archive)
+    archive.seek(0)
+    found = torch_file.read_archive(archive, called)
+    return entering(network_of(found, called, called), scale, shift)
+
+
+def read(path: Path) -> Network:
+    """The network of a `.pt2` file, with its weights."""
+    network = network_of(torch_file.read(path), name_of(path), str(path))
+    return replace(network, notes={**network.notes, "from": f"{network.name}{path.suffix}"})
+
+
+def network_of(program: Program, name: str, source: str) -> Network:
+    """`source` is what an error names."""
+    try:
+        draft, output = _drafted(program, source)
+        return finish(draft, output, name)
+    except NotUnderstood:
+        raise  # names the source itself
+    except TilewrightError as error:
+        raise TilewrightError(f"{source}: {error}") from error
+
+
+def _drafted(program: Program, source: str) -> tuple[Draft, Value]:
+    """All calls of a program, or everything that is not understood of them."""
+    draft = Draft(first(program.shape, program.pixels), normalises=program.pixels)
+    if not program.pixels:
+        draft.notes[NOTE] = SAID
+    building = Building(draft, program.batch or FREE, program.output)
+    known: dict[str, Any] = {**program.tensors, program.input: Value(0)}
+    problems: list[tuple[str, str]] = []
+    for call in program.calls:
+        if call.operator in CHECKS:
+            continue
+        made = None
+        try:
+            made = _made(building, call, program, known)
+        except TilewrightError as error:
+            problems.append((call.label, str(error)))
+        known.update(dict.fromkeys(call.outputs[1:]))
+        known.update(dict.fromkeys(call.outputs[:1], made))
+    if problems:
+        raise NotUnderstood(source, problems)
+    output = known.get(program.output)
+    if not isinstance(output, Value):
+        raise TilewrightError("its output does not depend on its input")
+    return draft, output
+
+
+def _made(building: Building, call: Call, program: Program, known: dict[str, Any]) -> Any:
+    """What a call gives: a value, a constant, or None where its arguments are not known."""
+    if call.operator not in MAKERS and call.operator not in CONSTANTS:
+        raise TilewrightError("not an operator that is understood")
+    names = [each.name for each in _references(call)]
+    for name in names:
+        if name not in known:
+            raise TilewrightError(f"takes {name[:80]!r}, which no call before it makes")
+    if any(known[name] is None for name in names):
+        return None
+    given = {key: _resolved(each, known) for key, each in call.arguments.items()}
+    modules = [program.modules[name] for name in names if name in program.modules]
+    given["module"] = modules[0] if modules else ""
+    try:
+        if any(isinstance(known[name], Value) for name in names):
+            if call.operator not in MAKERS:
+                raise TilewrightError("is understood of constants alone")
+            return MAKERS[call.operator](building, call, given)
+        if call.operator not in CONSTANTS:
+            raise TilewrightError("is computed of constants alone")
+        del given["module"]
+        return CONSTANTS[call.operator](given)
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+        raise TilewrightError(f"has settings that do not belong to it: {error}") from error
+
+
+def _references(call: Call) -> list[Ref]:
+    flat = [
+        each
+        for argument in call.arguments.values()
+        for each in (argument if isinstance(argument, list) else [argument])
+    ]
+    return [each for each in flat if isinstance(each, Ref)]
+
+
+def _resolved(argument: Any, known: dict[str, Any]) -> Any:
+    if isinstance(argument, list):
+        return [_resolved(each, known) for each in argument]
+    return known[argument.name] if isinstance(argument, Ref) else argument

@@ -1,0 +1,242 @@
+"""Damaged and hostile ONNX files: one line, nothing read that is not the file's, bounded memory."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import tilewright
+from tests.model.formats.graphs import agrees, model, saved
+from tilewright.cli import main
+from tilewright.errors import TilewrightError
+
+NODES = [("Conv", "x,w", "c"), ("Relu", "c", "r"), ("Flatten", "r", "f"), ("Gemm", "f,d", "y")]
+CONSTANTS = {"w": np.ones((2, 3, 2, 2)), "d": np.ones((32, 4))}
+PLACE = "data.bin"
+
+
+def small():
+    return model(NODES, ("n", 3, 5, 5), CONSTANTS)
+
+
+def tensor(made, name="w"):
+    return next(each for each in made.graph.initializer if each.name == name)
+
+
+def refused(path, *words):
+    """One line that names the file, and little memory on the way."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(TilewrightError) as error:
+            tilewright.load(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    text = str(error.value)
+    assert most < 50_000_000
+    assert "\n" not in text
+    assert all(word in text for word in words), text
+    return text
+
+
+def dims(made, *sizes):
+    del tensor(made).dims[:]
+    tensor(made).dims.extend(sizes)
+
+
+def set_opset(made, version):
+    del made.opset_import[:]
+    if version is not None:
+        made.opset_import.append(helper.make_opsetid("", version))
+
+
+def set_input(made, *sizes, kind=TensorProto.FLOAT):
+    made.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", kind, list(sizes)))
+
+
+def twice(made):
+    made.graph.initializer.append(tensor(made))
+
+
+def cycle(made):
+    made.graph.node[0].input[0] = "r"
+
+
+def same_output(made):
+    made.graph.node[1].output[0] = "c"
+    made.graph.node[2].input[0] = "c"
+
+
+def nan(made):
+    tensor(made).raw_data = np.full((2, 3, 2, 2), np.nan, np.float32).tobytes()
+
+
+def many(made):
+    for index in range(10_001):
+        made.graph.node.append(helper.make_node("Relu", ["x"], [f"unread{index}"]))
+
+
+def subgraph(made):
+    inner = helper.make_graph([], "inner", [], [])
+    made.graph.node.append(
+        helper.make_node("If", ["x"], ["z"], "if", then_branch=inner, else_branch=inner)
+    )
+
+
+def doubled(made):
+    """A constant that doubles with every node."""
+    for index in range(60):
+        name = "d" if index == 0 else f"double{index - 1}"
+        made.graph.node.append(
+            helper.make_node("Concat", [name, name], [f"double{index}"], f"twice{index}", axis=0)
+        )
+
+
+def claim(made):
+    made.graph.node.append(helper.make_node("ConstantOfShape", ["huge"], ["z"], "claim"))
+    made.graph.initializer.append(helper.make_tensor("huge", TensorProto.INT64, [2], [1 << 20] * 2))
+
+
+HOSTILE = {
+    "3 GB are claimed": (lambda made: dims(made, 3, 1 << 28), "96 bytes of the 3,221,225,472"),
+    "100 MB are claimed": (lambda made: dims(made, 5000, 5000), "96 bytes of the 100,000,000"),
+    "less is claimed": (lambda made: dims(made, 1), "96 bytes of the 4 it claims"),
+    "a negative size": (lambda made: dims(made, -2, 3, 2, 2), "'w' has a negative size"),
+    "a size of 0": (lambda made: dims(made, 0, 3, 2, 2), "'w' has 96 bytes of the 0"),
+    "an unknown type": (lambda made: setattr(tensor(made), "data_type", 99), "a type that is not"),
+    "no opset": (lambda made: set_opset(made, None), "does not say which opset"),
+    "an old opset": (lambda made: set_opset(made, 6), "is in opset 6; 7 to"),
+    "a later opset": (lambda made: set_opset(made, 9999), "is in opset 9999"),
+    "an input of 0": (lambda made: set_input(made, 1, 3, 0, 5), "axis 2 is 0"),
+    "a negative input": (lambda made: set_input(made, 1, 3, 5, -5), "axis 3 is -5"),
+    "a huge input": (lambda made: set_input(made, 1, 3, 10**6, 10**6), "are more than"),
+    "a free width": (lambda made: set_input(made, 1, 3, 5, "w"), "axis 3 is free"),
+    "a negative batch": (lambda made: set_input(made, -1, 3, 5, 5), "a batch of -1"),
+    "whole numbers": (lambda made: set_input(made, 1, 3, 5, 5, kind=7), "neither uint8 nor"),
+    "a row": (lambda made: set_input(made, 1, 75), "2 axes; 4"),
+    "a name twice": (twice, "two initialisers are called 'w'"),
+    "a cycle": (cycle, "n0_Conv (Conv): takes 'r', which no node before it makes"),
+    "an output made twice": (same_output, "n1_Relu (Relu): makes 'c' a second time"),
+    "a missing node": (lambda made: made.graph.node.pop(1), "takes 'r', which no node"),
+    "no nodes": (lambda made: made.graph.ClearField("node"), "has no nodes"),
+    "no output": (lambda made: made.graph.ClearField("output"), "outputs is needed, not 0"),
+    "an output nobody makes": (lambda made: setattr(made.graph.output[0], "name", "z"),
+                               "output 'z': no node makes it"),
+    "NaN": (nan, "conv.weight[0, 0, 0, 0] is nan"),
+    "too many nodes": (many, "10,005 nodes are more than"),
+    "branches": (subgraph, "if (If): not an operator that is understood"),
+    "a constant that grows": (doubled, "makes a constant that is too large"),
+    "a constant that claims": (claim, "claim (ConstantOfShape): makes a constant that is too"),
+    "functions": (lambda made: made.functions.add(), "functions of its own"),
+    "another domain": (lambda made: setattr(made.graph.node[0], "domain", "com.microsoft"),
+                       "(com.microsoft.Conv): not an operator"),
+    "a name of two lines": (lambda made: setattr(made.graph.node[1], "op_type", "a\nb" * 200),
+                            "not an operator"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_a_file_claims_is_checked(name, tmp_path):
+    made, (change, words) = small(), HOSTILE[name]
+    change(made)
+    path = saved(made, tmp_path)
+    assert len(refused(path, str(path), words)) < 2000
+
+
+def beside(made, location, **entries):
+    """The first weights as external data."""
+    weights = tensor(made)
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    for key, text in {"location": location, **entries}.items():
+        weights.external_data.add(key=key, value=str(text))
+    return made
+
+
+def test_weights_beside_the_file(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(small(), path, save_as_external_data=True, location=PLACE, size_threshold=0)
+    assert (tmp_path / PLACE).stat().st_size > 500
+    network = agrees(path, np.ones((1, 3, 5, 5), np.float32))
+    assert (network.parameters["conv.weight"] == 1).all()
+    (tmp_path / PLACE).unlink()
+    refused(path, "No such file")
+
+
+@pytest.mark.parametrize(
+    "location", ["../secret.bin", "/etc/hostname", "a/../../secret.bin", "", "link.bin", "linked/x"]
+)
+def test_data_outside_of_the_folder_is_not_read(location, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "secret.bin").write_bytes(bytes(1000))
+    (tmp_path / "x").write_bytes(bytes(1000))
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    (folder / "linked").symlink_to(tmp_path)
+    refused(saved(beside(small(), location), folder), "folder")
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"offset": 950}, "claims 96 bytes"),
+        ({"offset": -4}, "claims 96 bytes"),
+        ({"length": 3_000_000_000}, "3,000,000,000"),
+        ({"offset": "ten"}, "must be numbers"),
+    ],
+)
+def test_external_data_that_is_not_there(entries, words, tmp_path):
+    (tmp_path / PLACE).write_bytes(bytes(1000))
+    refused(saved(beside(small(), PLACE, **entries), tmp_path), words)
+
+
+def test_a_pipe_beside_the_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / PLACE)
+    refused(saved(beside(small(), PLACE), tmp_path), "not a plain file")
+
+
+def test_huge_external_data_is_not_allocated(tmp_path):
+    made = beside(small(), PLACE)
+    dims(made, 1 << 15, 1 << 15)
+    (tmp_path / PLACE).write_bytes(bytes(1000))
+    refused(saved(made, tmp_path), "claims 4,294,967,296 bytes")
+
+
+@pytest.mark.parametrize("text", [b"", b"\0" * 100, b"not a model", b"\x80" * 5000, b"{}"])
+def test_no_models_at_all(text, tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(text)
+    assert main(["show", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"tilewright: {path}: ") and error.count("\n") == 1
+
+
+CONTENT = small().SerializeToString()
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(0, 255)), min_size=1, max_size=8
+    ),
+    st.integers(0, 2 * len(CONTENT)),
+)
+def test_any_bytes_changed_give_a_network_or_an_error(tmp_path_factory, changes, length):
+    content = bytearray(CONTENT)
+    for place, byte in changes:
+        content[place] = byte
+    path = tmp_path_factory.mktemp("changed") / "model.onnx"
+    path.write_bytes(bytes(content[:length]))
+    try:
+        network = tilewright.load(path)
+    except TilewrightError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+    else:
+        assert all(np.isfinite(value).all() for value in network.parameters.values())

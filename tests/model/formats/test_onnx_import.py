@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+import tilewright
+from tests.model.formats.graphs import agrees, model, outputs, runtime, saved
+from tilewright.errors import SeveralLines, TilewrightError
+from tilewright.model.layers import Convolution, FullyConnected, HardSwish, ReLU6, SiLU
+
+numbers = np.random.default_rng(1)
+
+
+def drawn(*shape):
+    return numbers.normal(0, 1, shape).astype(np.float32)
+
+
+def norm(channels):
+    """A batch normalisation's constants."""
+    return {"g": drawn(channels), "b": drawn(channels), "m": drawn(channels),
+            "v": numbers.uniform(0.5, 2, channels)}  # fmt: skip
+
+
+W, BN = drawn(4, 3, 3, 3), ("BatchNormalization", "c,g,b,m,v", "y")
+CONV = ("Conv", "x,w", "c")
+FLAT = ("Flatten", "x", "f")
+SIZES = ("Shape", "x", "s"), ("Gather", "s,zero", "n"), ("Unsqueeze", "n,axes", "u")
+KERAS = [
+    ("Transpose", "x", "t", {"perm": [0, 3, 1, 2]}), ("Conv", "t,w", "c"), ("Relu", "c", "r"),
+    ("Transpose", "r", "back", {"perm": [0, 2, 3, 1]}), ("Reshape", "back,shape", "f"),
+    ("MatMul", "f,d", "p"), ("Add", "p,e", "z"), ("Softmax", "z", "y"),
+]  # fmt: skip
+# Nodes, constants, and the layers that become of them.
+CASES = {
+    "same upper": ([("Conv", "x,w", "y", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})],
+                   {"w": W}, "conv"),
+    "same lower": ([("Conv", "x,w", "y", {"auto_pad": "SAME_LOWER"})],
+                   {"w": drawn(4, 3, 2, 4)}, "conv"),
+    "valid": ([("Conv", "x,w", "y", {"auto_pad": "VALID"})], {"w": W}, "conv"),
+    "asymmetric": ([("Conv", "x,w,k", "y", {"pads": [0, 2, 1, 0]})], {"w": W, "k": drawn(4)},
+                   "conv"),
+    "depthwise": ([("Conv", "x,w", "y", {"group": 3})], {"w": drawn(6, 1, 3, 3)}, "conv"),
+    "norm": ([CONV, BN], {"w": W, **norm(4)}, "conv"),
+    "norm after relu": ([CONV, ("Relu", "c", "r"), ("BatchNormalization", "r,g,b,m,v", "y")],
+                        {"w": W, **norm(4)}, "conv1 relu conv2"),
+    "constants": ([CONV, ("Mul", "c,a", "d"), ("Add", "d,k", "e"), ("Div", "e,two", "h"),
+                   ("Sub", "one,h", "y")],
+                  {"w": W, "a": drawn(1, 4, 1, 1), "k": drawn(4, 1, 1), "two": 2.0, "one": 1.0},
+                  "conv"),
+    "silu": ([("Sigmoid", "x", "s"), ("Mul", "x,s", "y")], {}, "silu"),
+    "silu the other way": ([("Sigmoid", "x", "s"), ("Mul", "s,x", "y")], {}, "silu"),
+    "hard swish": ([("HardSwish", "x", "y")], {}, "hard_swish"),
+    "hard swish of a hard sigmoid": ([("HardSigmoid", "x", "s", {"alpha": 1 / 6}),
+                                      ("Mul", "x,s", "y")], {}, "hard_swish"),
+    "hard swish in pieces": ([("Add", "x,three", "a"), ("Clip", "a,zero,six", "c"),
+                              ("Mul", "x,c", "m"), ("Div", "m,six", "y")],
+                             {"three": 3.0, "zero": 0.0, "six": 6.0}, "hard_swish"),
+    "hard swish, divided first": ([("Add", "x,three", "a"), ("Clip", "a,zero,six", "c"),
+                                   ("Mul", "c,sixth", "m"), ("Mul", "x,m", "y")],
+                                  {"three": 3.0, "zero": 0.0, "six": 6.0, "sixth": 1 / 6},
+                                  "hard_swish"),
+    "activations": ([("Relu", "x", "a"), ("LeakyRelu", "a", "b", {"alpha": 0.2}),
+                     ("Sigmoid", "b", "c"), ("Tanh", "c", "d"), ("Clip", "d,zero,six", "y")],
+                    {"zero": 0.0, "six": 6.0}, "relu leaky_relu sigmoid tanh relu6_1"),
+    "pooling": ([("MaxPool", "x", "a", {"kernel_shape": [3, 2], "strides": [2, 1],
+                                        "pads": [1, 0, 1, 1]}),
+                 ("AveragePool", "a", "y", {"kernel_shape": [2, 2], "pads": [1, 1, 0, 0],
+                                            "count_include_pad": 1})], {}, "pool1 pool2"),
+    "global": ([("GlobalAveragePool", "x", "y")], {}, "pool"),
+    "mean": ([("ReduceMean", "x", "y", {"axes": [-1, 2], "keepdims": 0})], {}, "pool flatten"),
+    "gemm": ([FLAT, ("Gemm", "f,d,e", "y", {"alpha": 0.5, "beta": 2.0})],
+             {"d": drawn(210, 5), "e": drawn(1, 5)}, "fc"),
+    "gemm, turned": ([FLAT, ("Gemm", "f,d", "y", {"transB": 1})], {"d": drawn(5, 210)}, "fc"),
+    "matmul": ([FLAT, ("MatMul", "f,d", "p"), ("Add", "e,p", "z"), ("Softmax", "z", "y")],
+               {"d": drawn(210, 5), "e": drawn(5)}, "fc softmax"),
+    "norm of a row": ([FLAT, ("Gemm", "f,d", "p"), ("Relu", "p", "r"),
+                       ("BatchNormalization", "r,g,b,m,v", "n"), ("Gemm", "n,h", "y")],
+                      {"d": drawn(210, 5), "h": drawn(5, 2), **norm(5)}, "fc1 relu fc2"),
+    "residual": ([("Relu", "x", "r"), ("Add", "x,r", "a"), ("Sum", "a,x,r", "b"),
+                  ("Concat", "b,x", "y", {"axis": 1})], {}, "relu add1 add2 concat"),
+    "twice the same": ([CONV, ("Add", "c,c", "a"), ("Relu", "a", "y")], {"w": W}, "conv relu"),
+    "dropped": ([("Identity", "x", "a"), ("Dropout", "a", "b"), ("Cast", "b", "c", {"to": 1}),
+                 ("Relu", "c", "y")], {}, "relu"),
+    "a flattening computed": ([*SIZES, ("Concat", "u,rest", "to", {"axis": 0}),
+                               ("Reshape", "x,to", "f"), ("Gemm", "f,d", "y")],
+                              {"zero": np.int64(0), "axes": np.array([0]),
+                               "rest": np.array([-1]), "d": drawn(210, 5)}, "fc"),
+    "squeezed": ([("GlobalMaxPool", "x", "p"), ("Squeeze", "p,axes", "f"), ("Gemm", "f,d", "y")],
+                 {"axes": np.array([2, 3]), "d": drawn(3, 5)}, "pool fc"),
+    "there and back": ([("GlobalAveragePool", "x", "p"), ("Flatten", "p", "f"),
+                        ("Reshape", "f,to", "r"), ("Conv", "r,w", "y")],
+                       {"to": np.array([0, 3, 1, 1]), "w": drawn(2, 3, 1, 1)}, "pool conv"),
+    "zeros around": ([("Pad", "x,pads", "p"), ("Conv", "p,w", "y", {"pads": [1, 1, 1, 1]})],
+                     {"pads": np.array([0, 0, 1, 0, 0, 0, 0, 2]), "w": W}, "conv"),
+    "zeros around a pooling": ([("Relu", "x", "r"), ("Pad", "r,pads", "p"),
+                                ("MaxPool", "p", "m", {"kernel_shape": [3, 3]}),
+                                ("Pad", "m,pads", "q"),
+                                ("AveragePool", "q", "y", {"kernel_shape": [2, 2]})],
+                               {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}, "relu pool1 pool2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("batch", ["n", 2])
+def test_a_graph_computes_what_onnx_runtime_does(name, batch, tmp_path):
+    nodes, constants, layers = CASES[name]
+    path = saved(model(nodes, (batch, 3, 7, 10), constants), tmp_path)
+    network = agrees(path, 3 * drawn(2, 3, 7, 10))
+    assert " ".join(stage.name for stage in network.stages[1:]) == layers
+
+
+@pytest.mark.parametrize("opset", [7, 9, 10, 11, 12])
+def test_older_opsets(opset, tmp_path):
+    clip = ("Clip", "c", "d", {"min": 0.0, "max": 6.0}) if opset < 11 else ("Clip", "c,lo,hi", "d")
+    nodes = [
+        CONV, clip, ("Pad", "d", "e", {"pads": [0, 0, 1, 1, 0, 0, 1, 1]}),
+        ("AveragePool", "e", "g", {"kernel_shape": [2, 2]}),
+        ("ReduceMean", "g", "h", {"axes": [2, 3]}), ("Squeeze", "h", "i", {"axes": [2, 3]}),
+        ("Softmax", "i", "y"),
+    ]  # fmt: skip
+    constants = {"w": W, "lo": 0.0, "hi": 6.0}
+    if opset >= 11:
+        nodes[2] = ("Pad", "d,pads", "e")
+        constants["pads"] = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    path = saved(model(nodes, ("n", 3, 7, 10), constants, opset=opset), tmp_path)
+    network = agrees(path, drawn(2, 3, 7, 10))
+    assert any(isinstance(layer, ReLU6) for layer in network.layers)
+
+
+def test_channels_last_as_keras_has_them(tmp_path):
+    constants = {"w": W, "shape": np.array([-1, 160]), "d": drawn(160, 6), "e": drawn(6)}
+    path = saved(model(KERAS, ("n", 7, 10, 3), constants), tmp_path)
+    x = drawn(2, 7, 10, 3)
+    network = agrees(path, x, np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+    assert network.input.shape == (3, 7, 10)
+    assert [stage.name for stage in network.stages[1:]] == ["conv", "relu", "fc", "softmax"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_normalisation_of_pixels_is_the_inputs(last, tmp_path):
+    """What a graph does to bytes at its start is no layer."""
+    ends = (1, 1, 1, 3) if last else (1, 3, 1, 1)
+    nodes = [("Cast", "x", "a", {"to": 1}), ("Div", "a,d", "b"), ("Sub", "b,m", "c"),
+             ("Div", "c,s", "e")]  # fmt: skip
+    nodes += [("Transpose", "e", "t", {"perm": [0, 3, 1, 2]})] if last else [("Identity", "e", "t")]
+    nodes += [("Conv", "t,w", "y")]
+    constants = {"d": 255.0, "m": drawn(*ends), "s": np.abs(drawn(*ends)) + 0.5, "w": W}
+    shape = (7, 10, 3) if last else (3, 7, 10)
+    path = saved(model(nodes, ("n", *shape), constants, kind=TensorProto.UINT8), tmp_path)
+    pixels = numbers.integers(0, 256, (2, *shape), np.uint8)
+    ours = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)) if last else pixels
+    network = agrees(path, pixels, ours)
+    assert len(network.layers) == 1 and len(network.input.scale) == 3
+    assert "input" not in network.notes
+
+
+def test_floating_point_enters_as_a_255th_and_says_so(tmp_path):
+    """What is done to it then is a layer: numbers given instead of pixels must see it, too."""
+    path = saved(model([("Sub", "x,m", "a"), ("Conv", "a,w", "y")], (2, 3, 7, 10),
+                       {"w": W, "m": 0.5}), tmp_path)  # fmt: skip
+    network = agrees(path, drawn(2, 3, 7, 10))
+    assert network.input.scale == 1 / 255 and network.input.shift == 0
+    assert len(network.layers) == 2
+    assert "value / 255" in network.notes["input"]
+
+
+def test_what_was_folded_is_noted(tmp_path):
+    nodes = [CONV, ("BatchNormalization", "c,bn1.weight,b,m,v", "d"), ("Relu", "d", "r"),
+             ("BatchNormalization", "r,g,b,m,v", "y")]  # fmt: skip
+    constants = {"w": W, **norm(4)}
+    constants["bn1.weight"] = constants["g"]
+    network = agrees(saved(model(nodes, ("n", 3, 7, 10), constants), tmp_path), drawn(2, 3, 7, 10))
+    said = "bn1, n3_BatchNormalization (into a convolution of its own)"
+    assert network.notes["folded"] == said
+
+
+def test_a_bias_added_behind_keeps_the_bits_of_the_weights(tmp_path):
+    nodes = [FLAT, ("MatMul", "f,d", "p"), ("Add", "p,e", "y")]
+    constants = {"d": drawn(210, 5), "e": drawn(5)}
+    network = tilewright.load(saved(model(nodes, ("n", 3, 7, 10), constants), tmp_path))
+    np.testing.assert_array_equal(network.parameters["fc.weight"], constants["d"].T)
+    np.testing.assert_array_equal(network.parameters["fc.bias"], constants["e"])
+    assert network.layers == (FullyConnected(5),)
+
+
+def test_an_output_that_others_read_is_not_folded_away(tmp_path):
+    nodes = [CONV, ("BatchNormalization", "c,g,b,m,v", "n"), ("Add", "c,n", "y")]
+    path = saved(model(nodes, ("n", 3, 7, 10), {"w": W, **norm(4)}), tmp_path)
+    network = agrees(path, drawn(2, 3, 7, 10))
+    assert sum(isinstance(layer, Convolution) for layer in network.layers) == 2
+
+
+def test_the_last_logarithm_is_left_out_and_that_is_said(tmp_path):
+    nodes = [FLAT, ("LogSoftmax", "f", "y")]
+    path = saved(model(nodes, ("n", 3, 7, 10)), tmp_path)
+    network = tilewright.load(path)
+    assert "n1_LogSoftmax" in network.notes["output"]
+    x = drawn(2, 3, 7, 10)
+    np.testing.assert_allclose(np.log(outputs(network, x)), runtime(path, x), atol=1e-4)
+
+
+def test_everything_that_is_not_understood_is_named_at_once(tmp_path):
+    nodes = [
+        ("Relu", "x", "a"), ("Erf", "a", "b"), ("Conv", "b,w", "c"), ("Einsum", "c", "d"),
+        ("MaxPool", "a", "e", {"kernel_shape": [2, 2], "dilations": [2, 2]}), ("Erf", "d", "y"),
+    ]  # fmt: skip
+    path = saved(model(nodes, ("n", 3, 7, 10), {"w": W}), tmp_path)
+    with pytest.raises(SeveralLines) as error:
+        tilewright.load(path)
+    lines = error.value.report.splitlines()
+    assert [line.split(":")[0].strip() for line in lines[1:]] == [
+        "n1_Erf (Erf)", "n3_Einsum (Einsum)", "n4_MaxPool (MaxPool)", "n5_Erf (Erf)",
+    ]  # fmt: skip
+    assert "dilated" in lines[3]
+
+
+REFUSED = {
+    "two values multiplied": ([("Relu", "x", "r"), ("Mul", "x,r", "y")], {}, "multiplies two"),
+    "two values subtracted": ([("Relu", "x", "r"), ("Sub", "x,r", "y")], {}, "subtracts two"),
+    "shapes that differ": ([("GlobalAveragePool", "x", "p"), ("Add", "x,p", "y")], {},
+                           "shapes differ"),
+    "a constant of every place": ([("Add", "x,k", "y")], {"k": drawn(1, 3, 7, 10)},
+                                  "differs within a channel"),
+    "another clip": ([("Clip", "x,a,b", "y")], {"a": -1.0, "b": 1.0}, "clips to -1 and 1"),
+    "images mixed": ([("Reshape", "x,s", "y")], {"s": np.array([-1, 7])}, "mixes images"),
+    "another shape": ([("Reshape", "x,s", "y")], {"s": np.array([0, 7, 3, 10])}, "reshapes 3x7x10"),
+    "another order": ([("Transpose", "x", "y", {"perm": [0, 1, 3, 2]})], {}, "reorders axes"),
+    "a gate alone": ([("HardSigmoid", "x", "y", {"alpha": 1 / 6})], {}, "hard_sigmoid"),
+    "zeros kept": ([("Pad", "x,p", "y")], {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}, "pad"),
+    "zeros before a maximum": ([("Pad", "x,p", "z"), ("MaxPool", "z", "y",
+                                                      {"kernel_shape": [2, 2]})],
+                               {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}, "zeros around"),
+    "training": ([("BatchNormalization", "x,g,b,m,v", "y", {"training_mode": 1})], norm(3),
+                 "training mode"),
+    "channels kept last": ([("Transpose", "x", "y", {"perm": [0, 2, 3, 1]})], {}, "channels last"),
+    "weights that are computed": ([("Relu", "x", "r"), ("Conv", "x,r", "y")], {}, "constant"),
+    "a picture's softmax": ([("Softmax", "x", "y", {"axis": 1})], {}, "softmax along axis 1"),
+    "no layers": ([("Identity", "x", "y")], {}, "no layers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_is_said(name, tmp_path):
+    nodes, constants, words = REFUSED[name]
+    path = saved(model(nodes, ("n", 3, 7, 10), constants, opset=15), tmp_path)
+    with pytest.raises(TilewrightError) as error:
+        tilewright.load(path)
+    assert words in str(error.value) and str(path) in str(error.value)
+
+
+def test_patterns_leave_nothing_behind(tmp_path):
+    """A sigmoid that somebody else reads, too, stays."""
+    nodes = [("Sigmoid", "x", "s"), ("Mul", "x,s", "m"), ("Add", "m,s", "y")]
+    network = agrees(saved(model(nodes, ("n", 3, 7, 10)), tmp_path), drawn(2, 3, 7, 10))
+    assert [stage.name for stage in network.stages[1:]] == ["sigmoid", "silu", "add"]
+    assert isinstance(network.layers[1], SiLU) and not isinstance(network.layers[1], HardSwish)

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import tilewright
+from tests.model.formats.graphs import agrees, outputs
+from tilewright.errors import TilewrightError
+from tilewright.model.layers import Convolution
+
+
+def randomised(module):
+    """Statistics that a batch normalisation could have."""
+    torch.manual_seed(0)
+    for each in module.modules():
+        if isinstance(each, nn.BatchNorm2d | nn.BatchNorm1d):
+            each.running_mean.normal_()
+            each.running_var.uniform_(0.5, 2)
+            each.weight.data.uniform_(0.5, 2)
+            each.bias.data.normal_()
+    return module.eval()
+
+
+class Everything(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv = nn.Conv2d(3, 8, 3, padding="same", bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.depthwise = nn.Conv2d(8, 8, (3, 2), stride=2, padding=1, groups=8)
+        self.bn2 = nn.BatchNorm2d(8)
+        self.dropout = nn.Dropout()
+        self.first = nn.Linear(16, 12)
+        self.bn3 = nn.BatchNorm1d(12)
+        self.second = nn.Linear(12, 5)
+        self.register_buffer("mean", torch.tensor([0.1, 0.2, 0.3]).reshape(3, 1, 1))
+
+    def forward(self, x):
+        x = functional.hardswish(self.bn1(self.conv((x - self.mean) / 0.5)))
+        x = functional.relu6(x + functional.silu(x))
+        x = functional.leaky_relu(self.depthwise(functional.pad(x, (0, 1))), 0.2)
+        x = torch.cat([x, functional.max_pool2d(self.bn2(x), 3, 1, 1)], 1)
+        x = functional.avg_pool2d(x, 2, 2, ceil_mode=True, padding=1)
+        x = torch.tanh(functional.adaptive_avg_pool2d(torch.sigmoid(x), 1))
+        x = torch.relu(self.first(x.view(x.size(0), -1)))
+        return functional.softmax(self.second(self.dropout(self.bn3(x))), -1)
+
+
+X = torch.rand(3, 3, 10, 11, generator=torch.Generator().manual_seed(5))
+
+
+def compare(network, module, x=X):
+    with torch.no_grad():
+        expected = module(x).numpy()
+    np.testing.assert_allclose(outputs(network, x.numpy()), expected, rtol=1e-4, atol=1e-6)
+
+
+def dynamic(module):
+    return torch.export.export(module, (X,), dynamic_shapes=[{0: torch.export.Dim("images")}])
+
+
+def test_a_module_becomes_a_network():
+    module = randomised(Everything())
+    network = tilewright.from_torch(module, X)
+    compare(network, module)
+    assert network.name == "Everything"
+    folded = network.notes["folded"].split(", ")
+    assert folded == ["bn1", "bn3", "bn2 (into a convolution of its own)"]
+    assert not any(layer.type == "flatten" for layer in network.layers)
+
+
+def test_a_module_in_training_is_taken_in_eval_mode_and_left_as_it_was():
+    module = randomised(Everything()).train()
+    network = tilewright.from_torch(module, X)
+    assert module.training and module.bn1.training
+    compare(network, module.eval())
+
+
+def test_exported_programs_with_a_free_batch_and_in_core_operators():
+    module = randomised(Everything())
+    program = dynamic(module)
+    compare(tilewright.from_torch(program), module)
+    compare(tilewright.from_torch(program.run_decompositions(), name="core"), module)
+
+
+def test_how_pixels_enter():
+    module = nn.Conv2d(3, 1, 1)
+    network = tilewright.from_torch(module, X, scale=[1, 2, 3], shift=-0.5)
+    assert network.input.scale == (1, 2, 3) and network.input.shift == -0.5
+    assert "input" not in network.notes
+    usual = tilewright.from_torch(module, X)
+    assert usual.input.scale == 1 / 255 and "value / 255" in usual.notes["input"]
+
+
+def test_a_module_of_bytes_normalises_them_itself():
+    class Bytes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 2, 3)
+
+        def forward(self, x):
+            return self.conv(x.float() / 255 - 0.5)
+
+    pixels = torch.randint(0, 256, (2, 3, 5, 5), dtype=torch.uint8)
+    module = Bytes().eval()
+    network = tilewright.from_torch(module, pixels)
+    assert len(network.layers) == 1 and network.input.shift == -0.5
+    compare(network, module, pixels)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("programs") / "program.pt2"
+    torch.export.save(dynamic(randomised(Everything())), path)
+    return path
+
+
+def test_a_pt2_file(program):
+    network = tilewright.load(program)
+    assert network.name == "program"
+    compare(network, randomised(Everything()).eval())
+
+
+def test_weights_with_channels_last_in_memory():
+    module = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last).eval()
+    compare(tilewright.from_torch(module, X), module)
+
+
+def rewritten(program, path, change):
+    with zipfile.ZipFile(program) as old, zipfile.ZipFile(path, "w") as new:
+        for member in old.infolist():
+            new.writestr(member.filename, change(member.filename, old.read(member)))
+    return path
+
+
+def test_a_pickle_inside_is_not_opened(program, tmp_path):
+    def change(name, data):
+        if not name.endswith("weights_config.json"):
+            return data
+        content = json.loads(data)
+        next(iter(content["config"].values()))["use_pickle"] = True
+        return json.dumps(content)
+
+    with pytest.raises(TilewrightError, match=r"stored as a pickle, which may run any code"):
+        tilewright.load(rewritten(program, tmp_path / "a.pt2", change))
+
+
+def test_a_file_that_claims_more_than_it_has(program, tmp_path):
+    def change(name, data):
+        if not name.endswith("weights_config.json"):
+            return data
+        return data.replace(b'[{"as_int": 12}]', b'[{"as_int": 900000}]')
+
+    with pytest.raises(TilewrightError, match=r"numbers of the 900,000 it claims"):
+        tilewright.load(rewritten(program, tmp_path / "a.pt2", change))
+
+
+@pytest.mark.parametrize("length", [0, 10, 500, 3000, 12000])
+def test_a_damaged_file_is_one_line(program, length, tmp_path):
+    path = tmp_path / "a.pt2"
+    path.write_bytes(program.read_bytes()[:length])
+    with pytest.raises(TilewrightError, match=r"a\.pt2: not a .pt2 archive"):
+        tilewright.load(path)
+
+
+def test_everything_that_is_not_understood_is_named_at_once():
+    class Odd(nn.Module):
+        def forward(self, x):
+            x = torch.erf(x)
+            return torch.cumsum(functional.relu(x), 1) * torch.max(x)
+
+    with pytest.raises(TilewrightError) as error:
+        tilewright.from_torch(Odd(), X)
+    assert all(name in str(error.value) for name in ("erf (erf)", "cumsum (cumsum)", "max_1 (max)"))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        lambda x: functional.avg_pool2d(x, (10, 11)).squeeze(-1).squeeze(-1),
+        lambda x: torch.amax(x, (2, 3)),
+        lambda x: functional.adaptive_max_pool2d(x, 1).flatten(1),
+        lambda x: x.permute(0, 2, 3, 1).mean((1, 2)),
+    ],
+)
+def test_ways_to_make_a_row_of_a_picture(ending):
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 4)
+
+        def forward(self, x):
+            return self.linear(ending(x))
+
+    torch.manual_seed(4)
+    module = Rows().eval()
+    network = tilewright.from_torch(module, X)
+    compare(network, module)
+    assert [layer.type for layer in network.layers][1:] == ["fully_connected"]
+
+
+class Shortcut(nn.Module):
+    """Every second pixel, and channels of zeros: the shortcut of He et al. for CIFAR-10."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, 2, 1)
+
+    def forward(self, x):
+        across = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 3))
+        return torch.relu(self.conv(x) + across)
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_shortcut_without_weights(exported, tmp_path):
+    torch.manual_seed(3)
+    module, path = Shortcut().eval(), tmp_path / "model.onnx"
+    if exported:
+        torch.onnx.export(module, (X,), path, dynamo=False)
+        network = agrees(path, X.numpy())
+    else:
+        network = tilewright.from_torch(module, X)
+    compare(network, module)
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_both_exporters_to_onnx(dynamo, tmp_path):
+    module, path = randomised(Everything()), tmp_path / "model.onnx"
+    if dynamo:
+        torch.onnx.export(module, (X,), path, dynamo=True, verbose=False)
+    else:
+        torch.onnx.export(module, (X,), path, dynamo=False, input_names=["x"],
+                          dynamic_axes={"x": {0: "images"}})  # fmt: skip
+    network = agrees(path, X.numpy())
+    compare(network, module)
+    assert sum(isinstance(layer, Convolution) for layer in network.layers) in (3, 4)

@@ -1,0 +1,54 @@
+"""Reports on terminals of any width: nothing is wider than it, and no number is cut."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.cells import cell_len
+
+from tests.profiling.made import profile
+from tests.results import made
+from tilewright.views import console, units
+from tilewright.views import ladder as ladder_view
+from tilewright.views import profile as profile_view
+from tilewright.views import run as run_view
+from tilewright.views.table import Table
+
+RUNGS = {f"rung-of-a-long-name-{number}, per-layer": made.TIMES for number in range(12)}
+REPORTS = {
+    "run": lambda: run_view.report(made.run_record()),
+    "ladder": lambda: ladder_view.report(made.ladder_record(RUNGS)),
+    "profile": lambda: profile_view.report(profile(), from_start=True),
+}
+
+
+def shown(parts, width):
+    screen = console.Screen(file=io.StringIO(), width=width, force_terminal=True, no_color=True,
+                            color_system=None, highlight=False, markup=False)  # fmt: skip
+    for part in parts:
+        screen.print(part)
+    return screen.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 72, 100, 200])
+@pytest.mark.parametrize("name", REPORTS)
+def test_everything_fits_and_all_numbers_of_kept_columns_are_whole(name, width):
+    text = shown(REPORTS[name](), width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert "…" not in text
+    for part in REPORTS[name]():
+        if isinstance(part, Table):
+            spare = [column.spare for column in part.columns]
+            numbers = (cell for row in part.rows for cell, s in zip(row, spare, strict=True)
+                       if isinstance(cell, units.Quantity) and not s)  # fmt: skip
+            assert all(cell in text for cell in numbers)
+
+
+def test_a_terminal_is_used_up_to_200_columns_and_a_pipe_up_to_100(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert console.output().width == console.WIDTH == 100
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    assert console.output().width == console.WIDEST == 200
+    monkeypatch.setenv("COLUMNS", "20")
+    assert console.output().width == console.NARROWEST == 60
