@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -148,6 +149,14 @@ def test_there_are_commands_to_try():
 
 def test_readme_is_read_to_its_end():
     assert len(read(ROOT / "README.md").splitlines()) < LONGEST_README
+
+
+def test_every_extra_is_in_the_table():
+    project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+    rows = re.findall(r"^\| (`.*?) \|", read(ROOT / "docs" / "start.md"), re.MULTILINE)
+    assert set(", ".join(rows).replace("`", "").split(", ")) == set(
+        project["optional-dependencies"]
+    )
 
 
 def test_every_page_can_be_reached_from_the_site_s_navigation():
