@@ -1,6 +1,7 @@
 # make run     the main job, on a fresh machine too
 # make test    lint, types and all tests; what was compiled is kept in .pytest_cache for the next time
 # make check   the quick half, under a minute the second time: lint, types, tests that are not slow
+# make docs    the documentation as a site, in build/site
 # make clean   as after cloning
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ SOURCES := pyproject.toml Makefile
 # A worker per core; a GPU is there for one of them at a time.
 PYTEST := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
-.PHONY: run test check lint types tests quick-tests clean
+.PHONY: run test check lint types tests quick-tests docs clean
 
 run: $(VENV)/installed
 	@$(VENV)/bin/tilewright run
@@ -36,6 +37,10 @@ tests: $(VENV)/installed-for-tests
 quick-tests: $(VENV)/installed-for-tests
 	$(PYTEST) -m "not slow"
 
+docs: $(VENV)/installed-for-docs
+	$(VENV)/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html; with search: python3 -m http.server --directory build/site"
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tilewright needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +52,10 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 # Without bytecode, which takes as long as the rest: Python makes what is imported on its way.
 $(VENV)/installed-for-tests: $(VENV)/bin/python $(SOURCES)
 	$(VENV)/bin/pip install -qq --disable-pip-version-check --no-compile -e '.[test]'
+	@touch $@
+
+$(VENV)/installed-for-docs: $(VENV)/bin/python $(SOURCES)
+	$(VENV)/bin/pip install -qq --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
 clean:

@@ -1,9 +1,10 @@
 """The ladder as a picture: how long a network's convolutions take on every rung.
 
-    python -m benchmarks.picture benchmarks/results/DATE-ladder-gpu.json docs/ladder-gpu.svg
+    python -m benchmarks.picture benchmarks/results/DATE-ladder-h200.json docs/images/ladder-gpu.svg
     tilewright ladder --json ladder.json && python -m benchmarks.picture ladder.json ladder.svg
 
-It takes what `benchmarks.ladder` writes, and what `tilewright ladder --json` does.
+It takes what `benchmarks.ladder` writes, and what `tilewright ladder --json` does; `--net` draws
+one network of several. Its colours follow the reader's, light or dark.
 """
 
 from __future__ import annotations
@@ -19,23 +20,33 @@ from tilewright.files import atomic_write
 from tilewright.views import units
 
 WIDTH, NAMES, FIGURES, LINE, TOP = 820, 150, 80, 24, 64
-OWN, VENDOR, GRID, INK = "#2f6db3", "#c9772f", "#d8d8d8", "#222222"
+STYLE = """<style>
+rect { fill: #ffffff } text { fill: #222222 } line { stroke: #d8d8d8 }
+.own { fill: #2f6db3 } .vendor { fill: #c9772f }
+@media (prefers-color-scheme: dark) {
+  rect { fill: #16191d } text { fill: #d6d9dd } line { stroke: #3a4048 }
+  .own { fill: #5d9be0 } .vendor { fill: #e0964f }
+}
+</style>"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("picture", type=Path)
+    parser.add_argument("--net", help="draw this network alone")
     given = parser.parse_args()
     document = json.loads(given.results.read_text())
     with atomic_write(given.picture) as file:
-        file.write(picture(document).encode())
+        file.write(picture(document, given.net).encode())
 
 
-def picture(document: dict[str, Any]) -> str:
+def picture(document: dict[str, Any], net: str | None = None) -> str:
     """One panel a network, below each other."""
     # `tilewright ladder --json` is about one network and names it.
     networks = document.get("networks") or {document["network"]: document}
+    if net is not None:
+        networks = {net: networks[net]}
     parts, height = [], 0
     for name, network in networks.items():
         part, size = panel(name, network, height)
@@ -44,7 +55,7 @@ def picture(document: dict[str, Any]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" font-family="Helvetica, Arial, sans-serif" '
-        f'font-size="13" fill="{INK}"><rect width="100%" height="100%" fill="white"/>'
+        f'font-size="13">{STYLE}<rect width="100%" height="100%"/>'
         f"{''.join(parts)}</svg>\n"
     )
 
@@ -74,7 +85,7 @@ def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
     while decade <= high * 1.001:
         x = place(decade)
         marks.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top + TOP - 8}" y2="{bottom}" stroke="{GRID}"/>'
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top + TOP - 8}" y2="{bottom}"/>'
             f'<text x="{x:.1f}" y="{top + TOP - 13}" text-anchor="middle" font-size="11">'
             f"{units.seconds(decade)}</text>"
         )
@@ -84,7 +95,7 @@ def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
         marks.append(
             f'<text x="{NAMES - 8}" y="{y + 15}" text-anchor="end">{escape(rung)}</text>'
             f'<rect x="{NAMES}" y="{y + 3}" width="{place(seconds) - NAMES:.1f}" '
-            f'height="{LINE - 7}" fill="{VENDOR if vendor else OWN}"/>'
+            f'height="{LINE - 7}" class="{"vendor" if vendor else "own"}"/>'
             f'<text x="{place(seconds) + 6:.1f}" y="{y + 15}">{units.seconds(seconds)}</text>'
         )
     return "".join(marks), bottom - top + 24

@@ -1,4 +1,4 @@
-"""The tables of docs/ladder.md, docs/serving.md and README.md, made from `results/`.
+"""The tables of docs/ladder.md and docs/serving.md, made from `results/`.
 
     python -m benchmarks.tables [NAME]
 

@@ -6,15 +6,21 @@ import argparse
 import json
 import re
 import shlex
+import subprocess
+import sys
+import tomllib
 from functools import cache
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import tables
+from benchmarks.picture import picture
 
+import tilewright
 from tests.profiling.made import CEILINGS
 from tests.test_climb import quick  # noqa: F401
 from tilewright import climb
@@ -31,8 +37,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     *sorted(ROOT.glob("*.md")),
     ROOT / "benchmarks" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 )
+LONGEST_README = 150  # lines: it is read to its end
 DOTALL = re.MULTILINE | re.DOTALL
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -134,7 +141,67 @@ def test_commands_that_are_mentioned_have_such_options(page):
 
 
 def test_there_are_commands_to_try():
-    assert len(typed(ROOT / "README.md")) > 15
+    assert len(typed(ROOT / "README.md")) > 8
+    assert len(typed(ROOT / "docs" / "start.md")) > 15
+    for tutorial in (ROOT / "docs" / "tutorials").glob("*.md"):
+        assert len(typed(tutorial)) > 4, tutorial.name
+
+
+def test_readme_is_read_to_its_end():
+    assert len(read(ROOT / "README.md").splitlines()) < LONGEST_README
+
+
+def test_every_extra_is_in_the_table():
+    project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+    rows = re.findall(r"^\| (`.*?) \|", read(ROOT / "docs" / "start.md"), re.MULTILINE)
+    assert set(", ".join(rows).replace("`", "").split(", ")) == set(
+        project["optional-dependencies"]
+    )
+
+
+def test_every_page_can_be_reached_from_the_site_s_navigation():
+    nav = read(ROOT / "mkdocs.yml").partition("\nnav:\n")[2]
+    docs = ROOT / "docs"
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+    assert [page for page in sorted(pages) if f": {page}\n" not in nav] == []
+
+
+@cache
+def reference() -> Any:
+    spec = spec_from_file_location("reference", ROOT / "docs" / "making" / "reference.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_has_every_command_option_and_public_name():
+    commands, names = reference().command_line(), reference().python_api()
+    assert [verb for verb in VERBS if f"\n## tilewright {verb}\n" not in commands] == []
+    for verb in VERBS:
+        section = commands.partition(f"\n## tilewright {verb}\n")[2].partition("\n## ")[0]
+        for option in re.findall(r"--[a-z][a-z-]*", parser_of(verb).format_usage()):
+            assert re.search(rf"^\| `{option}[ `]", section, re.MULTILINE), f"{verb} {option}"
+    for grade in ("--gradescope", "--points"):  # of a command below a command
+        assert f"| `{grade} " in commands.partition("\n### tilewright kernel grade\n")[2]
+    assert [name for name in tilewright.__all__ if f"\n## {name}\n" not in names] == []
+    assert "device: str = 'cpu'" in names
+
+
+def test_the_site_is_built_and_asks_for_nothing_elsewhere(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs pip install 'tilewright[docs]'")
+    pytest.importorskip("material", reason="needs pip install 'tilewright[docs]'")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    found = re.compile(r"<(?:script|link|img)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^>]*>")
+    made = list(tmp_path.rglob("*.html"))
+    assert len(made) > len(list((ROOT / "docs").rglob("*.md")))
+    assert [(page.name, *found.findall(page.read_text())) for page in made
+            if found.search(page.read_text())] == []  # fmt: skip
+    styles = [*tmp_path.rglob("*.css"), *tmp_path.rglob("*.svg")]
+    assert [page.name for page in styles if re.search(r"url\(.?https?:", page.read_text())] == []
+    assert (tmp_path / "search" / "search_index.json").is_file()
 
 
 def test_tables_are_those_of_the_results():
@@ -148,6 +215,12 @@ def test_tables_are_those_of_the_results():
 
 def result(name: str) -> Any:
     return json.loads((tables.RESULTS / f"{tables.DAY}-{name}.json").read_text())
+
+
+def test_pictures_are_those_of_the_results():
+    for name, net in (("ladder-gpu", None), ("ladder-cifar10", "cifar10")):
+        drawn = (ROOT / "docs" / "images" / f"{name}.svg").read_text()
+        assert drawn == picture(result("ladder-h200"), net), name
 
 
 def test_tables_compare_each_rung_with_the_one_it_changes():
@@ -258,10 +331,10 @@ def test_profiles_of_the_gpu_are_those_that_are_kept():
             assert any(table in report for report in kept), table
 
 
-def test_readme_shows_what_show_prints(capsys):
+def test_what_show_prints_is_shown(capsys):
     (shown,) = (
         block.removeprefix("$ tilewright show cifar10\n")
-        for block in blocks(ROOT / "README.md", "text")
+        for block in blocks(ROOT / "docs" / "start.md", "text")
         if block.startswith("$ tilewright show cifar10\n")
     )
     assert main(["show", "cifar10"]) == 0
@@ -285,10 +358,12 @@ def short_proofs(monkeypatch, quick):  # noqa: F811
 
 
 def test_python_runs(tmp_path, monkeypatch, capsys, short_proofs):
-    """README's example and docs/python.md, block after block, as a reader would type them."""
+    """README's example, guides and a tutorial, block after block, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
     guides = [ROOT / "docs" / name for name in ("python.md", "serving.md")]
-    for page in (ROOT / "README.md", *guides):
+    engineer = ROOT / "docs" / "tutorials" / "engineer.md"
+    (tmp_path / "block.json").write_text(*blocks(engineer, "json"))
+    for page in (ROOT / "README.md", *guides, engineer):
         names: dict[str, object] = {}
         for index, block in enumerate(blocks(page, "python")):
             if block not in blocks_for_gpus(page):
@@ -298,6 +373,11 @@ def test_python_runs(tmp_path, monkeypatch, capsys, short_proofs):
     for guide in guides:
         (printed,) = blocks(guide, "text")
         assert printed in said
+    shown, printed = blocks(engineer, "text")
+    assert printed in said
+    assert main(["show", "block.json"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == shown.splitlines()[1:]
 
 
 def blocks_for_gpus(page: Path) -> list[str]:
