@@ -24,6 +24,7 @@ VERBS = {
     "run": "run a network over images and show where the time went",
     "profile": "kernels, copies, API calls and layers of a run, as nvprof showed them",
     "ladder": "verify and time every rung, side by side",
+    "report": "one page to hand in: charts, tables and proofs in one HTML file",
     "tune": "find the fastest proven way to compute each layer; the result is a plan",
     "kernel": "a kernel of your own: write a start, check it, compare it",
     "break": "plant mistakes into a rung and see the proof find them",

@@ -48,15 +48,7 @@ def decode(content: bytes | str, kind: type[Kind]) -> Kind:
 
 def read(path: Path, kind: type[Kind], what: str) -> Kind:
     """A record that a command wrote to a file; `what` says of what, as in `profile`."""
-    check_file(path)
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
-    if len(content) > LARGEST_FILE:
-        limit = LARGEST_FILE // 2**20
-        raise TilewrightError(f"{path} is too large for a saved {what}: over {limit} MiB")
+    content = content_of(path, what)
     try:
         head = decode(content, _Head)
     except msgspec.ValidationError:
@@ -69,6 +61,20 @@ def read(path: Path, kind: type[Kind], what: str) -> Kind:
         return decode(content, kind)
     except ValueError as error:
         raise TilewrightError(f"{path} is a broken {what}: {error}") from error
+
+
+def content_of(path: Path, what: str) -> bytes:
+    """A file's bytes, unless it is larger than any record."""
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
+    if len(content) > LARGEST_FILE:
+        limit = LARGEST_FILE // 2**20
+        raise TilewrightError(f"{path} is too large for a saved {what}: over {limit} MiB")
+    return content
 
 
 class _Head(msgspec.Struct):

@@ -1,0 +1,154 @@
+"""Records that a report has beside those of verbs: answers, timelines, kernels; one file for all.
+
+A page is made from records alone, so that it can be made again, elsewhere and later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from tilewright.errors import TilewrightError
+from tilewright.results import document
+from tilewright.results.catalogue import KINDS
+from tilewright.results.ladder import Correctness
+from tilewright.results.record import Count, Record, Seconds, Share, about
+
+SCHEMA = "tilewright.report/1"
+
+
+class Mistake(Struct, frozen=True, kw_only=True):
+    """An image that was taken for another class."""
+
+    image: Annotated[Count, about("its place in the data set")]
+    label: Count
+    predicted: Count
+    probability: Annotated[Share, about("that the network gave its answer")]
+    png: Annotated[str, about("the picture, in base64; empty where the data has no pixels")]
+
+
+class AnswersRecord(Record, frozen=True, kw_only=True, tag="tilewright.answers/1"):
+    """What a network answered to images whose classes are known."""
+
+    data: str
+    images: Count
+    rung: str
+    correctness: Annotated[
+        tuple[Correctness, ...], about("at 100, 1,000 and 10,000 images, and at all")
+    ]
+    classes: Annotated[tuple[str, ...], about("their names, in order")]
+    confusion: Annotated[
+        tuple[tuple[Count, ...], ...], about("images by class, and by what they were taken for")
+    ]
+    mistakes: Annotated[tuple[Mistake, ...], about("those made most confidently, worst first")]
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        return (self.rung,)
+
+
+class Span(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that went on from one moment to another."""
+
+    kind: str
+    name: str
+    lane: str
+    start: float
+    end: float
+    layers: tuple[str, ...] = ()
+
+
+class TimelineRecord(Record, frozen=True, kw_only=True, tag="tilewright.timeline/1"):
+    """The beginning of a recorded run, event by event."""
+
+    rung: str
+    memory: str
+    images: Count
+    batch: Count
+    spans: tuple[Span, ...]
+    left_out: Annotated[Count, about("later events, which are not here")]
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        return (self.rung,)
+
+
+class LoopRecord(Struct, frozen=True, kw_only=True):
+    """A loop of a computation, and where it went."""
+
+    name: str
+    extent: Count
+    place: str
+
+
+class KernelRecord(Struct, frozen=True, kw_only=True):
+    """A kernel as the compiler made it; null where that is not known."""
+
+    name: str
+    layer: str
+    grid: tuple[Count, ...]
+    block: tuple[Count, ...]
+    shared_bytes: Count
+    constant_bytes: Count
+    registers: Count | None
+    spilled_bytes: Count | None
+    occupancy: Share | None
+    occupancy_limit: str | None
+    limit: Annotated[str, about("what would hold it up at best")]
+    best_seconds: Seconds
+    loops: tuple[LoopRecord, ...]
+    source: str
+
+
+class KernelsRecord(Record, frozen=True, kw_only=True, tag="tilewright.kernels/1"):
+    """The kernels of a rung for a network, compiled; nothing of it was run."""
+
+    rung: str
+    batch: Count
+    target: Annotated[str, about("the GPU that limits are of, in words")]
+    kernels: tuple[KernelRecord, ...]
+    problems: Annotated[dict[str, str], about("why a layer has none")]
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        return (self.rung,)
+
+
+OF_PAGES: tuple[type[Record], ...] = (AnswersRecord, TimelineRecord, KernelsRecord)
+ALL = {kind.schema_id(): kind for kind in (*KINDS, *OF_PAGES)}
+
+
+class _Head(Struct):
+    schema: str = ""
+
+
+class _Report(Struct):
+    records: Annotated[tuple[msgspec.Raw, ...], Meta(min_length=1)]
+
+
+def text(records: Sequence[Record]) -> str:
+    """All records as one JSON document."""
+    lines = ",\n".join(document.line(record) for record in records)
+    return f'{{"schema":"{SCHEMA}","records":[\n{lines}\n]}}\n'
+
+
+def read(path: Path) -> tuple[Record, ...]:
+    """The record in a file that a verb wrote with `--json`, or all of a report's."""
+    content = document.content_of(path, "result")
+    try:
+        if document.decode(content, _Head).schema != SCHEMA:
+            return (_record(content),)
+        return tuple(_record(raw) for raw in document.decode(content, _Report).records)
+    except ValueError as error:
+        raise TilewrightError(f"{path} is no result of Tilewright: {error}") from error
+
+
+def _record(content: bytes | msgspec.Raw) -> Record:
+    schema = document.decode(bytes(content), _Head).schema
+    if schema not in ALL:
+        raise ValueError(f"its schema is {schema[:60]!r}, and known are {', '.join(ALL)}")
+    return document.decode(bytes(content), ALL[schema])

@@ -1,0 +1,69 @@
+"""What takes the time: kernels and API calls in nvprof's columns, what makes up 90 % marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from tilewright.profiling import meaning
+from tilewright.profiling.result import DEVICE_KINDS, Profile
+from tilewright.profiling.saved import profile_of
+from tilewright.profiling.tally import Row
+from tilewright.results.profile import ProfileRecord
+from tilewright.views import units
+from tilewright.views.profile import most
+from tilewright.views.report.blocks import Block, Cell, Heading, Number, Paragraph, Section, Table
+from tilewright.views.report.material import Material, profile_name, subject
+
+READING = (
+    "The columns are nvprof's. A kernel is a function that the device computes, in thousands of "
+    "threads; an API call is the host asking for something: to launch a kernel, to copy, to wait. "
+    "Rows marked ● together take more than 90 % of their table's time: work on these."
+)
+MARK = "●"
+
+
+def section(material: Material) -> Section:
+    blocks: list[Block] = []
+    for record in material.of(ProfileRecord):
+        blocks += profile(record)
+    return Section("calls", "Kernels and calls", READING, (*blocks, material.words_for("calls")))
+
+
+def profile(record: ProfileRecord) -> list[Block]:
+    found = profile_of(record)
+    blocks: list[Block] = [Heading(f"{profile_name(record)}: {subject(record)}")]
+    notes = [record.stopped, *record.notices]
+    blocks += [Paragraph(note) for note in notes if note]
+    blocks.append(table(record, found, "kernels"))
+    if found.named("api"):
+        blocks.append(table(record, found, "calls"))
+    return blocks
+
+
+def table(record: ProfileRecord, found: Profile, which: Literal["kernels", "calls"]) -> Table:
+    kinds = DEVICE_KINDS if which == "kernels" else ("api",)
+    rows = found.named(*kinds)
+    total = sum(row.seconds for row in rows) or 1.0
+    marked = {row.name for row in most(rows)}
+    title = "API calls" if which == "calls" else (
+        "GPU activities" if found.device.is_gpu else "Computation"
+    )  # fmt: skip
+    return Table(
+        f"{title} of {profile_name(record)}, times from {record.source}",
+        ("name", "90 %", ">time, %", ">time", ">calls", ">average", ">min", ">max", "what it is"),
+        [_row(found, row, total, row.name in marked) for row in rows],
+    )
+
+
+def _row(found: Profile, row: Row, total: float, marked: bool) -> Sequence[Cell]:
+    words = meaning.of_call(row.name) if row.kind == "api" else meaning.of_kernel(found, row)
+    return (
+        row.name,
+        MARK if marked else "",
+        Number(units.share(row.seconds / total), row.seconds),
+        *(Number(units.seconds(each), each) for each in (row.seconds,)),
+        Number(units.count(row.calls), row.calls),
+        *(Number(units.seconds(each), each) for each in (row.average, row.minimum, row.maximum)),
+        words if row.kind in ("api", "kernel") else ", ".join(row.layers),
+    )

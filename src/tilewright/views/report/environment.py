@@ -1,0 +1,83 @@
+"""Where the figures come from: machines, libraries, settings, and the commands that repeat them."""
+
+from __future__ import annotations
+
+import shlex
+
+from tilewright.results.record import Environment, Record
+from tilewright.views import units
+from tilewright.views.report.blocks import Block, Code, Section, Table
+from tilewright.views.report.material import Material
+
+READING = (
+    "Every figure on this page is from one of these machines and one of these commands; times from "
+    "another machine, or of another day on a busy one, will differ."
+)
+
+
+def section(material: Material) -> Section:
+    blocks: list[Block] = [machines(material), records(material)]
+    blocks.append(Code("To measure all of it again", "\n".join(commands(material))))
+    return Section("environment", "Environment and commands", READING, blocks)
+
+
+def machines(material: Material) -> Table:
+    found: dict[tuple[object, ...], Environment] = {}
+    for record in material.records:
+        each = record.environment
+        found.setdefault((each.machine, each.system, each.python, each.tilewright), each)
+    return Table(
+        "Machines",
+        ("machine", ">memory", "GPUs", "system", "Python", "Tilewright", "libraries"),
+        [
+            (
+                each.machine,
+                units.size(each.memory_bytes),
+                "; ".join(f"{g.name}, driver {g.driver}, {g.memory}" for g in each.gpus) or "none",
+                each.system,
+                each.python,
+                each.tilewright,
+                ", ".join(f"{name} {version}" for name, version in each.libraries.items()),
+            )
+            for each in found.values()
+        ],
+    )
+
+
+def records(material: Material) -> Table:
+    return Table(
+        "What this page is made from",
+        ("kind", "network", "device", "rungs", "settings", "date", "command"),
+        [
+            (
+                record.verb(),
+                record.network,
+                f"{record.device} ({record.device_name})",
+                ", ".join(record.rungs),
+                ", ".join(f"{name} {value}" for name, value in record.settings.items()),
+                record.environment.date,
+                shlex.join(record.environment.command),
+            )
+            for record in material.records
+        ],
+    )
+
+
+def commands(material: Material) -> list[str]:
+    """Each once, in the order of the records."""
+    return list(dict.fromkeys(command for record in material.records if (command := _of(record))))
+
+
+def _of(record: Record) -> str:
+    """What makes such a record: as a verb of its own, whatever command it was made by."""
+    settings = record.settings
+    words = ["tilewright", record.verb(), "--net", record.network, "--device", record.device]
+    if record.verb() not in ("run", "ladder", "profile"):
+        return shlex.join(record.environment.command)
+    if record.verb() != "ladder":
+        rung, _, precision = str(settings["rung"]).partition(" ")
+        words += ["--rung", rung, *(["--precision", precision] if precision else [])]
+    for name in ("images", "batch", "memory"):
+        if settings.get(name) not in (None, "host"):
+            words += [f"--{name}", str(settings[name])]
+    return shlex.join(words)

@@ -1,0 +1,94 @@
+"""A report as one HTML file that opens from disk: nothing in it is fetched from anywhere.
+
+Whatever comes from records is text: the template escapes it, data in scripts has no `<`, and the
+author's Markdown may hold neither HTML nor pictures from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from tilewright import __version__
+from tilewright.errors import TilewrightError
+from tilewright.views.report.blocks import Chart, Section, Spec
+
+MISSING = "a report needs charts: pip install 'tilewright[report]' ({})"
+
+
+@dataclass(frozen=True)
+class Page:
+    """`facts` are the few figures that stand on top; `data` is the records as JSON."""
+
+    title: str
+    lead: str
+    facts: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    data: str
+
+
+def needed() -> None:
+    """Refuse before minutes of measuring what could not be drawn."""
+    try:
+        import altair  # noqa: F401
+        import vl_convert  # noqa: F401
+    except ImportError as error:
+        raise TilewrightError(MISSING.format(error)) from error
+
+
+def to_html(page: Page) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    loader = PackageLoader("tilewright.views.report", "")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    charts: list[dict[str, Spec]] = []
+    numbers = {}
+    for section in page.sections:
+        for index, block in enumerate(section.blocks):
+            if isinstance(block, Chart):
+                numbers[index, section.id] = len(charts)
+                charts.append(dict(block.variants))
+    return environment.get_template("page.html").render(
+        title=page.title, lead=page.lead, facts=page.facts, sections=page.sections,
+        numbers=numbers, version=__version__, markdown=lambda text: Markup(rendered(text)),
+        data=Markup(in_script(page.data)), charts=Markup(in_script(json.dumps(charts))),
+        style=Markup(_text("page.css")), script=Markup(_text("page.js")), library=Markup(library()),
+    )  # fmt: skip
+
+
+def in_script(text: str) -> str:
+    """JSON that can neither end the script that it is in nor begin another."""
+    escapes = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028"}
+    return re.sub("[<>&\u2028\u2029]", lambda found: escapes.get(found[0], "\\u2029"), text)
+
+
+def rendered(markdown: str) -> str:
+    """The author's Markdown as HTML: tags in it are text, and nothing is fetched."""
+    from markdown_it import MarkdownIt
+
+    made: str = (
+        MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(markdown)
+    )
+    return made
+
+
+@cache
+def library() -> str:
+    """Vega, Vega-Lite and vega-embed, with names of their own."""
+    import vl_convert
+
+    # Without a snippet it gives the three names to the window; its types do not know that.
+    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    assert "</script" not in bundle and "<!--" not in bundle
+    return f"(() => {{\n{bundle}\n}})();"
+
+
+def _text(name: str) -> str:
+    return (files("tilewright.views.report") / name).read_text(encoding="utf-8")

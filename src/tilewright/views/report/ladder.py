@@ -1,0 +1,206 @@
+"""The ladder: every rung's time on a log scale, its spread and its proof, and what it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from tilewright.results.ladder import LadderRecord, RungRecord
+from tilewright.results.record import Timing, Verification
+from tilewright.views import units
+from tilewright.views.report import charts
+from tilewright.views.report.blocks import (
+    NONE,
+    Block,
+    Cell,
+    Chart,
+    Number,
+    Paragraph,
+    Section,
+    Spec,
+    Table,
+    number,
+)
+from tilewright.views.report.material import Material, subject
+from tilewright.views.report.origins import origin
+
+READING = (
+    "Each row is one way to compute the same network on the same images. The dot is the median of "
+    "all rounds, the thick line its 95 % interval, the thin line the fastest and the slowest "
+    "round; further left is faster. On the logarithmic scale equal distances are equal factors."
+)
+WHOSE = ["own", "library"]
+
+
+def section(material: Material) -> Section:
+    blocks: list[Block] = []
+    for record in material.ladders:
+        blocks += ladder(record)
+    if material.ladders:
+        blocks.append(ideas(material.ladders))
+    return Section("ladder", "The ladder", READING, (*blocks, material.words_for("ladder")))
+
+
+def ladder(record: LadderRecord) -> Iterator[Block]:
+    if record.timed:
+        yield chart(record)
+    reasons = [*record.conditions.notes, *record.peak_notices]
+    reasons += [
+        f"{row.rung} computes something wrong: {row.verification.fault}"
+        for row in record.rows
+        if row.verification is not None and row.verification.fault is not None
+    ]
+    missing: dict[str, list[str]] = {}
+    for row in record.rows:
+        if row.missing:
+            missing.setdefault(row.missing, []).append(row.rung)
+    reasons += [f"{', '.join(names)} cannot run here: {why}" for why, names in missing.items()]
+    for reason in reasons:
+        yield Paragraph(reason)
+
+
+def chart(record: LadderRecord) -> Chart:
+    timed = record.timed
+    fastest_row, fastest = min(timed, key=lambda pair: pair[1].median_seconds)
+    slowest_row, slowest = max(timed, key=lambda pair: pair[1].median_seconds)
+    height = charts.rows_height(len(timed))
+    return Chart(
+        f"{subject(record)}: {units.count(record.images)} images, "
+        f"{units.count(min(record.batch, record.images))} at a time",
+        f"{len(timed)} rungs: from {slowest_row.rung} with {units.seconds(slowest.median_seconds)} "
+        f"to {fastest_row.rung} with {units.seconds(fastest.median_seconds)}, "
+        f"{units.times(slowest.median_seconds / fastest.median_seconds)} as fast.",
+        {"log scale": _spec(record, "log", height), "linear": _spec(record, "linear", height)},
+        times(record),
+        height,
+    )
+
+
+def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) -> Spec:
+    import altair as alt
+
+    library = _library(record)
+    rows = [_facts(record, row, time, library) for row, time in record.timed]
+    base = alt.Chart(charts.data(rows)).encode(
+        y=alt.Y("rung:N", sort=None, title=None),
+        color=alt.Color("whose:N", sort=WHOSE, title=None, legend=alt.Legend(orient="top")),
+        tooltip=[
+            alt.Tooltip(f"{name}:N", title=title)
+            for name, title in (
+                ("rung", "rung"), ("time", "median"), ("spread", "rounds"), ("rate", "images/s"),
+                ("proof", "proof"), ("library", "of the library"), ("ceiling", "of the peak"),
+                ("idea", "idea"), ("origin", "from"),
+            )
+        ],
+    )  # fmt: skip
+    slowest = max(float(str(row["slowest"])) for row in rows)
+    start = 0.8 * min(float(str(row["fastest"])) for row in rows) if scale == "log" else 0.0
+    end = slowest * max(1.3, (slowest / start) ** 0.35 if start else 0.0)  # room for the figures
+    x = alt.X(
+        "median:Q", title="ms for all images",
+        scale=alt.Scale(type=scale, domain=[start, end], nice=False),
+    )  # fmt: skip
+    whole = base.mark_rule(strokeWidth=1).encode(x=alt.X("fastest:Q"), x2="slowest:Q")
+    interval = base.mark_rule(strokeWidth=5, opacity=0.5).encode(x=alt.X("low:Q"), x2="high:Q")
+    point = base.mark_point(filled=True, size=80, opacity=1).encode(
+        x=x, shape=alt.Shape("whose:N", sort=WHOSE, title=None, legend=alt.Legend(orient="top"))
+    )
+    label = base.mark_text(align="left", dx=9, color="gray").encode(
+        x=alt.X("slowest:Q"), text="time:N", color=alt.value("gray")
+    )
+    return charts.spec(alt.layer(point, whole, interval, label), height)
+
+
+def _facts(
+    record: LadderRecord, row: RungRecord, time: Timing, library: float | None
+) -> dict[str, object]:
+    low, high = time.interval_seconds or (time.median_seconds, time.median_seconds)
+    samples = time.samples_seconds
+    return {
+        "rung": row.rung, "whose": WHOSE[row.vendor], "idea": row.idea,
+        "origin": origin(row), "median": 1e3 * time.median_seconds, "low": 1e3 * low,
+        "high": 1e3 * high, "fastest": 1e3 * min(samples), "slowest": 1e3 * max(samples),
+        "time": units.seconds(time.median_seconds),
+        "spread": f"{units.seconds(min(samples))} to {units.seconds(max(samples))}",
+        "rate": units.count(time.images_per_second), "proof": proof(row.verification),
+        "library": NONE if library is None else units.share(library / time.median_seconds),
+        "ceiling": NONE if row.peak_share is None else units.share(row.peak_share),
+    }  # fmt: skip
+
+
+def _library(record: LadderRecord) -> float | None:
+    """Seconds of the fastest library."""
+    return min((time.median_seconds for row, time in record.timed if row.vendor), default=None)
+
+
+def proof(found: Verification | None) -> str:
+    """Of a rung, in words. The worst is rounded down: less than a bound must not look like it."""
+    if found is None:
+        return "not proven"
+    if not found.passed:
+        return "WRONG"
+    worst = NONE if found.worst is None else f"{math.floor(100 * found.worst) / 100:.2f}"
+    return (
+        f"{units.plural(found.trials, 'trial')}, {units.count(found.outputs)} outputs, "
+        f"worst {worst} of its bound"
+    )
+
+
+def times(record: LadderRecord) -> Table:
+    library, convolutions = _library(record), _convolutions(record)
+    rows: list[Sequence[Cell]] = []
+    for row, time in record.timed:
+        gain = row.against
+        share = None if library is None else library / time.median_seconds
+        copies = row.copies.median_seconds if row.copies else None
+        rows.append(
+            (
+                row.rung + row.operations_mark,
+                *(_milliseconds(row.operations.get(name)) for name in convolutions),
+                _milliseconds(time),
+                Number(
+                    f"{units.milliseconds(min(time.samples_seconds))} to "
+                    f"{units.milliseconds(max(time.samples_seconds))}",
+                    min(time.samples_seconds),
+                ),
+                number(units.milliseconds(copies or 0.0), copies),
+                Number(units.count(time.images_per_second), time.images_per_second),
+                Number(f"{units.times(gain.times)} {gain.rung}", gain.times) if gain else NONE,
+                number(units.share(share or 0.0), share),
+                number(units.share(row.peak_share or 0.0), row.peak_share),
+                proof(row.verification),
+            )
+        )
+    return Table(
+        f"{subject(record)}: times in ms over {units.count(record.images)} images, medians of "
+        f"{units.plural(record.repeats, 'round')}",
+        (
+            "rung", *(f">{name}, ms" for name in convolutions), ">network, ms", ">range, ms",
+            ">copies, ms", ">images/s", ">as fast as", ">of library", ">of peak", "proof",
+        ),
+        rows,
+    )  # fmt: skip
+
+
+def _convolutions(record: LadderRecord) -> list[str]:
+    return list(dict.fromkeys(name for row, _ in record.timed for name in row.operations))
+
+
+def _milliseconds(time: Timing | None) -> Cell:
+    if time is None:
+        return NONE
+    return Number(units.milliseconds(time.median_seconds), time.median_seconds)
+
+
+def ideas(ladders: Sequence[LadderRecord]) -> Table:
+    """Every rung once, whatever networks it was timed on."""
+    rows = {row.rung: row for record in ladders for row in record.rows}
+    return Table(
+        "What each rung is",
+        ("rung", "idea", "from", "changes"),
+        [
+            (row.rung, row.idea, origin(row), row.against.rung if row.against else NONE)
+            for row in rows.values()
+        ],
+    )

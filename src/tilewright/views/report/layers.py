@@ -1,0 +1,127 @@
+"""Layers: where each rung's time goes, layer by layer and by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.results.run import LayerTime, RunRecord
+from tilewright.views import units
+from tilewright.views.report import charts
+from tilewright.views.report.blocks import Block, Cell, Chart, Number, Section, Spec, Table
+from tilewright.views.report.material import Material
+
+READING = (
+    "One bar for each rung, cut into its layers in the network's order; what is fused into a layer "
+    "is part of its piece. “Shares” makes all bars equally long and shows what is worth working "
+    "on next; “by kind” adds layers of one kind together."
+)
+# Time that is no layer's.
+COPIES, REST = "copies", "remainder"
+
+
+def section(material: Material) -> Section:
+    blocks: list[Block] = []
+    for title, runs in material.by_subject(RunRecord):
+        blocks.append(chart(title, runs))
+    for run in material.of(RunRecord):
+        blocks.append(phases(run))
+    return Section("layers", "Layers", READING, (*blocks, material.words_for("layers")))
+
+
+def chart(title: str, runs: Sequence[RunRecord]) -> Chart:
+    height = charts.rows_height(len(runs))
+    heaviest = [_heaviest(run) for run in runs]
+    return Chart(
+        title,
+        " ".join(
+            f"{name(run)}: {layer.name} takes {units.share(layer.seconds / run.forward_seconds)}."
+            for run, layer in zip(runs, heaviest, strict=True)
+            if layer is not None and run.forward_seconds
+        ),
+        {
+            "layers": _spec(runs, "layer", "zero", height),
+            "shares": _spec(runs, "layer", "normalize", height),
+            "by kind": _spec(runs, "kind", "zero", height),
+            "kinds, shares": _spec(runs, "kind", "normalize", height),
+        },
+        table(title, runs),
+        height,
+    )
+
+
+def name(run: RunRecord) -> str:
+    """A run among others of the same network and device."""
+    memory = "" if run.plan.memory in ("host", "resident") else f", {run.plan.memory}"
+    return f"{run.label}{memory}"
+
+
+def _heaviest(run: RunRecord) -> LayerTime | None:
+    return max(run.layers, key=lambda layer: layer.seconds, default=None)
+
+
+def parts(run: RunRecord) -> list[tuple[str, str, float]]:
+    """What a forward pass is made of: names, kinds, seconds."""
+    found = [(each.name, each.kind, each.seconds) for each in run.layers if each.seconds]
+    if run.copy_seconds:
+        found.append((COPIES, COPIES, run.copy_seconds))
+    if run.remainder_seconds > 0:
+        found.append((REST, REST, run.remainder_seconds))
+    return found
+
+
+def _spec(runs: Sequence[RunRecord], by: str, stack: str, height: int) -> Spec:
+    order: dict[str, None] = {}
+    rows = []
+    for run in runs:
+        for layer, kind, seconds in parts(run):
+            shown = layer if by == "layer" else kind
+            order.setdefault(shown)
+            rows.append({
+                "rung": name(run), "part": shown, "layer": layer, "kind": kind,
+                "amount": 1e6 * seconds / run.images, "time": units.seconds(seconds),
+                "share": units.share(seconds / run.forward_seconds),
+            })  # fmt: skip
+    last = [each for each in (COPIES, REST) if each in order]
+    domain = [each for each in order if each not in last] + last
+    for row in rows:
+        row["place"] = domain.index(str(row["part"]))
+    title = "share of the forward pass" if stack == "normalize" else "µs an image"
+    told = ("rung", "layer", "kind", "time", "share")
+    return charts.stacked(rows, domain, title, stack, told, height)
+
+
+def table(title: str, runs: Sequence[RunRecord]) -> Table:
+    columns = dict.fromkeys(layer for run in runs for layer, _, _ in parts(run))
+    rows: list[Sequence[Cell]] = []
+    for run in runs:
+        seconds = {layer: value for layer, _, value in parts(run)}
+        rows.append(
+            (
+                name(run),
+                *(_cell(seconds.get(layer)) for layer in columns),
+                _cell(run.forward_seconds),
+                Number(units.count(run.images), run.images),
+            )
+        )
+    heads = ("rung", *(f">{layer}, ms" for layer in columns), ">forward, ms", ">images")
+    return Table(f"{title}: layers, ms over all images", heads, rows)
+
+
+def _cell(seconds: float | None) -> Cell:
+    return "-" if seconds is None else Number(units.milliseconds(seconds), seconds)
+
+
+def phases(run: RunRecord) -> Table:
+    """The parts of the whole job, as both source projects printed them."""
+    rows: list[Sequence[Cell]] = [
+        (each.name, _cell(each.seconds), Number(
+            units.share(each.seconds / run.total_seconds), each.seconds / run.total_seconds
+        ))
+        for each in run.phases if run.total_seconds
+    ]  # fmt: skip
+    return Table(
+        f"{name(run)} on {run.network}: the whole job, {units.seconds(run.total_seconds)}, at most "
+        f"{units.size(run.peak_memory_bytes)} of memory",
+        ("phase", ">time, ms", ">share"),
+        rows,
+    )

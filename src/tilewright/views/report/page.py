@@ -1,0 +1,75 @@
+"""The whole page from its material: which sections there are, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.results import page as documents
+from tilewright.results.ladder import LadderRecord
+from tilewright.views import units
+from tilewright.views.report import (
+    calls,
+    compiler,
+    correctness,
+    environment,
+    ladder,
+    layers,
+    memory,
+    optimizations,
+    roofline,
+    timeline,
+)
+from tilewright.views.report.blocks import Section, Words
+from tilewright.views.report.html import Page
+from tilewright.views.report.material import Material
+
+SECTIONS: tuple[Callable[[Material], Section], ...] = (
+    ladder.section,
+    layers.section,
+    roofline.section,
+    memory.section,
+    timeline.section,
+    calls.section,
+    compiler.section,
+    correctness.section,
+    optimizations.section,
+    environment.section,
+)
+
+
+def page(material: Material, milestone: bool = False) -> Page:
+    sections = [make(material) for make in SECTIONS]
+    networks = list(dict.fromkeys(record.network for record in material.records))
+    machines = list(dict.fromkeys(record.environment.machine for record in material.records))
+    dates = sorted(record.environment.date[:10] for record in material.records)
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    return Page(
+        f"{', '.join(networks)}: from a for-loop to one fused kernel",
+        f"Measured on {'; '.join(machines)}, {when}.",
+        [fact for record in material.ladders for fact in _facts(record)][:6],
+        [each for each in sections if _has_something(each)],
+        documents.text(material.records),
+    )
+
+
+def _facts(record: LadderRecord) -> Sequence[tuple[str, str]]:
+    own = [(time.median_seconds, row, time) for row, time in record.timed if not row.vendor]
+    if not own:
+        return ()
+    _, best, time = min(own, key=lambda each: each[0])
+    _, first, first_time = own[0]
+    where = f"{record.network} on {record.device}"
+    found = [(f"{where}, {best.rung}", f"{units.count(time.images_per_second)} images/s")]
+    if best is not first:
+        gain = units.times(first_time.median_seconds / time.median_seconds)
+        found.append((f"as fast as {first.rung}", gain))
+    libraries = [(time.median_seconds, row.rung) for row, time in record.timed if row.vendor]
+    if libraries:
+        seconds, name = min(libraries)
+        found.append((f"as fast as {name}", units.times(seconds / time.median_seconds)))
+    return found
+
+
+def _has_something(section: Section) -> bool:
+    """A section without anything but room for words is left out."""
+    return any(not isinstance(block, Words) or block.markdown for block in section.blocks)

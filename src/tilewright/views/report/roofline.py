@@ -1,0 +1,125 @@
+"""Roofline: every kernel's arithmetic against what its device can do at best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilewright.results.profile import ProfileRecord, RooflineRecord
+from tilewright.views import units
+from tilewright.views.report import charts
+from tilewright.views.report.blocks import Block, Cell, Chart, Number, Section, Spec, Table, number
+from tilewright.views.report.material import Material, profile_name
+
+READING = (
+    "Each mark is a kernel: further right it computes more for every byte that it must move, "
+    "further up it is faster. No kernel can be above the line: its slope is the memory's speed, "
+    "its flat part the arithmetic's. How far below the line a mark lies is what could be gained. "
+    "Marks are larger the more time a kernel takes; shapes and colours say what holds it up."
+)
+HEIGHT = 380
+
+
+def section(material: Material) -> Section:
+    blocks: list[Block] = []
+    for title, profiles in material.by_subject(ProfileRecord):
+        if kernels := list(_kernels(profiles)):
+            blocks.append(chart(title, profiles, kernels))
+    return Section("roofline", "Roofline", READING, (*blocks, material.words_for("roofline")))
+
+
+def _kernels(profiles: Sequence[ProfileRecord]) -> Iterator[tuple[ProfileRecord, RooflineRecord]]:
+    for profile in profiles:
+        for kernel in profile.roofline:
+            if kernel.flop and kernel.least_bytes and kernel.seconds:
+                yield profile, kernel
+
+
+Kernels = Sequence[tuple[ProfileRecord, RooflineRecord]]
+
+
+def chart(title: str, profiles: Sequence[ProfileRecord], kernels: Kernels) -> Chart:
+    profile, best = max(kernels, key=lambda pair: pair[1].share_of_peak or 0.0)
+    share = "" if best.share_of_peak is None else (
+        f" Nearest to the peak: {best.name} of {profile_name(profile)} with "
+        f"{units.share(best.share_of_peak)}."
+    )  # fmt: skip
+    return Chart(
+        title,
+        f"{units.plural(len(kernels), 'kernel')} of {units.plural(len(profiles), 'profile')}."
+        f"{share}",
+        {"roofline": _spec(profiles, kernels)},
+        table(title, kernels),
+        HEIGHT,
+    )
+
+
+def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
+    import altair as alt
+
+    rows = [
+        {
+            "kernel": kernel.name, "layers": ", ".join(kernel.layers),
+            "rung": profile_name(profile), "intensity": kernel.flop / kernel.least_bytes,
+            "rate": kernel.flop_per_second / 1e9, "ms": 1e3 * kernel.seconds,
+            "time": units.seconds(kernel.seconds), "limit": kernel.limit,
+            "held up by": kernel.limit.partition(":")[0],
+            "of peak": "-" if kernel.share_of_peak is None else units.share(kernel.share_of_peak),
+        }
+        for profile, kernel in kernels
+    ]  # fmt: skip
+    x = alt.X("intensity:Q", scale=alt.Scale(type="log"), title="FLOP for each byte moved at least")
+    y = alt.Y("rate:Q", scale=alt.Scale(type="log"), title="GFLOP/s")
+    legend = alt.Legend(orient="top", columns=3)
+    points = (
+        alt.Chart(charts.data(rows))
+        .mark_point(filled=True, opacity=0.8)
+        .encode(
+            x=x, y=y,
+            size=alt.Size("ms:Q", scale=alt.Scale(range=[30, 400]), legend=None),
+            color=alt.Color("held up by:N", title=None, legend=legend),
+            shape=alt.Shape("held up by:N", title=None, legend=legend),
+            tooltip=["kernel:N", "layers:N", "rung:N", "time:N", "of peak:N", "limit:N"],
+        )
+    )  # fmt: skip
+    roof = _roof(profiles, [float(str(row["intensity"])) for row in rows])
+    if not roof:
+        return charts.spec(alt.layer(points), HEIGHT)
+    line = alt.Chart(charts.data(roof)).mark_line(strokeWidth=2, color="gray").encode(x=x, y=y)
+    return charts.spec(alt.layer(line, points), HEIGHT)
+
+
+def _roof(
+    profiles: Sequence[ProfileRecord], intensities: Sequence[float]
+) -> list[dict[str, object]]:
+    """The highest ceilings that were measured, from the leftmost kernel to the rightmost."""
+    known = [(p.ceilings.flops, p.ceilings.bytes) for p in profiles if p.ceilings is not None]
+    found = [(flops, size) for flops, size in known if flops and size]
+    if not found:
+        return []
+    flops, size = max(flops for flops, _ in found), max(size for _, size in found)
+    corner = flops / size
+    ends = (min(*intensities, corner) / 2, corner, 2 * max(*intensities, corner))
+    return [{"intensity": x, "rate": min(flops, x * size) / 1e9} for x in ends]
+
+
+def table(title: str, kernels: Kernels) -> Table:
+    rows: list[Sequence[Cell]] = [
+        (
+            kernel.name, profile_name(profile), ", ".join(kernel.layers),
+            Number(units.milliseconds(kernel.seconds), kernel.seconds),
+            Number(units.digits(kernel.flop_per_second / 1e9), kernel.flop_per_second),
+            number(units.share(kernel.share_of_peak or 0.0), kernel.share_of_peak),
+            Number(units.digits(kernel.bytes_per_second / 1e9), kernel.bytes_per_second),
+            number(units.share(kernel.share_of_bandwidth or 0.0), kernel.share_of_bandwidth),
+            kernel.limit,
+        )
+        for profile, kernel in kernels
+    ]  # fmt: skip
+    return Table(
+        f"{title}: kernels whose work is known",
+        (
+            "kernel", "rung", "layers", ">time, ms", ">GFLOP/s", ">of peak", ">GB/s",
+            ">of bandwidth", "what holds it up",
+        ),
+        rows,
+    )  # fmt: skip

@@ -1,0 +1,122 @@
+"""The page in a real browser: Debian's Chromium through Playwright."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.views.report.made import everything
+from tilewright.views.report.html import to_html
+from tilewright.views.report.material import Material
+from tilewright.views.report.page import page
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (apt install chromium)"),
+    pytest.mark.xdist_group("browser"),
+]
+HOSTILE = "</script><img src=http://a.b onerror=alert(2)>"
+DRAWN = (
+    "[...document.querySelectorAll('figure[data-chart]')].every(f => f.dataset.state == 'drawn')"
+)
+PATIENCE = 30_000  # ms: the machine may be busy
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    records = (*everything(), *everything(network=HOSTILE))
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(to_html(page(Material(records))), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def open_page(browser, address):
+    """A page of some width; whatever it complains of or asks for is an error."""
+    pages, wrong = [], []
+
+    def opened(width=1440, scheme="light", part="#all"):
+        view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        pages.append(view)
+        view.set_default_timeout(PATIENCE)
+        view.on("console", lambda message: wrong.append(message.text))
+        view.on("pageerror", lambda error: wrong.append(str(error)))
+        view.on(
+            "request",
+            lambda asked: (
+                wrong.append(asked.url)
+                if not asked.url.startswith(("file:", "data:", "blob:"))
+                else None
+            ),
+        )
+        view.goto(address + part)
+        return view
+
+    yield opened
+    for view in pages:
+        view.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
+def test_charts_are_drawn_and_nothing_sticks_out(open_page, width, scheme):
+    view = open_page(width, scheme)
+    view.wait_for_function(DRAWN)
+    figures = view.locator("figure[data-chart]")
+    assert figures.count() >= 12
+    assert view.locator("figure .drawing svg, figure .drawing canvas").count() >= figures.count()
+    assert view.evaluate("document.documentElement.scrollWidth") == width
+    ink, paper = view.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    assert (ink, paper) == {
+        "light": ("rgb(27, 39, 51)", "rgb(255, 255, 255)"),
+        "dark": ("rgb(227, 232, 236)", "rgb(20, 25, 31)"),
+    }[scheme]
+
+
+def test_charts_are_drawn_when_they_come_near(open_page):
+    view = open_page(part="")
+    view.wait_for_function("document.querySelector('figure').dataset.state == 'drawn'")
+    last = view.locator("figure[data-chart]").last
+    assert last.get_attribute("data-state") is None
+    last.scroll_into_view_if_needed()
+    view.wait_for_function(
+        "[...document.querySelectorAll('figure[data-chart]')].at(-1).dataset.state == 'drawn'"
+    )
+
+
+def test_sorting_toggling_and_downloading(open_page):
+    view = open_page(part="")
+    table = view.locator("#ladder figure table").first
+    view.locator("#ladder figure summary", has_text="As a table").first.click()
+    head = table.locator("th button", has_text="network, ms")
+    firsts = lambda: table.locator("tbody th").all_text_contents()  # noqa: E731
+    assert firsts() == ["direct", "shared", "step2", "torch"]
+    head.click()
+    assert firsts()[0] == "step2"
+    head.click()
+    assert firsts()[-1] == "step2"
+    assert table.locator("th[aria-sort=descending]").count() == 1
+    figure = view.locator("#ladder figure").first
+    view.wait_for_function("document.querySelector('figure').dataset.state == 'drawn'")
+    before = figure.locator(".drawing svg.marks").inner_html()
+    figure.locator("button", has_text="linear").click()
+    view.wait_for_function("document.querySelector('figure').dataset.state == 'drawn'")
+    assert figure.locator("button[aria-pressed=true]").all_text_contents() == ["linear"]
+    assert figure.locator(".drawing svg.marks").inner_html() != before
+    with view.expect_download() as waiting:
+        view.locator("#download").click()
+    records = json.loads(waiting.value.path().read_text())["records"]
+    assert HOSTILE in {record["network"] for record in records}

@@ -1,0 +1,139 @@
+"""The page as text: what is in it, and that nothing in it is anything but text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from msgspec.structs import replace
+
+from tests.results.made import ladder_record, run_record, rung_record
+from tests.views.report.made import answers, everything, kernels, ladder
+from tilewright.results import page as documents
+from tilewright.results.ladder import Against
+from tilewright.results.record import Gpu
+from tilewright.views.report import html
+from tilewright.views.report.blocks import Chart
+from tilewright.views.report.html import in_script, rendered, to_html
+from tilewright.views.report.material import Material
+from tilewright.views.report.page import page
+
+HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\"'&\u2028"
+
+
+@pytest.fixture(autouse=True)
+def _without_vega(monkeypatch):
+    """A megabyte that is the same in every page."""
+    monkeypatch.setattr(html, "library", lambda: "")
+
+
+class Seen(HTMLParser):
+    """Tags, and the text of scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.inside = [], {}, None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.inside = dict(attributes).get("id") if tag == "script" else None
+
+    def handle_data(self, data):
+        if self.inside:
+            self.scripts[self.inside] = self.scripts.get(self.inside, "") + data
+
+
+def test_every_section_is_there_with_a_sentence_on_how_to_read_it():
+    made = page(Material(everything()))
+    assert [section.id for section in made.sections] == [
+        "ladder", "layers", "roofline", "memory", "timeline", "calls", "compiler", "correctness",
+        "optimizations", "environment",
+    ]  # fmt: skip
+    assert all(len(section.reading) > 80 for section in made.sections)
+
+
+def test_a_section_without_records_is_left_out():
+    made = page(Material((run_record(),)))
+    assert [section.id for section in made.sections] == ["layers", "environment"]
+
+
+def test_figures_of_the_ladder():
+    text = to_html(page(Material((ladder(),))))
+    for words in ("idea of shared", "2.00x direct", "9 trials, 99 outputs, worst 0.50 of its bound",
+                  "course, optimization 1", "400.0 %", "10.0 to 12.0"):  # fmt: skip
+        assert words in text, words
+
+
+def test_what_is_slower_was_not_worth_it():
+    rows = {"direct": (0.01,) * 9, "shared": (0.02,) * 9}
+    made = [rung_record(name, seconds) for name, seconds in rows.items()]
+    gain = Against(rung="direct", times=0.5, interval=(0.49, 0.51), differs=True)
+    record = ladder_record(rows=(made[0], replace(made[1], against=gain)))
+    assert "0.50x as fast as direct, so slower: not worth it here" in to_html(
+        page(Material((record,)))
+    )
+
+
+def test_every_chart_has_a_table_with_as_much():
+    sections = page(Material(everything())).sections
+    charts = [block for section in sections for block in section.blocks if isinstance(block, Chart)]
+    assert len(charts) >= 6
+    for chart in charts:
+        assert chart.summary and chart.table.rows and chart.variants
+        for row in chart.table.rows:
+            assert len(row) == len(chart.table.columns)
+
+
+def test_raw_data_comes_back_as_it_was(tmp_path):
+    records = everything()
+    text = to_html(page(Material(records)))
+    kept = tmp_path / "raw.json"
+    kept.write_text(Seen(text).scripts["data"])
+    assert documents.read(kept) == records
+
+
+def test_hostile_names_stay_text():
+    gpu = Gpu(HOSTILE, HOSTILE, HOSTILE)
+    environment = ladder_record().environment
+    environment = replace(environment, cpu=HOSTILE, command=(HOSTILE,), gpus=(gpu,))
+    where = {"network": HOSTILE, "device_name": HOSTILE, "environment": environment}
+    records = (
+        ladder_record(rows=(rung_record(HOSTILE, (0.1,), idea=HOSTILE),), **where),
+        run_record(label=HOSTILE, **where),
+        answers(classes=(HOSTILE, "b"), data=HOSTILE, **where),
+        kernels(rung=HOSTILE, **where),
+    )
+    plain, seen = Seen(to_html(page(Material(everything())))), None
+    seen = Seen(to_html(page(Material(records, {"ladder": HOSTILE}))))
+    assert {tag for tag, _ in seen.tags} <= {tag for tag, _ in plain.tags} | {"a"}
+    assert sum(tag == "script" for tag, _ in seen.tags) == 4
+    assert not any(name.startswith("on") for _, given in seen.tags for name in given)
+    assert json.loads(seen.scripts["data"])["records"][0]["network"] == HOSTILE
+    assert json.loads(seen.scripts["charts"])
+
+
+def test_json_in_a_script_is_the_same_json():
+    assert json.loads(in_script(json.dumps(HOSTILE, ensure_ascii=False))) == HOSTILE
+    assert not re.search("[<>&\u2028]", in_script(HOSTILE))
+
+
+@pytest.mark.parametrize(
+    "markdown", ["<script>alert(1)</script>", "[a](javascript:alert(1))", "![a](https://a.b/c.png)"]
+)
+def test_words_hold_neither_code_nor_pictures_from_elsewhere(markdown):
+    tags = [(tag, given) for tag, given in Seen(rendered(markdown)).tags]
+    assert {tag for tag, _ in tags} <= {"p", "a"}
+    assert not any("javascript" in str(given.get("href")) for _, given in tags)
+
+
+def test_words_stand_in_their_place():
+    text = to_html(page(Material(everything(), {"shared": "It *was* worth it."})))
+    assert "It <em>was</em> worth it." in text[text.index('id="optimizations"') :]
+
+
+def test_25_rungs_of_three_networks_are_a_page_under_five_megabytes():
+    records = [each for name in ("a", "b", "c") for each in everything(25, name)]
+    assert len(to_html(page(Material(tuple(records))))) < 3_500_000  # and a megabyte of Vega
