@@ -37,7 +37,7 @@ SECTIONS: tuple[Callable[[Material], Section], ...] = (
 )
 
 
-def page(material: Material, milestone: bool = False) -> Page:
+def page(material: Material) -> Page:
     sections = [make(material) for make in SECTIONS]
     networks = list(dict.fromkeys(record.network for record in material.records))
     machines = list(dict.fromkeys(record.environment.machine for record in material.records))
