@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
     from tilewright.model.formats.torch_import import from_torch
     from tilewright.model.formats.weights import save
-    from tilewright.model.load import load
+    from tilewright.model.load import Net, load
     from tilewright.model.network import Network
     from tilewright.serving.compiled import Compiled
     from tilewright.verbs.explain import explain
@@ -71,7 +71,7 @@ __all__ = [
 
 
 def compile(
-    network: Network,
+    network: Net,
     device: str = "cpu",
     *,
     precision: str | None = None,
@@ -79,6 +79,7 @@ def compile(
 ) -> Compiled:
     """The network with its weights as one function for a device: cpu, cuda or opencl.
 
+    A network may be given by its name or path, too, as `load` takes it.
     Call what comes back with a batch of images, (image, channel, y, x), of any size: uint8 pixels,
     which the network's input scales, or float32 values, which enter the first layer as they are.
     It gives the last layer's output for each image, in float32, as the caller's kind of array;
@@ -86,10 +87,11 @@ def compile(
     or tf32 on cuda); `batch` is the largest batch, if that is known. Machine code is made once for
     a network's shapes and kept on disk. docs/serving.md has the rest.
     """
+    from tilewright.model.load import load
     from tilewright.runtime.device import Device
     from tilewright.serving import compile_for
 
-    return compile_for(network, Device.parse(device), precision, batch)
+    return compile_for(load(network), Device.parse(device), precision, batch)
 
 
 def __getattr__(name: str) -> object:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--predictions", type=Path, metavar="FILE",
-        help="write a CSV of index, label, predicted, probability",
+        help="write a CSV of index, label, predicted, probability (or output, without a softmax)",
     )  # fmt: skip
     parser.add_argument(
         "--repeats", type=options.positive, default=1, metavar="N",
@@ -42,6 +42,8 @@ def main(arguments: argparse.Namespace) -> int:
 
     if arguments.plan is not None and arguments.save_plan is not None:
         raise TilewrightError("--save-plan is not for --plan: the plan says all of it")
+    if arguments.show is not None and arguments.format != "text":
+        raise TilewrightError(f"--show draws pictures, which --format {arguments.format} has not")
     outputs = ("json", "predictions", "save_plan")
     options.check_outputs(arguments, outputs, may_be_stdout=("json",))
     result = run(**options.given(arguments, run), progress=True)

@@ -85,7 +85,7 @@ def ladder(
     on, plan = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
     count = positive_or_none("images", images) or (QUICK_IMAGES if quick else IMAGES)
-    subject = prepare(net, weights, data, count)
+    subject = prepare(net, weights, data, count, or_all=images is None)
     own = own_rungs(on, rung)
     with _watched(progress) as (tell, audience):
         found = climb(

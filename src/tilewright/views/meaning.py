@@ -1,4 +1,4 @@
-"""What a run means, in two sentences: what takes most of the time, how near it is to the limit."""
+"""What a run means, in two sentences: which layer takes longest, how near it is to the limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sentences(run: RunRecord) -> Iterator[str]:
     slowest = max(timed, key=lambda layer: layer.seconds)
     share = units.share(slowest.seconds / run.forward_seconds)
     yield (
-        f"{slowest.name} takes most of the forward pass: {units.seconds(slowest.seconds)} of "
+        f"{slowest.name} takes longest of all layers: {units.seconds(slowest.seconds)} of "
         f"{units.seconds(run.forward_seconds)} ({share})."
     )
     executed = sum(layer.executed_flop for layer in run.layers)

@@ -37,6 +37,11 @@ CLASSES = {
 }  # fmt: skip
 
 
+def are_probabilities(outputs: NDArray[np.float32]) -> bool:
+    """Whether each image's outputs are shares of one: a network may end without a softmax."""
+    return bool((outputs >= 0).all() and np.allclose(outputs.sum(1), 1, atol=1e-3))
+
+
 @dataclass(frozen=True)
 class Pictures:
     """Some images of a data set with what was predicted, and how likely that was said to be."""
@@ -76,7 +81,8 @@ class Pictures:
             return names[number] if names and number < len(names) else f"class {number}"
 
         predicted = int(self.predicted[image])
-        likely = units.share(float(self.outputs[image, predicted]))
+        value = float(self.outputs[image, predicted])
+        likely = units.share(value) if are_probabilities(self.outputs) else f"{value:.3g}"
         labels = self.dataset.labels
         right = labels is None or int(labels[image]) == predicted
         truth = f"#{image}" if labels is None else f"#{image}: {name(int(labels[image]))}"

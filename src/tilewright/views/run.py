@@ -16,7 +16,7 @@ from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
 from tilewright.views import colours, meaning, units
 from tilewright.views.console import WIDTH
-from tilewright.views.pictures import Pictures
+from tilewright.views.pictures import Pictures, are_probabilities
 from tilewright.views.table import Column, facts, table
 
 if TYPE_CHECKING:
@@ -40,10 +40,14 @@ class Predictions(Protocol):
 
 
 def predictions_csv(result: Predictions) -> str:
-    """One row an image; the label is empty where the data has none."""
+    """One row an image; the label is empty where the data has none.
+
+    The last column is a probability, or an output as it is where the network ends without softmax.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["index", "label", "predicted", "probability"])
+    value = "probability" if are_probabilities(result.outputs) else "output"
+    writer.writerow(["index", "label", "predicted", value])
     labels = result.dataset.labels
     for index, predicted in enumerate(result.predicted):
         label = "" if labels is None else labels[index]

@@ -25,6 +25,7 @@ from tilewright.model.network import MOST_LAYERS, Network
 DESCRIPTION = "tilewright.network"
 LARGEST_BYTES = 4 << 30
 MOST_TENSORS = 2 * MOST_LAYERS
+STORED = (np.float16, np.float32, np.float64, "float16", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ def save(network: Network, path: str | Path, dtype: DTypeLike = np.float32) -> N
 
     if not network.parameters:
         raise TilewrightError(f"network {network.name!r} has no weights to save")
+    if Path(path).suffix != ".safetensors":
+        raise TilewrightError(f"{path}: the name must end in .safetensors; others: convert")
+    if dtype not in STORED:
+        raise TilewrightError(f"weights are stored as float16, float32 or float64, not {dtype!r}")
     with np.errstate(over="ignore"):
         tensors = {name: value.astype(dtype) for name, value in network.parameters.items()}
     for name, value in tensors.items():

@@ -23,6 +23,7 @@ from tilewright.rungs.rung import Launch, Options, Rung, input_then_network, lau
 from tilewright.runtime import Buffer, FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 from tilewright.runtime.device import Device
+from tilewright.runtime.dialect import DoesNotFit
 
 # MLAS promises no accuracy for its tanh: over every third float32 up to 10, release 1.31.1 was off
 # by up to 5.46 ulp (at 8.4755, 2026-11-15), where 5 are allowed to everyone else.
@@ -48,7 +49,11 @@ def prepare(
         return launch_of(runtime, "normalise", stages, normalise(stages[0].layer))
 
     layers = tuple(stage.name for stage in stages)
-    session = _session(onnx_model(stages, parameters))
+    try:
+        session = _session(onnx_model(stages, parameters))
+    except Exception as error:  # of a class of its own, with a page of words
+        said = " ".join(str(error).split())
+        raise DoesNotFit(f"ONNX Runtime refuses the network: {said:.200}") from error
     kernel = runtime.build("onnxruntime_network", session.run)
 
     def launch(x: Buffer, out: Buffer, *others: Buffer) -> None:
