@@ -101,3 +101,8 @@ def test_a_network_of_ones_own(tmp_path, capsys):
     for net_option in (["--net", str(net), "--weights", str(file)], ["--net", str(file)]):
         assert main(["run", *net_option, "--images", "10"]) == 0
         assert "tiny over 10 images" in capsys.readouterr().out
+
+
+def test_pictures_are_not_mixed_into_other_formats(capsys):
+    assert main(["run", "--images", "2", "--show", "1", "--format", "json"]) == 2
+    assert "--show draws pictures, which --format json has not" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tilewright.data.dataset import Dataset
-from tilewright.views.pictures import Pictures
+from tilewright.views.pictures import Pictures, are_probabilities
 
 IMAGES = np.zeros((4, 1, 8, 8), np.uint8)
 IMAGES[:, 0, :, 4:] = 255  # dark to the left, light to the right
@@ -17,6 +17,7 @@ LABELS = np.array([0, 1, 2, 3])
 PREDICTED = np.array([0, 2, 1, 3])
 OUTPUTS = np.full((4, 4), 0.01, np.float32)
 OUTPUTS[range(4), PREDICTED] = 0.9, 0.6, 0.8, 0.5
+OUTPUTS[range(4), LABELS - 1] += 1 - OUTPUTS.sum(1)  # probabilities
 
 
 def made(labels=LABELS, count=4, images=IMAGES):
@@ -59,3 +60,9 @@ def test_many_are_broken_into_lines_that_fit():
 def test_values_of_any_range_are_pictures():
     floats = (IMAGES.astype(np.float32) - 128) / 3
     assert shown(made(images=floats, count=1)).splitlines()[0] == "    ████"
+
+
+def test_outputs_of_a_network_without_softmax_are_no_probabilities():
+    assert are_probabilities(np.array([[0.25, 0.75], [1, 0]], np.float32))
+    assert not are_probabilities(np.array([[5.6, -1.0], [1, 0]], np.float32))
+    assert not are_probabilities(np.array([[0.2, 0.2]], np.float32))

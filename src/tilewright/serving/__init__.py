@@ -22,9 +22,7 @@ def compile_for(
 ) -> Compiled:
     """The network with its weights, ready on a device; `batch` is the largest, if there is one."""
     if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
-        raise TilewrightError(
-            f"batch={batch!r:.40}: a batch is a whole number of images, 1 or more"
-        )
+        raise TilewrightError(f"batch={batch!r:.40}: a batch has at least 1 image, a whole number")
     match device.kind:
         case "cpu":
             from tilewright.serving.cpu import CpuCompiled

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import weights
 from tilewright.model.layers import FullyConnected, Pixels
@@ -57,3 +58,12 @@ def test_damaged_files_are_refused_or_read_never_worse(data, tmp_path_factory):
         assert "w.safetensors" in str(error)
     else:
         assert sum(t.nbytes for t in stored.tensors.values()) <= len(good)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, "int32", np.complex64, str, 5])
+def test_what_could_not_be_read_is_not_written(tmp_path, dtype):
+    with pytest.raises(TilewrightError, match="stored as float16, float32 or float64"):
+        tilewright.save(tilewright.load("cifar10"), tmp_path / "w.safetensors", dtype)
+    with pytest.raises(TilewrightError, match=r"must end in \.safetensors"):
+        tilewright.save(tilewright.load("cifar10"), tmp_path / "w.onnx")
+    assert not list(tmp_path.iterdir())
