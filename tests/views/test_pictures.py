@@ -17,7 +17,7 @@ LABELS = np.array([0, 1, 2, 3])
 PREDICTED = np.array([0, 2, 1, 3])
 OUTPUTS = np.full((4, 4), 0.01, np.float32)
 OUTPUTS[range(4), PREDICTED] = 0.9, 0.6, 0.8, 0.5
-OUTPUTS[range(4), LABELS - 1] += 1 - OUTPUTS.sum(1)  # probabilities
+OUTPUTS[range(4), (PREDICTED + 1) % 4] += 1 - OUTPUTS.sum(1)  # probabilities
 
 
 def made(labels=LABELS, count=4, images=IMAGES):
