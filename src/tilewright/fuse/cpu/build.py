@@ -119,7 +119,8 @@ def compile_network(
     plan = plan or by_images(network, on.target)
     kinds = {type(stage.layer) for stage in network.stages}
     files = sorted({str(sys.modules[kind.__module__].__file__) for kind in kinds})
-    key = _key(on, repr((network.input, network.layers)), repr(plan), *map(_content, files))
+    what = repr((network.input, network.layers, network.sources))
+    key = _key(on, what, repr(plan), *map(_content, files))
     return Compiled(plan, *_engine(on, folder, key, lambda: _module(network, on, plan)))
 
 
