@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -1351,14 +1351,25 @@ def name_of(case):
     return case.name
 
 
+# Every so-manieth trial, which is one of each network at least. Of `fused` each network is machine
+# code of its own, and what is wrong with it shows with most inputs; `threads` has the kernels of
+# `serial` and shares images out, the same way whatever is in them; of other libraries it is only to
+# be seen that they are called with the right layers.
+FEWER = {"fused": 2, "threads": 3, "torch": 3, "onnxruntime": 3}
+
+
 @pytest.mark.parametrize("rung", ON_CPU, ids=name_of)
 def test_every_rung_is_right(rung, monkeypatch):
     """On everything that is tried of every rung, and on a deep network."""
     # ONNX Runtime's threads wait for each other in loops: two take three times as long as one.
     monkeypatch.setattr("tilewright.rungs.vendor.onnxruntime.cpu_cores", lambda: 1)
+    everything, every = verify_module.trials, FEWER.get(rung.name, 1)
+    monkeypatch.setattr(
+        verify_module, "trials", lambda *given: islice(everything(*given), 0, None, every)
+    )
     verdict = verify(rung, CPU, DEEP)
     assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
-    assert verdict.outputs > 100_000
+    assert verdict.outputs > 100_000 / every
     assert verdict.worst <= 1
 
 
@@ -1385,11 +1396,17 @@ def others(shapes):
     ]
 
 
+# Kernels that are compiled longer than they run, even where nothing makes them fast.
+COMPILED_LONGER = ("direct", "fused-gemm", "per-layer", "unroll-gemm")
+
+
 @pytest.mark.parametrize("rung", rungs(OPENCL), ids=name_of)
-def test_every_gpu_rung_is_right(rung, monkeypatch):
+def test_every_gpu_rung_is_right(rung, monkeypatch, request):
     """All layers of the first rung; of the others, the convolutions, which alone are their own."""
     if reason := rung.missing(OPENCL):
         pytest.skip(reason)
+    if rung.name in COMPILED_LONGER:
+        request.getfixturevalue("not_optimised")
     # The same shapes each time, so that kernels are compiled once; values are fresh.
     first = rung is rungs(OPENCL)[0]
     shapes = trials_module._odd_layers(np.random.default_rng(1))

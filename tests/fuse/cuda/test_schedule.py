@@ -78,12 +78,12 @@ def test_what_the_verifier_tries(precision: str) -> None:
     """Single layers and short sequences of odd sizes, with every kind of inputs.
 
     What a kernel does depends on its network alone, which comes with some eight kinds of inputs:
-    every other one of them is run, others in another precision.
+    every third of them is run, others in another precision.
     """
     tried = 0
     for number, trial in enumerate(tried_of(None, precision)):
         network = trial.network
-        if trial.arrival or (number + PRECISIONS.index(precision)) % 2:
+        if trial.arrival or (number + PRECISIONS.index(precision)) % len(PRECISIONS):
             continue  # of what is not finite: test_not_finite
         tried += 1
         layers = [stage.layer.summary or stage.kind for stage in network.stages[1:]]
@@ -91,10 +91,10 @@ def test_what_the_verifier_tries(precision: str) -> None:
         # Two images: the second finds what the first left in shared memory, as the others would.
         wrong = problem(network, trial.images[:2], precision, kernels)
         assert wrong is None, f"{layers} on {network.input.shape}, {trial.inputs}: {wrong}"
-    assert tried > 100
+    assert tried > 70
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(drawn_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1))
 def test_networks_of_any_shape(network: Network, precision: str, seed: int) -> None:
     generator = np.random.default_rng(seed)
