@@ -34,14 +34,14 @@ from tilewright.truth.trials import ODD_GRAPHS
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
 NETWORKS = {network.name: network for network in networks()}
-# Every network once; what all others have, pictures and large rows, on every architecture and in
-# every precision. All of them everywhere take the compiler more than a minute.
+# Every network once; pictures on every architecture, and every other precision for one of those
+# with both pictures and large rows. All of them everywhere take the compiler more than a minute.
 CASES = [(name, 90, "fp16") for name in NETWORKS] + [
-    (name, capability, precision)
-    for name in ("cifar10", "ece408")
-    for capability, precision in [(90, "tf32"), (90, "fp32")]
+    ("cifar10", 90, "tf32"),
+    ("ece408", 90, "fp32"),
+    ("cifar10", 80, "fp16"),
+    ("cifar10", 120, "fp16"),
 ]
-CASES += [("cifar10", capability, "fp16") for capability in (80, 120)]
 
 
 def compiled(
@@ -88,7 +88,7 @@ def keep_in_registers(kernels: list[nvrtc.Compiled]) -> None:
         assert made.stack_bytes < 200
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(drawn_networks(), st.sampled_from(list(ARITHMETICS)), st.sampled_from([80, 90, 120]))
 def test_networks_of_any_shape(network: Network, precision: str, capability: int) -> None:
     assert compiled(network, precision, capability, nvrtc.compile_cubin)  # not worth keeping
