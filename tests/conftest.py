@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 from tests import quick_builds  # noqa: E402
 from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
-from tests.quick_builds import not_optimised  # noqa: E402, F401
+from tilewright.judge import sandbox  # noqa: E402
 
 quick_builds.install()
 
@@ -31,7 +32,8 @@ os.environ["POCL_CACHE_DIR"] = str(KEPT / "pocl")
 os.environ["XDG_CACHE_HOME"] = str(KEPT / "home")
 
 # The thesis's weights and images are not the project's to ship: they lie beside the clone.
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+HERE = Path(__file__).resolve().parent
+BESIDE = HERE.parents[1] / "shared" / "data"
 
 # What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
 SLOW = (
@@ -98,6 +100,25 @@ def thesis_weights() -> Path:
 @pytest.fixture(scope="session")
 def thesis_images() -> Path:
     return _beside("cifar-10-batches-bin")
+
+
+@pytest.fixture
+def not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For kernels that compute next to nothing."""
+    monkeypatch.setattr("tests.quick_builds.asked_for", quick_builds.NOT_OPTIMISED)
+
+
+@pytest.fixture
+def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge's workers build as the tests do: what they may do is the same."""
+    usual = sandbox.environment
+
+    def environment(*given: Any) -> dict[str, str]:
+        made = usual(*given)
+        folders = [str(HERE / "in_workers"), str(HERE.parent), made["PYTHONPATH"]]
+        return made | {"PYTHONPATH": os.pathsep.join(folders)}
+
+    monkeypatch.setattr(sandbox, "environment", environment)
 
 
 @pytest.fixture

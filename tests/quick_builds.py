@@ -7,14 +7,13 @@ is the same. Where it computes next to nothing, `not_optimised` leaves out what 
 
 What this is not enough for is built as a user's is: a program with an error, so that the words are
 those that a user sees; one that calls another function; any, with a PoCL that keeps its header
-otherwise. Processes that tests start build as a user's do.
+otherwise. Processes that tests start build as a user's do, but for the judge's workers where a test
+asks for `quick_workers`.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-
-import pytest
 
 from tilewright.runtime import opencl
 from tilewright.runtime.pocl import is_pocl
@@ -68,9 +67,3 @@ def _quick(index, text, quick):
 
 def install():
     opencl._program = _program
-
-
-@pytest.fixture
-def not_optimised(monkeypatch):
-    """For kernels that compute next to nothing."""
-    monkeypatch.setattr("tests.quick_builds.asked_for", NOT_OPTIMISED)

@@ -12,6 +12,8 @@ from tilewright.model.layers import Convolution, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.truth.trials import random_parameters
 
+pytestmark = pytest.mark.usefixtures("quick_workers")
+
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch, capsys):

@@ -14,9 +14,10 @@ from tilewright.rungs.own import parse
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
 
-pytestmark = pytest.mark.skipif(
-    bool(opencl.missing(OPENCL)), reason="no OpenCL device: tilewright[opencl]"
-)
+pytestmark = [
+    pytest.mark.skipif(bool(opencl.missing(OPENCL)), reason="no OpenCL device: tilewright[opencl]"),
+    pytest.mark.usefixtures("quick_workers"),
+]
 TINY = {
     "name": "tiny",
     "input": {"shape": [2, 6, 5]},
