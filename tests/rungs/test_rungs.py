@@ -126,12 +126,14 @@ def test_odd_networks_in_odd_batches_on_a_gpu(rung, device, network, images, bat
     check_any_network(rung, device, network, images, batch, secrets.randbits(32))
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(("rung", "device", "memory"), MEMORIES)
 def test_every_memory_plan_computes_the_same(rung, device, memory):
     """Batches that are no multiple of anything, with a tail; more than a queue holds at once."""
     check_any_network(rung, device, PLANNED, 41, 3, 1, memory)
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(("rung", "device"), RUNGS)
 def test_float_images_enter_as_they_are(rung, device):
     network = choose_network()
