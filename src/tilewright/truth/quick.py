@@ -33,7 +33,7 @@ KINDS = (
     *(TELLING, "whole numbers, large weights", "impulse weights", "covering weights"),
     *("real numbers", "NaN and infinity"),
 )
-FEW_LAYERS = 3  # of each network, where there are several
+FEW_LAYERS = 2  # of each network, where there are several
 LAYER_KINDS = (TELLING, "real numbers")
 LAYER_CALLS = ((0, 1), (2,))
 # Batches that divide nothing, one of them large.
