@@ -49,10 +49,13 @@ def headers() -> tuple[str, ...]:
     roots = [Path(each) / kind for each in inside or () for kind in ("cu13", "cuda_runtime")]
     named = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *USUAL)
     roots += [Path(each) for each in named if each]
-    for root in roots:
-        if (root / "include" / "cuda_fp16.h").exists():
-            folder = (root / "include").resolve()
-            return f"--include-path={folder}", f"--include-path={folder / 'cccl'}"
+    # Some packages have no more than what CUDA's arithmetic needs.
+    for wanted in (("cuda_fp16.h", "mma.h"), ("cuda_fp16.h",)):
+        for root in roots:
+            folder = root / "include"
+            if all((folder / name).exists() for name in wanted):
+                folder = folder.resolve()
+                return f"--include-path={folder}", f"--include-path={folder / 'cccl'}"
     return ()
 
 
