@@ -49,8 +49,8 @@ def headers() -> tuple[str, ...]:
     roots = [Path(each) / kind for each in inside or () for kind in ("cu13", "cuda_runtime")]
     named = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), *USUAL)
     roots += [Path(each) for each in named if each]
-    # Some packages have no more than what CUDA's arithmetic needs.
-    for wanted in (("cuda_fp16.h", "mma.h"), ("cuda_fp16.h",)):
+    # The package for Python has mma.h, but not what that includes.
+    for wanted in (("cuda_fp16.h", "crt/mma.h"), ("cuda_fp16.h",)):
         for root in roots:
             folder = root / "include"
             if all((folder / name).exists() for name in wanted):
