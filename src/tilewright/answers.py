@@ -12,6 +12,7 @@ from tilewright.job import Result
 from tilewright.results.climbed import COURSE_SIZES
 from tilewright.results.ladder import Correctness
 from tilewright.results.page import AnswersRecord, Mistake
+from tilewright.results.probabilities import are_probabilities
 
 SHOWN = 12  # mistakes
 LARGEST_SIDE = 96  # pixels of a picture
@@ -29,6 +30,7 @@ def answers(result: Result) -> AnswersRecord | None:
     np.add.at(confusion, (labels, predicted), 1)
     wrong = np.flatnonzero(~right)
     sure = result.outputs[wrong, predicted[wrong]]
+    shares = are_probabilities(result.outputs)
     worst = wrong[np.argsort(-sure, kind="stable")][:SHOWN]
     return AnswersRecord(
         network=result.network.name, device=str(result.plan.device), device_name=result.device,
@@ -42,7 +44,9 @@ def answers(result: Result) -> AnswersRecord | None:
         mistakes=tuple(
             Mistake(
                 image=int(index), label=int(labels[index]), predicted=int(predicted[index]),
-                probability=float(np.clip(result.outputs[index, predicted[index]], 0, 1)),
+                probability=min(1.0, float(result.outputs[index, predicted[index]]))
+                if shares
+                else None,
                 png=picture(result.dataset.images[index]),
             )
             for index in worst

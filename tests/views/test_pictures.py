@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tilewright.data.dataset import Dataset
-from tilewright.views.pictures import Pictures, are_probabilities
+from tilewright.results.probabilities import are_probabilities
+from tilewright.views.pictures import Pictures
 
 IMAGES = np.zeros((4, 1, 8, 8), np.uint8)
 IMAGES[:, 0, :, 4:] = 255  # dark to the left, light to the right

@@ -27,7 +27,9 @@ class Mistake(Struct, frozen=True, kw_only=True):
     image: Annotated[Count, about("its place in the data set")]
     label: Count
     predicted: Count
-    probability: Annotated[Share, about("that the network gave its answer")]
+    probability: Annotated[
+        Share | None, about("that the network gave its answer; null where it ends without softmax")
+    ]
     png: Annotated[str, about("the picture, in base64; empty where the data has no pixels")]
 
 

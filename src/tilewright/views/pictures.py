@@ -14,6 +14,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
+from tilewright.results.probabilities import are_probabilities
 from tilewright.views import units
 from tilewright.views.colours import BROKEN, GOOD
 
@@ -35,11 +36,6 @@ CLASSES = {
         "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
     ),
 }  # fmt: skip
-
-
-def are_probabilities(outputs: NDArray[np.float32]) -> bool:
-    """Whether each image's outputs are shares of one: a network may end without a softmax."""
-    return bool((outputs >= 0).all() and np.allclose(outputs.sum(1), 1, atol=1e-3))
 
 
 @dataclass(frozen=True)

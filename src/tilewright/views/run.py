@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from tilewright.measure.samples import Sample
+from tilewright.results.probabilities import are_probabilities
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
 from tilewright.views import colours, meaning, units
 from tilewright.views.console import WIDTH
-from tilewright.views.pictures import Pictures, are_probabilities
+from tilewright.views.pictures import Pictures
 from tilewright.views.table import Column, facts, table
 
 if TYPE_CHECKING:

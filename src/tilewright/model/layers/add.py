@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.errors import TilewrightError
 from tilewright.model.layers.forms import EVERY
 from tilewright.model.layers.join import Join
 from tilewright.model.layers.onnx_node import INPUTS, OnnxNode
 from tilewright.model.layers.rounding import Truth, flushed, step
-from tilewright.model.layers.sizes import Shape, dimensions
+from tilewright.model.layers.sizes import Shape
 from tilewright.precision import FLOAT32, UNIT, Precision
 
 if TYPE_CHECKING:
@@ -31,14 +30,6 @@ class Add(Join):
     words = "sums of values at the same place"
     forms = EVERY
     takes_huge = False  # sums would leave float32
-
-    def output_shape(self, *shapes: Shape) -> Shape:
-        for shape in shapes[1:]:
-            if shape != shapes[0]:
-                raise TilewrightError(
-                    f"cannot add {dimensions(shape)} to {dimensions(shapes[0])}: shapes differ"
-                )
-        return shapes[0]
 
     def flops(self, *shapes: Shape) -> int:
         return (len(shapes) - 1) * math.prod(shapes[0])

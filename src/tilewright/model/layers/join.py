@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilewright.errors import TilewrightError
 from tilewright.model.layers.base import Layer
 from tilewright.model.layers.forms import without
 from tilewright.model.layers.rounding import Truth
-from tilewright.model.layers.sizes import Shape
+from tilewright.model.layers.sizes import Shape, dimensions
 from tilewright.precision import Precision
 
 if TYPE_CHECKING:
@@ -21,7 +22,14 @@ class Join(Layer):
     """Two inputs or more, in an order."""
 
     def output_shape(self, *shapes: Shape) -> Shape:
-        raise NotImplementedError
+        """That of all of them, unless a kind has another rule."""
+        for shape in shapes[1:]:
+            if shape != shapes[0]:
+                raise TilewrightError(
+                    f"cannot {self.kind} {dimensions(shape)} to {dimensions(shapes[0])}: "
+                    "shapes differ"
+                )
+        return shapes[0]
 
     def flops(self, *shapes: Shape) -> int:
         return 0

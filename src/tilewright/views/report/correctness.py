@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilewright.results.ladder import LadderRecord
-from tilewright.results.page import AnswersRecord
+from tilewright.results.page import AnswersRecord, Mistake
 from tilewright.views import units
 from tilewright.views.report import charts
 from tilewright.views.report.blocks import (
@@ -90,7 +90,7 @@ def _answers(answers: AnswersRecord) -> Iterator[Block]:
                 Picture(
                     each.png,
                     f"image {each.image}: {_name(answers, each.label)}, taken for "
-                    f"{_name(answers, each.predicted)} ({units.share(each.probability)})",
+                    f"{_name(answers, each.predicted)}{_likely(each)}",
                 )
                 for each in answers.mistakes
             ],
@@ -157,3 +157,7 @@ def _spec(answers: AnswersRecord, height: int) -> Spec:
     dark = "datum.share > 0.5 ? 'white' : datum.images ? '#1b2733' : 'transparent'"
     counts = base.mark_text(fontSize=11).encode(text="images:Q", color=alt.value(alt.ExprRef(dark)))
     return charts.spec(cells + counts, height)
+
+
+def _likely(mistake: Mistake) -> str:
+    return "" if mistake.probability is None else f" ({units.share(mistake.probability)})"
