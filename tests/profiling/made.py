@@ -66,6 +66,7 @@ texts = st.text(max_size=12)
 devices = st.builds(Device, st.sampled_from(GPU_KINDS), st.none() | st.integers(0, 999))
 seconds = st.floats(0, 1e6)
 counts = st.integers(0, 2**50)
+images = st.integers(0, 2**40)  # times what a layer does, still a number of 64 bits
 sizes = st.tuples(*[st.integers(1, 2**31 - 1)] * 3)
 names = st.lists(st.sampled_from([layer.name for layer in LAYERS]), unique=True).map(tuple)
 rows = st.builds(
@@ -74,7 +75,7 @@ rows = st.builds(
     st.lists(st.tuples(sizes, sizes), max_size=3).map(tuple), counts, seconds,
 )  # fmt: skip
 profiles = st.builds(
-    Profile, texts, st.just(LAYERS), texts, counts, counts, devices, *[texts] * 5,
+    Profile, texts, st.just(LAYERS), texts, images, counts, devices, *[texts] * 5,
     st.lists(rows, max_size=5).map(tuple),
     st.builds(Wall, seconds, st.fixed_dictionaries(dict.fromkeys(PARTS, seconds))),
     st.just(ENVIRONMENT), st.lists(seconds, max_size=3).map(tuple),
