@@ -89,6 +89,45 @@ def test_exported_programs_with_a_free_batch_and_in_core_operators():
     compare(tilewright.from_torch(program.run_decompositions(), name="core"), module)
 
 
+@pytest.mark.parametrize(
+    ("features", "picture"), [(64, (1, 8, 8)), (75, (3, 5, 5)), (7, (7, 1, 1))]
+)
+def test_rows_are_taken_as_pictures(features, picture):
+    module = nn.Sequential(nn.Linear(features, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
+    rows = torch.rand(4, features)
+    network = tilewright.from_torch(module, rows)
+    assert network.input.shape == picture and f"rows of {features}" in network.notes["rows"]
+    assert [stage.name for stage in network.stages[1:]] == ["fc1", "relu", "fc2"]
+    with torch.no_grad():
+        expected = module(rows).numpy()
+    found = outputs(network, rows.numpy().reshape(-1, *picture))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", [{"value": -torch.inf}, {"mode": "replicate"}])
+def test_padding_before_a_maximum(how):
+    class Padded(nn.Module):
+        def forward(self, x):
+            padded = functional.pad(x, (0, 1, 2, 1), **how)
+            return functional.max_pool2d(padded, 3, 2)
+
+    module = Padded().eval()
+    network = tilewright.from_torch(module, X - 0.5)
+    assert [layer.type for layer in network.layers] == ["max_pool"]
+    compare(network, module, X - 0.5)
+    with pytest.raises(TilewrightError, match=r"around a picture that .* takes"):
+        tilewright.from_torch(nn.Sequential(Padding(how), nn.Conv2d(3, 2, 3)), X)
+
+
+class Padding(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x):
+        return functional.pad(x, (1, 1, 1, 1), **self.how)
+
+
 def test_how_pixels_enter():
     module = nn.Conv2d(3, 1, 1)
     network = tilewright.from_torch(module, X, scale=[1, 2, 3], shift=-0.5)

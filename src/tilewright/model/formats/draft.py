@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +80,12 @@ class Affine(Layer):
 
 @dataclass(frozen=True)
 class Pad(Layer):
-    """Zeros around a picture."""
+    """Zeros around a picture, or what is nothing to the largest of a window: minus infinity, or
+    pixels of the edge, which is in every window that has a part of them."""
 
     kind = "pad"
     padding: Sides
+    fill: Literal["zeros", "minus infinity", "the edge"] = "zeros"
 
     def output_shape(self, shape: Shape) -> Shape:
         above, left, below, right = self.padding
@@ -267,15 +269,33 @@ class Draft:
             raise TilewrightError(f"reduces axes {list(axes)}; height and width are understood")
         return self.over_picture(name, x, largest, keep)
 
-    def pad(self, name: str, x: Value, padding: Sides) -> Value:
-        """Of height and width."""
+    def pad(
+        self, name: str, x: Value, padding: Sides, channels: tuple[int, int], mode: str,
+        level: float,
+    ) -> Value:  # fmt: skip
+        """Of height and width, and channels before and after."""
         if min(padding) < 0:
             raise TilewrightError("cuts a picture's edges off")
+        if mode == "constant" and level == 0:
+            around = Pad(padding)
+        elif mode == "constant" and level <= float(np.finfo(np.float32).min):
+            around = Pad(padding, "minus infinity")
+        elif mode in ("edge", "replicate"):
+            around = Pad(padding, "the edge")
+        else:
+            with_what = f"{level:g}" if mode == "constant" else repr(mode[:40])
+            raise TilewrightError(
+                f"pads with {with_what}; 0 is understood, and, before a maximum "
+                "over windows, minus infinity and the edge"
+            )
+        if any(channels) and around.fill != "zeros":
+            raise TilewrightError(f"pads channels with {around.fill}")
+        x = self._more_channels(name, x, *channels)
         if not any(padding):
             return x
-        return replace(x, part=self.add(name, Pad(padding), x).part)
+        return replace(x, part=self.add(name, around, x).part)
 
-    def more_channels(self, name: str, x: Value, before: int, after: int) -> Value:
+    def _more_channels(self, name: str, x: Value, before: int, after: int) -> Value:
         """Channels of zeros before and after the picture's own, by a convolution."""
         if min(before, after) < 0:
             raise TilewrightError("cuts channels off")
@@ -326,12 +346,15 @@ class Draft:
             return x
         if math.prod(shape) == math.prod(self.shape(x)):
             part = self.parts[x.part]
+            turned = replace(x, last=not x.last)
+            if len(part.shape) == 3 and shape == self.shape(turned) and _one_order(part.shape):
+                return turned
             if shape == part.shape and not x.last:
                 return replace(x, ones=0)
             if len(shape) == 2 and shape == part.shape[:2] and not x.last:
                 return replace(self.add(name, Flatten(), x), ones=1)  # one of two squeezed
             if len(shape) == 1:
-                ordered = x.last and part.shape[0] > 1 and math.prod(part.shape[1:]) > 1
+                ordered = x.last and not _one_order(part.shape)
                 row = self.add(name, Flatten(), x)
                 return replace(row, rows=part.shape if ordered else None)
             if isinstance(part.layer, Flatten):
@@ -389,6 +412,11 @@ class Draft:
 def _check_size(shape: Shape) -> None:
     if math.prod(shape) > LARGEST_TENSOR:
         raise TilewrightError(f"{dimensions(shape)} are more than {LARGEST_TENSOR:,} values")
+
+
+def _one_order(picture: Shape) -> bool:
+    """Whether a picture's values lie the same way with channels first and last."""
+    return picture[0] == 1 or math.prod(picture[1:]) == 1
 
 
 def name_of(path: Path) -> str:

@@ -8,11 +8,13 @@ file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
-from tilewright.model.layers import Pixels, Shape
+from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.layers import Pixels, Shape, dimensions
 from tilewright.model.network import Network
 
 Numbers = float | Sequence[float]
@@ -25,9 +27,25 @@ SAID = (
 )
 
 
-def first(shape: Shape, pixels: bool) -> Pixels:
-    """Pixels as they are, for a network that takes them; else as they usually enter."""
-    return Pixels(shape, 1.0, 0.0) if pixels else Pixels(shape, USUAL, 0.0)
+def begin(shape: Shape, pixels: bool, channels_last: bool = False) -> tuple[Draft, Value]:
+    """A draft of a network that takes such images, and its input as the file sees it.
+
+    Pixels enter as they are where it takes them, else as they usually do. Rows are taken as the
+    pictures that they most likely were.
+    """
+    picture = shape
+    if channels_last:
+        picture = (shape[2], *shape[:2])
+    elif len(shape) == 1:
+        picture = _picture(shape[0])
+    draft = Draft(Pixels(picture, 1.0 if pixels else USUAL, 0.0), normalises=pixels)
+    if not pixels:
+        draft.notes[NOTE] = SAID
+    given = Value(0, last=channels_last)
+    if len(shape) == 1:
+        draft.notes["rows"] = f"takes rows of {shape[0]}: here pictures of {dimensions(picture)}"
+        given = draft.reshape("input", given, shape)
+    return draft, given
 
 
 def entering(network: Network, scale: Numbers | None, shift: Numbers | None) -> Network:
@@ -42,6 +60,15 @@ def entering(network: Network, scale: Numbers | None, shift: Numbers | None) -> 
     pixels = Pixels(network.input.shape, _plain(before), _plain(after))
     notes = {key: text for key, text in network.notes.items() if key != NOTE}
     return replace(network, input=pixels, notes=notes)
+
+
+def _picture(features: int) -> Shape:
+    """Whose values in the order channel, y, x are a row of so many: square, grey or in colour."""
+    for channels in (1, 3):
+        side = math.isqrt(features // channels)
+        if channels * side * side == features:
+            return channels, side, side
+    return features, 1, 1
 
 
 def _plain(given: Numbers) -> float | tuple[float, ...]:

@@ -170,9 +170,10 @@ class _Graph:
         if not isinstance(padded.layer, Pad) or len(part.sources) > 1:
             raise TilewrightError(f"{part.name}: takes a picture with zeros around it")
         before = self.parts[padded.sources[0]]
-        layer = _padded(part.layer, padded.layer.padding, before.layer)
+        layer = _padded(part.layer, padded.layer, before.layer)
         if layer is None:
-            raise TilewrightError(f"{padded.name}: zeros around a picture that {part.name} takes")
+            fill = padded.layer.fill
+            raise TilewrightError(f"{padded.name}: {fill} around a picture that {part.name} takes")
         self.parts[index] = replace(part, layer=layer, sources=padded.sources)
         self.readers[source].remove(index)
         self.readers[padded.sources[0]].add(index)
@@ -230,16 +231,18 @@ def _numbers(values: Wide) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def _padded(layer: Layer, padding: Sides, before: Layer) -> Layer | None:
+def _padded(layer: Layer, around: Pad, before: Layer) -> Layer | None:
     """A layer that does the padding itself; None if it cannot."""
-    if isinstance(layer, Convolution):
+    padding, zeros = around.padding, around.fill == "zeros"
+    if isinstance(layer, Convolution) and zeros:
         return _convolution(layer, _wider(layer.padding, padding), layer.bias)
-    if isinstance(layer, AveragePool) and not any(layer.padding) and not layer.ceil:
+    if isinstance(layer, AveragePool) and zeros and not (any(layer.padding) or layer.ceil):
         return AveragePool(layer.size, stride=layer.stride, padding=padding, count_padding=True)
-    positive = isinstance(before, ReLU | ReLU6 | Sigmoid)
-    if isinstance(layer, MaxPool) and positive and not layer.ceil:
-        around = _wider(layer.padding, padding)  # nothing there is smaller than zero
-        return MaxPool(layer.size, stride=layer.stride, padding=around)
+    # Nothing there is smaller than what is around it.
+    least = not zeros or isinstance(before, ReLU | ReLU6 | Sigmoid)
+    if isinstance(layer, MaxPool) and least and not layer.ceil:
+        wider = _wider(layer.padding, padding)
+        return MaxPool(layer.size, stride=layer.stride, padding=wider)
     return None
 
 

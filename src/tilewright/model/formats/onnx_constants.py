@@ -129,6 +129,12 @@ def target(shape: tuple[int, ...], wanted: Array, node: Node) -> tuple[int, ...]
     return tuple(sizes)
 
 
+def sizes_of(node: Node, shape: Sequence[int]) -> NDArray[np.int64]:
+    """What a Shape says of what is so large."""
+    whole = np.array(shape, np.int64)
+    return whole[node.attributes.get("start", 0) : node.attributes.get("end")]
+
+
 def _cast(node: Node, inputs: list[Any]) -> Array:
     kind = node.attributes.get("to")
     if kind not in TYPES:
@@ -163,6 +169,7 @@ FUNCTIONS: dict[str, Function] = {
         inputs[0], axes(node, inputs), keepdims=bool(node.attributes.get("keepdims", 1))
     ),
     "Reshape": _reshape,
+    "Shape": lambda node, inputs: sizes_of(node, inputs[0].shape),
     "Slice": _slice,
     "Squeeze": _squeeze,
     "Transpose": _transpose,

@@ -227,8 +227,10 @@ def _pictures(value: Any) -> tuple[int | None, Shape, bool]:
     if kind.elem_type not in types:
         raise TilewrightError(f"input {name} is neither uint8 nor floating point")
     sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
-    if len(sizes) != 4:
-        raise TilewrightError(f"input {name} has {len(sizes)} axes; 4 (a batch of pictures) needed")
+    if len(sizes) not in (2, 4):
+        raise TilewrightError(
+            f"input {name} has {len(sizes)} axes; 4 (a batch of pictures) or 2 (of rows) needed"
+        )
     shape = []
     for axis, size in enumerate(sizes[1:], start=1):
         if size is None or not 0 < size <= LARGEST:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import onnx_file
 from tilewright.model.formats.draft import FREE, Draft, Value, name_of
-from tilewright.model.formats.entering import NOTE, SAID, first
+from tilewright.model.formats.entering import begin
 from tilewright.model.formats.folding import finish
 from tilewright.model.formats.onnx_constants import FUNCTIONS, evaluate
 from tilewright.model.formats.onnx_export import exported
@@ -25,6 +25,8 @@ from tilewright.model.formats.onnx_inputs import Building, Inputs, Known
 from tilewright.model.formats.onnx_nodes import MAKERS
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
+
+COLOURS = (1, 3)  # how many channels pictures have that a file takes as they come
 
 
 def read(path: Path) -> Network:
@@ -45,14 +47,10 @@ def read(path: Path) -> Network:
 
 def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
     """All nodes, or everything that is not understood of them."""
-    last = _channels_last(file)
-    shape = (file.shape[2], *file.shape[:2]) if last else file.shape
-    draft = Draft(first(shape, file.pixels), normalises=file.pixels)
-    if not file.pixels:
-        draft.notes[NOTE] = SAID
+    draft, given = begin(file.shape, file.pixels, _channels_last(file))
     building = Building(draft, file.opset, file.batch or FREE, file.output)
     # None: what a node that was not understood gave.
-    known: dict[str, Known | None] = {**file.constants, file.input: Value(0, last=last)}
+    known: dict[str, Known | None] = {**file.constants, file.input: given}
     problems: list[tuple[str, str]] = []
     for node in file.nodes:
         try:
@@ -111,13 +109,20 @@ def _arrays(inputs: Inputs) -> list[NDArray[Any] | None]:
 
 
 def _channels_last(file: OnnxFile) -> bool:
-    """Whether pictures come with their channels last: what they go through first says so."""
+    """Whether pictures come with their channels last: what they go through first says so.
+
+    Exporters reshape grey pictures where they would turn others around.
+    """
+    if len(file.shape) != 3:
+        return False
     reached = {file.input}
     for node in file.nodes:
         if not node.inputs or node.inputs[0] not in reached:
             continue
         if node.operator == "Transpose":
             return node.attributes.get("perm") == (0, 3, 1, 2)
-        if node.operator in ("Cast", "Identity", "Sub", "Mul", "Div", "Add"):
+        if node.operator in ("Reshape", "Flatten", "Squeeze"):
+            return file.shape[2] in COLOURS and file.shape[0] not in COLOURS
+        if node.operator in ("Cast", "Identity", "Sub", "Mul", "Div", "Add", "Pad"):
             reached.update(node.outputs)
     return False

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.draft import Value
-from tilewright.model.formats.onnx_constants import axes, target
+from tilewright.model.formats.onnx_constants import axes, sizes_of, target
 from tilewright.model.formats.onnx_file import Node
 from tilewright.model.formats.onnx_inputs import (
     Building,
@@ -90,8 +90,6 @@ def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
     mode = node.attributes.get("mode", "constant")
     filled = optional(inputs, 2)
     level = node.attributes.get("value", 0.0) if filled is None else float(filled.reshape(()))
-    if mode != "constant" or level != 0:
-        raise TilewrightError("pads with something else than zeros")
     rank = len(at.sizes(x))
     given = node.attributes.get("pads")
     pads = [int(each) for each in (constant(inputs, 1) if given is None else given)]
@@ -105,10 +103,10 @@ def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
     kept = {axis: sides for axis, sides in both.items() if any(sides)}
     if rank != 4 or not {*kept} <= {channels, down, across}:
         raise TilewrightError("pads something else than channels, height and width")
-    x = at.draft.more_channels(node.name, x, *both.get(channels, (0, 0)))
     above, below = both.get(down, (0, 0))
     left, right = both.get(across, (0, 0))
-    return at.draft.pad(node.name, x, (above, left, below, right))
+    sides = (above, left, below, right)
+    return at.draft.pad(node.name, x, sides, both.get(channels, (0, 0)), mode, level)
 
 
 def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -142,8 +140,7 @@ def _dropout(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _shape(at: Building, node: Node, inputs: Inputs) -> NDArray[np.int64]:
-    sizes = np.array(at.sizes(value(inputs)), np.int64)
-    return sizes[node.attributes.get("start", 0) : node.attributes.get("end")]
+    return sizes_of(node, at.sizes(value(inputs)))
 
 
 def _identity(at: Building, node: Node, inputs: Inputs) -> Value:

@@ -300,15 +300,14 @@ def _permute(at: Building, call: Call, given: Given) -> Value:
 
 
 def _pad(at: Building, call: Call, given: Given) -> Value:
-    x, sides = value(given), [int(each) for each in given["pad"]]
-    level = given.get("value")
-    if given.get("mode", "constant") != "constant" or (level is not None and level != 0):
-        raise TilewrightError("pads with something else than zeros")
+    sides = [int(each) for each in given["pad"]]
     if any(sides[6:]) or len(sides) not in (2, 4, 6, 8):
         raise TilewrightError("pads something else than channels, height and width")
     left, right, above, below, before, after = (*sides, 0, 0, 0, 0)[:6]
-    x = at.draft.more_channels(call.name, at.draft.picture(x), before, after)
-    return at.draft.pad(call.name, x, (above, left, below, right))
+    level = float(given.get("value") or 0.0)
+    x = at.draft.picture(value(given))
+    mode = given.get("mode", "constant")
+    return at.draft.pad(call.name, x, (above, left, below, right), (before, after), mode, level)
 
 
 def _slice(at: Building, call: Call, given: Given) -> Value:

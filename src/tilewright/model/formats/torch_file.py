@@ -184,8 +184,8 @@ def _tensor(archive: _Archive, folder: str, name: str, entry: Any) -> NDArray[np
 def _pictures(meta: Any) -> tuple[int | None, Shape, bool]:
     """The batch, the shape of an image, and whether pixels are whole numbers."""
     batch, *sizes = (each.get("as_int") for each in meta["sizes"])
-    if len(sizes) != 3 or not all(size and 0 < size <= LARGEST for size in sizes):
-        raise TilewrightError("its input must be a batch of pictures of a fixed size")
+    if len(sizes) not in (1, 3) or not all(size and 0 < size <= LARGEST for size in sizes):
+        raise TilewrightError("its input must be a batch of pictures, or of rows, of a fixed size")
     if meta["dtype"] not in (PIXELS, 6, 7, 8):
         raise TilewrightError("its input is neither uint8 nor floating point")
     return batch, tuple(sizes), meta["dtype"] == PIXELS

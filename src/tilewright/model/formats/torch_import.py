@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import torch_file
 from tilewright.model.formats.draft import FREE, Draft, Value, name_of
-from tilewright.model.formats.entering import NOTE, SAID, Numbers, entering, first
+from tilewright.model.formats.entering import Numbers, begin, entering
 from tilewright.model.formats.folding import finish
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.formats.torch_calls import CHECKS, CONSTANTS, MAKERS, Building
@@ -81,11 +81,9 @@ def network_of(program: Program, name: str, source: str) -> Network:
 
 def _drafted(program: Program, source: str) -> tuple[Draft, Value]:
     """All calls of a program, or everything that is not understood of them."""
-    draft = Draft(first(program.shape, program.pixels), normalises=program.pixels)
-    if not program.pixels:
-        draft.notes[NOTE] = SAID
+    draft, taken = begin(program.shape, program.pixels)
     building = Building(draft, program.batch or FREE, program.output)
-    known: dict[str, Any] = {**program.tensors, program.input: Value(0)}
+    known: dict[str, Any] = {**program.tensors, program.input: taken}
     problems: list[tuple[str, str]] = []
     for call in program.calls:
         if call.operator in CHECKS:
