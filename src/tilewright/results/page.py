@@ -1,4 +1,5 @@
-"""Records that a report has beside those of verbs: answers, timelines, kernels; one file for all.
+"""Records that a report has beside those of verbs: answers, timelines, kernels, plans;
+one file for all.
 
 A page is made from records alone, so that it can be made again, elsewhere and later.
 """
@@ -120,7 +121,18 @@ class KernelsRecord(Record, frozen=True, kw_only=True, tag="tilewright.kernels/1
         return (self.rung,)
 
 
-OF_PAGES: tuple[type[Record], ...] = (AnswersRecord, TimelineRecord, KernelsRecord)
+class PlanRecord(Record, frozen=True, kw_only=True, tag="tilewright.planned/1"):
+    """The plan of a run, as `run --plan` reads it."""
+
+    rung: str
+    plan: Annotated[str, about("what the file holds")]
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        return (self.rung,)
+
+
+OF_PAGES: tuple[type[Record], ...] = (AnswersRecord, TimelineRecord, KernelsRecord, PlanRecord)
 ALL = {kind.schema_id(): kind for kind in (*KINDS, *OF_PAGES)}
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.profiling.made import events, profile
 from tests.results.made import ENVIRONMENT, TIMES, ladder_record, run_record, rung_record
 from tilewright.profiling import saved
-from tilewright.report import timeline
+from tilewright.reporting.measure import timeline
 from tilewright.results.ladder import Against, Correctness
 from tilewright.results.page import (
     AnswersRecord,

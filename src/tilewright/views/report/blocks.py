@@ -94,6 +94,17 @@ class Section:
     blocks: Sequence[Block] = field(default=())
 
 
+@dataclass(frozen=True)
+class Page:
+    """`facts` are the few figures that stand on top; `data` is the records as JSON."""
+
+    title: str
+    lead: str
+    facts: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    data: str
+
+
 def number(text: str, value: float | None) -> Cell:
     """A number, or the sign for none."""
     return NONE if value is None else Number(text, value)

@@ -41,11 +41,15 @@ def profile(record: ProfileRecord) -> list[Block]:
     return blocks
 
 
-def table(record: ProfileRecord, found: Profile, which: Literal["kernels", "calls"]) -> Table:
+def table(
+    record: ProfileRecord, found: Profile, which: Literal["kernels", "calls"], all_of: bool = True
+) -> Table:
+    """`all_of`: not only those that together take more than 90 %."""
     kinds = DEVICE_KINDS if which == "kernels" else ("api",)
     rows = found.named(*kinds)
     total = sum(row.seconds for row in rows) or 1.0
     marked = {row.name for row in most(rows)}
+    rows = [row for row in rows if all_of or row.name in marked]
     title = "API calls" if which == "calls" else (
         "GPU activities" if found.device.is_gpu else "Computation"
     )  # fmt: skip
@@ -56,13 +60,32 @@ def table(record: ProfileRecord, found: Profile, which: Literal["kernels", "call
     )
 
 
+def start(record: ProfileRecord) -> Table:
+    """The whole program: what it did before the run, then the run."""
+    wall = record.wall_seconds
+    parts = [*((each.name, each.seconds) for each in record.start), ("forward", wall)]
+    total = sum(seconds for _, seconds in parts) or 1.0
+    return Table(
+        f"From the start of the program, {profile_name(record)}",
+        ("phase", ">time", ">share", "what is in it"),
+        [
+            (
+                name, Number(units.seconds(seconds), seconds),
+                Number(units.share(seconds / total), seconds),
+                "the run, recorded" if name == "forward" else meaning.of_phase(name),
+            )
+            for name, seconds in parts
+        ],
+    )  # fmt: skip
+
+
 def _row(found: Profile, row: Row, total: float, marked: bool) -> Sequence[Cell]:
     words = meaning.of_call(row.name) if row.kind == "api" else meaning.of_kernel(found, row)
     return (
         row.name,
         MARK if marked else "",
         Number(units.share(row.seconds / total), row.seconds),
-        *(Number(units.seconds(each), each) for each in (row.seconds,)),
+        Number(units.seconds(row.seconds), row.seconds),
         Number(units.count(row.calls), row.calls),
         *(Number(units.seconds(each), each) for each in (row.average, row.minimum, row.maximum)),
         words if row.kind in ("api", "kernel") else ", ".join(row.layers),

@@ -33,18 +33,21 @@ def section(material: Material) -> Section:
     return Section("compiler", "Compiler facts", READING, (*blocks, words))
 
 
+def table(record: KernelsRecord) -> Table:
+    """A row for each kernel of a rung and layer."""
+    return Table(
+        f"{record.rung} on {record.network}, batches of {units.count(record.batch)}; "
+        f"{record.target}",
+        (
+            "kernel", "layer", "grid", "block", ">registers", ">spilled", ">shared", ">constant",
+            ">occupancy", "limited by", "limit at best", ">at best", "loops",
+        ),
+        [_row(kernel) for kernel in record.kernels],
+    )  # fmt: skip
+
+
 def rung(record: KernelsRecord) -> list[Block]:
-    blocks: list[Block] = [
-        Table(
-            f"{record.rung} on {record.network}, batches of {units.count(record.batch)}; "
-            f"{record.target}",
-            (
-                "kernel", "layer", "grid", "block", ">registers", ">spilled", ">shared",
-                ">constant", ">occupancy", "limited by", "limit at best", ">at best", "loops",
-            ),
-            [_row(kernel) for kernel in record.kernels],
-        )
-    ]  # fmt: skip
+    blocks: list[Block] = [table(record)]
     blocks += [Paragraph(f"{layer}: {why}") for layer, why in record.problems.items()]
     blocks.append(source(record))
     return blocks

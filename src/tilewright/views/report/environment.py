@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from tilewright.results.record import Environment, Record
+from tilewright.results.record import Environment
 from tilewright.views import units
 from tilewright.views.report.blocks import Block, Code, Section, Table
 from tilewright.views.report.material import Material
@@ -64,20 +64,5 @@ def records(material: Material) -> Table:
 
 
 def commands(material: Material) -> list[str]:
-    """Each once, in the order of the records."""
-    return list(dict.fromkeys(command for record in material.records if (command := _of(record))))
-
-
-def _of(record: Record) -> str:
-    """What makes such a record: as a verb of its own, whatever command it was made by."""
-    settings = record.settings
-    words = ["tilewright", record.verb(), "--net", record.network, "--device", record.device]
-    if record.verb() not in ("run", "ladder", "profile"):
-        return shlex.join(record.environment.command)
-    if record.verb() != "ladder":
-        rung, _, precision = str(settings["rung"]).partition(" ")
-        words += ["--rung", rung, *(["--precision", precision] if precision else [])]
-    for name in ("images", "batch", "memory"):
-        if settings.get(name) not in (None, "host"):
-            words += [f"--{name}", str(settings[name])]
-    return shlex.join(words)
+    """Each once, in the order of the records: every record has the one that makes it alone."""
+    return list(dict.fromkeys(shlex.join(each.environment.command) for each in material.records))

@@ -21,10 +21,11 @@ COPIES, REST = "copies", "remainder"
 
 def section(material: Material) -> Section:
     blocks: list[Block] = []
-    for title, runs in material.by_subject(RunRecord):
-        blocks.append(chart(title, runs))
-    for run in material.of(RunRecord):
-        blocks.append(phases(run))
+    for title, every in material.by_subject(RunRecord):
+        runs = largest(every)
+        blocks += [chart(title, runs), phases(title, runs)]
+        if any(run.usage for run in runs):
+            blocks.append(processes(title, runs))
     return Section("layers", "Layers", READING, (*blocks, material.words_for("layers")))
 
 
@@ -53,6 +54,15 @@ def name(run: RunRecord) -> str:
     """A run among others of the same network and device."""
     memory = "" if run.plan.memory in ("host", "resident") else f", {run.plan.memory}"
     return f"{run.label}{memory}"
+
+
+def largest(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Each rung once: its run over the most images."""
+    found: dict[str, RunRecord] = {}
+    for run in runs:
+        if name(run) not in found or run.images > found[name(run)].images:
+            found[name(run)] = run
+    return list(found.values())
 
 
 def _heaviest(run: RunRecord) -> LayerTime | None:
@@ -111,17 +121,41 @@ def _cell(seconds: float | None) -> Cell:
     return "-" if seconds is None else Number(units.milliseconds(seconds), seconds)
 
 
-def phases(run: RunRecord) -> Table:
+def phases(title: str, runs: Sequence[RunRecord]) -> Table:
     """The parts of the whole job, as both source projects printed them."""
-    rows: list[Sequence[Cell]] = [
-        (each.name, _cell(each.seconds), Number(
-            units.share(each.seconds / run.total_seconds), each.seconds / run.total_seconds
-        ))
-        for each in run.phases if run.total_seconds
-    ]  # fmt: skip
+    columns = dict.fromkeys(each.name for run in runs for each in run.phases)
+    rows: list[Sequence[Cell]] = []
+    for run in runs:
+        seconds = {each.name: each.seconds for each in run.phases}
+        rows.append(
+            (name(run), *(_cell(seconds.get(each)) for each in columns), _cell(run.total_seconds))
+        )
+    heads = ("rung", *(f">{each}" for each in columns), ">total")
+    return Table(f"{title}: the whole job, phase by phase, in ms", heads, rows)
+
+
+def processes(title: str, runs: Sequence[RunRecord]) -> Table:
+    """What `time` says of a run that had a process of its own."""
+    rows: list[Sequence[Cell]] = []
+    for run in runs:
+        if (used := run.usage) is not None:
+            rows.append(
+                (
+                    name(run), Number(units.count(run.images), run.images),
+                    *(
+                        Number(units.seconds(each), each)
+                        for each in (used.elapsed_seconds, used.user_seconds, used.system_seconds)
+                    ),
+                    Number(units.share(used.cpu_share), used.cpu_share),
+                    Number(units.size(run.peak_memory_bytes), run.peak_memory_bytes),
+                    Number(units.count(used.page_faults), used.page_faults),
+                )
+            )  # fmt: skip
     return Table(
-        f"{name(run)} on {run.network}: the whole job, {units.seconds(run.total_seconds)}, at most "
-        f"{units.size(run.peak_memory_bytes)} of memory",
-        ("phase", ">time, ms", ">share"),
+        f"{title}: the whole process",
+        (
+            "rung", ">images", ">real", ">user", ">system", ">CPU", ">largest resident set",
+            ">page faults",
+        ),
         rows,
-    )
+    )  # fmt: skip

@@ -15,12 +15,12 @@ from tilewright.views.report import (
     ladder,
     layers,
     memory,
+    milestone,
     optimizations,
     roofline,
     timeline,
 )
-from tilewright.views.report.blocks import Section, Words
-from tilewright.views.report.html import Page
+from tilewright.views.report.blocks import Page, Section, Words
 from tilewright.views.report.material import Material
 
 SECTIONS: tuple[Callable[[Material], Section], ...] = (
@@ -37,8 +37,12 @@ SECTIONS: tuple[Callable[[Material], Section], ...] = (
 )
 
 
-def page(material: Material) -> Page:
+def page(material: Material, as_milestone: bool = False) -> Page:
+    """`as_milestone`: in the course's order, what is missing named."""
     sections = [make(material) for make in SECTIONS]
+    sections = [each for each in sections if _has_something(each)]
+    if as_milestone:
+        sections = milestone.sections(material)
     networks = list(dict.fromkeys(record.network for record in material.records))
     machines = list(dict.fromkeys(record.environment.machine for record in material.records))
     dates = sorted(record.environment.date[:10] for record in material.records)
@@ -47,7 +51,7 @@ def page(material: Material) -> Page:
         f"{', '.join(networks)}: from a for-loop to one fused kernel",
         f"Measured on {'; '.join(machines)}, {when}.",
         [fact for record in material.ladders for fact in _facts(record)][:6],
-        [each for each in sections if _has_something(each)],
+        sections,
         documents.text(material.records),
     )
 

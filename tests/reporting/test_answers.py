@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.results.made import ENVIRONMENT
-from tilewright.answers import answers
 from tilewright.data.dataset import Dataset
+from tilewright.reporting.answers import answers
 
 
 @pytest.mark.parametrize(("outputs", "probability"), [((0.1, 0.9), 0.9), ((-3.0, 5.6), None)])
