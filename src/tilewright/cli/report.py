@@ -160,4 +160,6 @@ def _kept(arguments: argparse.Namespace) -> list[Record]:
             records.append(History(keeping.place(arguments)).read(int(source)))
         else:
             records += page.read(Path(source))
+    if not records:
+        raise TilewrightError(f"there is no record in {', '.join(arguments.sources)}")
     return records

@@ -23,7 +23,7 @@ from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.record import Record
-from tilewright.rungs import choose, rungs
+from tilewright.rungs import find, rungs
 from tilewright.runtime.device import CPU
 
 SERIAL = "serial"
@@ -115,7 +115,7 @@ def _profiles(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
     }
     if wish.device.is_gpu:
         for label in own[:1]:
-            for memory in choose(wish.device, label.partition(" ")[0]).memories:
+            for memory in find(label.partition(" ")[0]).memories:
                 if memory != DEVICE_PLANS[0]:
                     names[f"profile {label} {memory}"] = (label, memory)
     for name, (label, plan) in names.items():

@@ -18,6 +18,7 @@ from tilewright.results.page import (
     KernelsRecord,
     LoopRecord,
     Mistake,
+    PlanRecord,
 )
 from tilewright.results.record import Record
 
@@ -80,4 +81,5 @@ def everything(rungs: int = 3, network: str = "small") -> tuple[Record, ...]:
         timeline(profiles[0], list(events())),
         kernels(network=network),
         answers(network=network),
+        PlanRecord(**where, rung="direct", plan='{"about": "plan of direct"}'),
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from tilewright.files import file_name
 from tilewright.results.page import KernelsRecord, PlanRecord
 from tilewright.views.formats import csv
-from tilewright.views.report.blocks import Chart, Page, Table
+from tilewright.views.report.blocks import Page, tables
 from tilewright.views.report.html import to_html
 from tilewright.views.report.markdown import plain, to_markdown
 from tilewright.views.report.material import Material
@@ -52,12 +52,7 @@ def _files(page: Page, material: Material, words: str) -> Iterator[tuple[str, st
     yield "report.json", page.data
     yield "words.md", words
     for place, section in enumerate(page.sections, 1):
-        tables = [
-            block.table if isinstance(block, Chart) else block
-            for block in section.blocks
-            if isinstance(block, Chart | Table)
-        ]
-        for number, table in enumerate(tables, 1):
+        for number, table in enumerate(tables(section), 1):
             name = f"tables/{place:02}-{file_name(section.id)}-{number:02}.csv"
             yield name, csv.document([plain(table)])
     for record in material.of(KernelsRecord):

@@ -12,8 +12,18 @@ from tilewright.profiling.tally import Row
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
 from tilewright.views.profile import most
-from tilewright.views.report.blocks import Block, Cell, Heading, Number, Paragraph, Section, Table
-from tilewright.views.report.material import Material, profile_name, subject
+from tilewright.views.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Folded,
+    Heading,
+    Number,
+    Paragraph,
+    Section,
+    Table,
+)
+from tilewright.views.report.material import Material, profile_name
 
 READING = (
     "The columns are nvprof's. A kernel is a function that the device computes, in thousands of "
@@ -24,21 +34,33 @@ MARK = "●"
 
 
 def section(material: Material) -> Section:
+    """The first profile of each network and device is open, for there may be dozens."""
     blocks: list[Block] = []
-    for record in material.of(ProfileRecord):
-        blocks += profile(record)
+    for title, records in material.by_subject(ProfileRecord):
+        blocks.append(Heading(title))
+        blocks += profile(records[0])
+        blocks += [Folded(_most(record), profile(record)) for record in records[1:]]
     return Section("calls", "Kernels and calls", READING, (*blocks, material.words_for("calls")))
 
 
-def profile(record: ProfileRecord) -> list[Block]:
+def profile(record: ProfileRecord) -> list[Paragraph | Table | Code]:
     found = profile_of(record)
-    blocks: list[Block] = [Heading(f"{profile_name(record)}: {subject(record)}")]
     notes = [record.stopped, *record.notices]
-    blocks += [Paragraph(note) for note in notes if note]
+    blocks: list[Paragraph | Table | Code] = [Paragraph(note) for note in notes if note]
     blocks.append(table(record, found, "kernels"))
     if found.named("api"):
         blocks.append(table(record, found, "calls"))
     return blocks
+
+
+def _most(record: ProfileRecord) -> str:
+    """A profile in a line."""
+    kernels = [row for row in record.rows if row.kind in DEVICE_KINDS]
+    total = sum(row.seconds for row in kernels)
+    if not total:
+        return f"{profile_name(record)}: nothing was recorded on the device"
+    top = max(kernels, key=lambda row: row.seconds)
+    return f"{profile_name(record)}: {units.share(top.seconds / total)} is {top.name}"
 
 
 def table(

@@ -10,6 +10,8 @@ from tilewright.views.report.blocks import (
     Block,
     Cell,
     Code,
+    Folded,
+    Heading,
     Number,
     Paragraph,
     Section,
@@ -27,8 +29,10 @@ READING = (
 
 def section(material: Material) -> Section:
     blocks: list[Block] = []
-    for record in material.of(KernelsRecord):
-        blocks += rung(record)
+    for title, records in material.by_subject(KernelsRecord):
+        blocks.append(Heading(title))
+        blocks += rung(records[0])
+        blocks += [Folded(record.rung, rung(record)) for record in records[1:]]
     words = material.words_for("compiler")
     return Section("compiler", "Compiler facts", READING, (*blocks, words))
 
@@ -46,8 +50,8 @@ def table(record: KernelsRecord) -> Table:
     )  # fmt: skip
 
 
-def rung(record: KernelsRecord) -> list[Block]:
-    blocks: list[Block] = [table(record)]
+def rung(record: KernelsRecord) -> list[Paragraph | Table | Code]:
+    blocks: list[Paragraph | Table | Code] = [table(record)]
     blocks += [Paragraph(f"{layer}: {why}") for layer, why in record.problems.items()]
     blocks.append(source(record))
     return blocks

@@ -47,7 +47,7 @@ def machines(material: Material) -> Table:
 def records(material: Material) -> Table:
     return Table(
         "What this page is made from",
-        ("kind", "network", "device", "rungs", "settings", "date", "command"),
+        ("kind", "network", "device", "rungs", "settings", "date"),
         [
             (
                 record.verb(),
@@ -56,7 +56,6 @@ def records(material: Material) -> Table:
                 ", ".join(record.rungs),
                 ", ".join(f"{name} {value}" for name, value in record.settings.items()),
                 record.environment.date,
-                shlex.join(record.environment.command),
             )
             for record in material.records
         ],

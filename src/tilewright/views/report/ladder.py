@@ -28,8 +28,11 @@ from tilewright.views.report.origins import origin
 READING = (
     "Each row is one way to compute the same network on the same images. The dot is the median of "
     "all rounds, the thick line its 95 % interval, the thin line the fastest and the slowest "
-    "round; further left is faster. On the logarithmic scale equal distances are equal factors."
+    "round; further left is faster. On a GPU it is the time in which the device computed; "
+    "copies and waiting are in the table, for they are the same for all. On the logarithmic scale "
+    "equal distances are equal factors."
 )
+ON_DEVICE = "on the device, without copies, "
 WHOSE = ["own", "library"]
 
 
@@ -43,7 +46,7 @@ def section(material: Material) -> Section:
 
 
 def ladder(record: LadderRecord) -> Iterator[Block]:
-    if record.timed:
+    if record.ranked:
         yield chart(record)
     reasons = [*record.conditions.notes, *record.peak_notices]
     reasons += [
@@ -61,7 +64,7 @@ def ladder(record: LadderRecord) -> Iterator[Block]:
 
 
 def chart(record: LadderRecord) -> Chart:
-    timed = record.timed
+    timed = record.ranked
     fastest_row, fastest = min(timed, key=lambda pair: pair[1].median_seconds)
     slowest_row, slowest = max(timed, key=lambda pair: pair[1].median_seconds)
     height = charts.rows_height(len(timed))
@@ -81,7 +84,7 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     import altair as alt
 
     library = _library(record)
-    rows = [_facts(record, row, time, library) for row, time in record.timed]
+    rows = [_facts(row, time, library) for row, time in record.ranked]
     base = alt.Chart(charts.data(rows)).encode(
         y=alt.Y("rung:N", sort=None, title=None),
         color=alt.Color("whose:N", sort=WHOSE, title=None, legend=alt.Legend(orient="top")),
@@ -98,13 +101,13 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     start = 0.8 * min(float(str(row["fastest"])) for row in rows) if scale == "log" else 0.0
     end = slowest * max(1.3, (slowest / start) ** 0.35 if start else 0.0)  # room for the figures
     x = alt.X(
-        "median:Q", title="ms for all images",
+        "median:Q", title=f"ms {ON_DEVICE if _on_device(record) else ''}for all images",
         scale=alt.Scale(type=scale, domain=[start, end], nice=False),
     )  # fmt: skip
     whole = base.mark_rule(strokeWidth=1).encode(x=alt.X("fastest:Q"), x2="slowest:Q")
     interval = base.mark_rule(strokeWidth=5, opacity=0.5).encode(x=alt.X("low:Q"), x2="high:Q")
     point = base.mark_point(filled=True, size=80, opacity=1).encode(
-        x=x, shape=alt.Shape("whose:N", sort=WHOSE, title=None, legend=alt.Legend(orient="top"))
+        x=x, shape=alt.Shape("whose:N", sort=WHOSE, legend=None)
     )
     label = base.mark_text(align="left", dx=9, color="gray").encode(
         x=alt.X("slowest:Q"), text="time:N", color=alt.value("gray")
@@ -112,9 +115,7 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     return charts.spec(alt.layer(point, whole, interval, label), height)
 
 
-def _facts(
-    record: LadderRecord, row: RungRecord, time: Timing, library: float | None
-) -> dict[str, object]:
+def _facts(row: RungRecord, time: Timing, library: float | None) -> dict[str, object]:
     low, high = time.interval_seconds or (time.median_seconds, time.median_seconds)
     samples = time.samples_seconds
     return {
@@ -131,7 +132,7 @@ def _facts(
 
 def _library(record: LadderRecord) -> float | None:
     """Seconds of the fastest library."""
-    return min((time.median_seconds for row, time in record.timed if row.vendor), default=None)
+    return min((time.median_seconds for row, time in record.ranked if row.vendor), default=None)
 
 
 def proof(found: Verification | None) -> str:
@@ -149,15 +150,17 @@ def proof(found: Verification | None) -> str:
 
 def times(record: LadderRecord) -> Table:
     library, convolutions = _library(record), _convolutions(record)
+    on_device = _on_device(record)
     rows: list[Sequence[Cell]] = []
     for row, time in record.timed:
-        gain = row.against
-        share = None if library is None else library / time.median_seconds
+        gain, ranked = row.against, row.device_time or time
+        share = None if library is None else library / ranked.median_seconds
         copies = row.copies.median_seconds if row.copies else None
         rows.append(
             (
                 row.rung + row.operations_mark,
                 *(_milliseconds(row.operations.get(name)) for name in convolutions),
+                *([_milliseconds(row.device_time)] if on_device else []),
                 _milliseconds(time),
                 Number(
                     f"{units.milliseconds(min(time.samples_seconds))} to "
@@ -176,11 +179,17 @@ def times(record: LadderRecord) -> Table:
         f"{subject(record)}: times in ms over {units.count(record.images)} images, medians of "
         f"{units.plural(record.repeats, 'round')}",
         (
-            "rung", *(f">{name}, ms" for name in convolutions), ">network, ms", ">range, ms",
+            "rung", *(f">{name}, ms" for name in convolutions),
+            *([">on the device, ms"] if on_device else []), ">network, ms", ">range, ms",
             ">copies, ms", ">images/s", ">as fast as", ">of library", ">of peak", "proof",
         ),
         rows,
     )  # fmt: skip
+
+
+def _on_device(record: LadderRecord) -> bool:
+    """Whether rungs are ranked by the time in which a GPU computed."""
+    return any(row.device_time is not None for row in record.rows)
 
 
 def _convolutions(record: LadderRecord) -> list[str]:

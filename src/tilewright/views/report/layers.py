@@ -8,7 +8,7 @@ from tilewright.results.run import LayerTime, RunRecord
 from tilewright.views import units
 from tilewright.views.report import charts
 from tilewright.views.report.blocks import Block, Cell, Chart, Number, Section, Spec, Table
-from tilewright.views.report.material import Material
+from tilewright.views.report.material import Material, subject
 
 READING = (
     "One bar for each rung, cut into its layers in the network's order; what is fused into a layer "
@@ -57,11 +57,12 @@ def name(run: RunRecord) -> str:
 
 
 def largest(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Each rung once: its run over the most images."""
-    found: dict[str, RunRecord] = {}
+    """Each rung of a network and device once: its run over the most images."""
+    found: dict[tuple[str, str], RunRecord] = {}
     for run in runs:
-        if name(run) not in found or run.images > found[name(run)].images:
-            found[name(run)] = run
+        key = (subject(run), name(run))
+        if key not in found or run.images > found[key].images:
+            found[key] = run
     return list(found.values())
 
 

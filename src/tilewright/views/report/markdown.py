@@ -12,6 +12,7 @@ from tilewright.views.report.blocks import (
     Block,
     Chart,
     Code,
+    Folded,
     Heading,
     Number,
     Page,
@@ -53,6 +54,8 @@ def _block(block: Block) -> str:
         case Pictures():
             lines = [f"- {escape(each.caption)}" for each in block.pictures]
             return "\n".join([f"### {escape(block.caption)}", "", *lines])
+        case Folded():
+            return "\n\n".join([f"#### {escape(block.title)}", *map(_block, block.blocks)])
         case Words():
             return block.markdown
     assert_never(block)

@@ -20,22 +20,17 @@ from tilewright.results.run import RunRecord
 from tilewright.views import units
 from tilewright.views.report import calls, compiler, environment, layers, optimizations, timeline
 from tilewright.views.report.blocks import (
-    NONE,
     Block,
-    Cell,
     Heading,
-    Number,
     Paragraph,
     Section,
-    Table,
-    number,
 )
 from tilewright.views.report.material import Material, subject
+from tilewright.views.report.op_times import of_ladder, of_run, op_times, outputs
 from tilewright.views.report.origins import LIBRARIES
 
 Kind = TypeVar("Kind", ProfileRecord, TimelineRecord, KernelsRecord)
 CPU, SERIAL = "cpu", "serial"
-OPERATIONS = ("conv", "network")  # kinds of layers with op times
 KERNEL_AND_CALL = (
     "A kernel is a function that runs on the device, in thousands of threads at once: it does the "
     "arithmetic. An API call runs on the host, in one thread: it asks the driver for something, "
@@ -63,9 +58,13 @@ def sections(material: Material) -> list[Section]:
 def framework(material: Material) -> Section:
     runs = [run for run in material.of(RunRecord) if run.rung in LIBRARIES]
     reading = "The network as a framework computes it, with its accuracy: what is to be beaten."
-    blocks = [outputs("The framework's network", runs)] if runs else [
-        _missing("no framework was timed", "pip install 'tilewright[onnxruntime]'")
-    ]  # fmt: skip
+    blocks: list[Block] = [outputs("The framework's network", runs)] if runs else []
+    for ladder in material.ladders:
+        rows = [row for row, _ in ladder.timed if row.vendor]
+        if found := [each for row in rows for each in of_ladder(ladder, row)]:
+            blocks.append(op_times(subject(ladder), found))
+    if not blocks:
+        blocks.append(_missing("no framework was timed", "pip install 'tilewright[onnxruntime]'"))
     return _section(material, "framework", "The framework's network", reading, blocks)
 
 
@@ -74,7 +73,7 @@ def most_kernels(material: Material) -> Section:
     blocks: list[Block] = [
         calls.table(each, profile_of(each), "kernels", all_of=False) for each in _chosen(material)
     ]
-    title = "Kernels that take over 90 % of the time"
+    title = "Kernels: over 90 % of the time"
     return _section(material, "kernels", title, reading, blocks or [_no_profile()])
 
 
@@ -89,14 +88,14 @@ def most_calls(material: Material) -> Section:
             blocks.append(calls.start(each))
     if not blocks:
         blocks.append(_missing("no API calls were recorded", "tilewright report --device cuda"))
-    title = "API calls that take over 90 % of the time, start-up included"
+    title = "API calls: over 90 %, start-up included"
     return _section(material, "api-calls", title, reading, blocks)
 
 
 def kernels_and_calls(material: Material) -> Section:
     reading = "Why there are two lists."
     blocks = [Paragraph(KERNEL_AND_CALL)]
-    title = "The difference between a kernel and an API call"
+    title = "Kernels and API calls: the difference"
     return _section(material, "difference", title, reading, blocks)
 
 
@@ -105,7 +104,9 @@ def both_outputs(material: Material) -> Section:
     runs = layers.largest([run for run in material.of(RunRecord) if run.device == CPU])
     others = layers.largest([run for run in material.of(RunRecord) if run.device != CPU])
     blocks: list[Block] = [outputs("On the CPU", runs)] if runs else []
-    blocks.append(outputs("On the GPU", others) if others else _no_gpu())
+    blocks.append(outputs("On the GPU", others) if others else _no_run("cuda"))
+    if not runs:
+        blocks.insert(0, _no_run(CPU))
     return _section(material, "outputs", "Output and run time, CPU and GPU", reading, blocks)
 
 
@@ -114,9 +115,13 @@ def serial(material: Material) -> Section:
     reading = "Seven nested loops on one core: whole run time, and op times of each convolution."
     blocks: list[Block] = []
     for title, found in _by_subject(runs):
-        blocks += [op_times(title, found), layers.processes(title, found)]
-    if not blocks:
-        blocks = [_missing("the serial layer was not run", "tilewright run --rung serial")]
+        blocks += [op_times(title, list(map(of_run, found))), layers.processes(title, found)]
+    for ladder in () if blocks else material.ladders:
+        for row, _ in ladder.timed:
+            if ladder.device == CPU and row.rung == SERIAL:
+                blocks.append(op_times(subject(ladder), list(of_ladder(ladder, row))))
+    if not runs:
+        blocks.append(_missing("the serial layer was not run", "tilewright run --rung serial"))
     return _section(material, "serial", "Our own serial layer on the CPU", reading, blocks)
 
 
@@ -124,7 +129,7 @@ def first_kernel(material: Material) -> Section:
     reading = "Correctness and op times at the course's numbers of images."
     blocks: list[Block] = []
     for ladder, row in _first(material):
-        blocks += _measured(material, ladder, row.rung)
+        blocks += _measured(material, ladder, row)
     title = "The first GPU kernel"
     return _section(material, "first-kernel", title, reading, blocks or [_no_gpu()])
 
@@ -135,7 +140,9 @@ def first_profile(material: Material) -> Section:
         for profile in _of(material.of(ProfileRecord), ladder, row.rung)[:1]:
             blocks += calls.profile(profile)
     title = "The first GPU kernel's profile"
-    return _section(material, "first-profile", title, calls.READING, blocks or [_no_gpu()])
+    return _section(
+        material, "first-profile", title, calls.READING, blocks or [_none(material, "profile")]
+    )
 
 
 def first_timeline(material: Material) -> Section:
@@ -144,7 +151,9 @@ def first_timeline(material: Material) -> Section:
         found = _of(material.of(TimelineRecord), ladder, row.rung)[:1]
         blocks += [timeline.chart(each) for each in found if each.spans]
     title = "The first GPU kernel's timeline"
-    return _section(material, "first-timeline", title, timeline.READING, blocks or [_no_gpu()])
+    return _section(
+        material, "first-timeline", title, timeline.READING, blocks or [_none(material, "timeline")]
+    )
 
 
 def every_step(material: Material) -> Section:
@@ -166,7 +175,7 @@ def step(material: Material, name: str) -> Iterator[Block]:
         if isinstance(block, Heading):
             for ladder, row in _steps(material):
                 if row.rung == name:
-                    yield from _measured(material, ladder, name)
+                    yield from _measured(material, ladder, row)
 
 
 def tricks(material: Material) -> Section:
@@ -187,67 +196,17 @@ def where(material: Material) -> Section:
     return environment.section(material)
 
 
-def outputs(caption: str, runs: Sequence[RunRecord]) -> Table:
-    """What a run printed, and what it took."""
-    rows: list[Sequence[Cell]] = []
-    for run in runs:
-        used: list[Cell] = [NONE] * 4
-        if run.usage is not None:
-            taken = run.usage
-            seconds = (taken.elapsed_seconds, taken.user_seconds, taken.system_seconds)
-            used = [Number(units.seconds(each), each) for each in seconds]
-            used.append(Number(units.share(taken.cpu_share), taken.cpu_share))
-        rows.append(
-            (
-                run.network, run.device, run.label, Number(units.count(run.images), run.images),
-                _share(run.accuracy),
-                Number(units.seconds(run.forward_seconds), run.forward_seconds), *used,
-                Number(units.size(run.peak_memory_bytes), run.peak_memory_bytes),
-            )
-        )  # fmt: skip
-    return Table(
-        caption,
-        (
-            "network", "device", "rung", ">images", ">correctness", ">forward", ">real", ">user",
-            ">system", ">CPU", ">largest resident set",
-        ),
-        rows,
-    )  # fmt: skip
-
-
-def op_times(title: str, runs: Sequence[RunRecord]) -> Table:
-    """Of each convolution, and correctness, at every number of images."""
-    columns = list(
-        dict.fromkeys(
-            each.name for run in runs for each in run.layers
-            if each.kind in OPERATIONS and each.within is None
+def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iterator[Block]:
+    """Op times at all sizes that were run, and the kernels' statistics."""
+    runs = [r for r in material.of(RunRecord) if _same(r, ladder) and r.label == row.rung]
+    found = [*map(of_run, runs), *of_ladder(ladder, row)]
+    yield op_times(subject(ladder), found)
+    if max(each.images for each in found) < max(COURSE_SIZES):
+        yield Paragraph(
+            f"Missing: {units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
+            "tilewright data fetch fashion-mnist (or cifar10), and --milestone"
         )
-    )  # fmt: skip
-    rows: list[Sequence[Cell]] = []
-    for run in sorted(runs, key=lambda each: each.images):
-        seconds = {each.name: each.seconds for each in run.layers}
-        rows.append(
-            (
-                Number(units.count(run.images), run.images), _share(run.accuracy),
-                *(number(units.milliseconds(seconds.get(c, 0.0)), seconds.get(c)) for c in columns),
-                Number(units.milliseconds(run.forward_seconds), run.forward_seconds),
-            )
-        )  # fmt: skip
-    heads = (*(f">Op Time {each}, ms" for each in columns), ">forward, ms")
-    return Table(f"{title}: correctness and op times", (">images", ">correctness", *heads), rows)
-
-
-def _measured(material: Material, ladder: LadderRecord, rung: str) -> Iterator[Block]:
-    """Op times at the sizes that were run, and the kernels' statistics."""
-    runs = [r for r in material.of(RunRecord) if _same(r, ladder) and r.label == rung]
-    if runs:
-        yield op_times(f"{rung}: {subject(ladder)}", runs)
-        if max(run.images for run in runs) < max(COURSE_SIZES):
-            yield _missing(
-                f"{units.count(max(COURSE_SIZES))} images were not to be had",
-                "tilewright data fetch fashion-mnist",
-            )
-    for record in _of(material.of(KernelsRecord), ladder, rung):
+    for record in _of(material.of(KernelsRecord), ladder, row.rung):
         yield compiler.table(record)
 
 
@@ -295,10 +254,6 @@ def _by_subject(runs: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord
     yield from Material(tuple(runs)).by_subject(RunRecord)
 
 
-def _share(value: float | None) -> Cell:
-    return NONE if value is None else Number(f"{value:.4f}", value)
-
-
 def _missing(what: str, command: str) -> Paragraph:
     return Paragraph(f"Missing: {what}. To get it: {command}")
 
@@ -307,6 +262,16 @@ def _no_gpu() -> Paragraph:
     return _missing(
         "no GPU was measured", "tilewright report --milestone --device cuda (or opencl)"
     )
+
+
+def _none(material: Material, what: str) -> Paragraph:
+    """Of the first kernel."""
+    command = "tilewright report --milestone --device cuda"
+    return _missing(f"no {what} of it was recorded", command) if _own(material) else _no_gpu()
+
+
+def _no_run(device: str) -> Paragraph:
+    return _missing(f"no run on {device}", f"tilewright run --device {device} --json run.json")
 
 
 def _no_profile() -> Paragraph:

@@ -39,10 +39,10 @@ SECTIONS: tuple[Callable[[Material], Section], ...] = (
 
 def page(material: Material, as_milestone: bool = False) -> Page:
     """`as_milestone`: in the course's order, what is missing named."""
-    sections = [make(material) for make in SECTIONS]
-    sections = [each for each in sections if _has_something(each)]
     if as_milestone:
         sections = milestone.sections(material)
+    else:
+        sections = [each for make in SECTIONS if _has_something(each := make(material))]
     networks = list(dict.fromkeys(record.network for record in material.records))
     machines = list(dict.fromkeys(record.environment.machine for record in material.records))
     dates = sorted(record.environment.date[:10] for record in material.records)
@@ -57,7 +57,7 @@ def page(material: Material, as_milestone: bool = False) -> Page:
 
 
 def _facts(record: LadderRecord) -> Sequence[tuple[str, str]]:
-    own = [(time.median_seconds, row, time) for row, time in record.timed if not row.vendor]
+    own = [(time.median_seconds, row, time) for row, time in record.ranked if not row.vendor]
     if not own:
         return ()
     _, best, time = min(own, key=lambda each: each[0])
@@ -67,7 +67,7 @@ def _facts(record: LadderRecord) -> Sequence[tuple[str, str]]:
     if best is not first:
         gain = units.times(first_time.median_seconds / time.median_seconds)
         found.append((f"as fast as {first.rung}", gain))
-    libraries = [(time.median_seconds, row.rung) for row, time in record.timed if row.vendor]
+    libraries = [(time.median_seconds, row.rung) for row, time in record.ranked if row.vendor]
     if libraries:
         seconds, name = min(libraries)
         found.append((f"as fast as {name}", units.times(seconds / time.median_seconds)))
