@@ -22,7 +22,7 @@ from tilewright.views.report.blocks import (
     Table,
     number,
 )
-from tilewright.views.report.material import Material, subject
+from tilewright.views.report.material import Material, row_name, subject
 from tilewright.views.report.origins import origin
 
 READING = (
@@ -57,7 +57,7 @@ def ladder(record: LadderRecord) -> Iterator[Block]:
     missing: dict[str, list[str]] = {}
     for row in record.rows:
         if row.missing:
-            missing.setdefault(row.missing, []).append(row.rung)
+            missing.setdefault(row.missing, []).append(row_name(row))
     reasons += [f"{', '.join(names)} cannot run here: {why}" for why, names in missing.items()]
     for reason in reasons:
         yield Paragraph(reason)
@@ -71,8 +71,8 @@ def chart(record: LadderRecord) -> Chart:
     return Chart(
         f"{subject(record)}: {units.count(record.images)} images, "
         f"{units.count(min(record.batch, record.images))} at a time",
-        f"{len(timed)} rungs: from {slowest_row.rung} with {units.seconds(slowest.median_seconds)} "
-        f"to {fastest_row.rung} with {units.seconds(fastest.median_seconds)}, "
+        f"{len(timed)} rungs: from {row_name(slowest_row)} with "
+        f"{units.seconds(slowest.median_seconds)} to {row_name(fastest_row)} with {units.seconds(fastest.median_seconds)}, "
         f"{units.times(slowest.median_seconds / fastest.median_seconds)} as fast.",
         {"log scale": _spec(record, "log", height), "linear": _spec(record, "linear", height)},
         times(record),
@@ -119,7 +119,7 @@ def _facts(row: RungRecord, time: Timing, library: float | None) -> dict[str, ob
     low, high = time.interval_seconds or (time.median_seconds, time.median_seconds)
     samples = time.samples_seconds
     return {
-        "rung": row.rung, "whose": WHOSE[row.vendor], "idea": row.idea,
+        "rung": row_name(row), "whose": WHOSE[row.vendor], "idea": row.idea,
         "origin": origin(row), "median": 1e3 * time.median_seconds, "low": 1e3 * low,
         "high": 1e3 * high, "fastest": 1e3 * min(samples), "slowest": 1e3 * max(samples),
         "time": units.seconds(time.median_seconds),
@@ -150,7 +150,7 @@ def proof(found: Verification | None) -> str:
 
 def times(record: LadderRecord) -> Table:
     library, convolutions = _library(record), _convolutions(record)
-    on_device = _on_device(record)
+    on_device, faults = _on_device(record), any(row.page_faults for row in record.rows)
     rows: list[Sequence[Cell]] = []
     for row, time in record.timed:
         gain, ranked = row.against, row.device_time or time
@@ -158,7 +158,7 @@ def times(record: LadderRecord) -> Table:
         copies = row.copies.median_seconds if row.copies else None
         rows.append(
             (
-                row.rung + row.operations_mark,
+                row_name(row) + row.operations_mark,
                 *(_milliseconds(row.operations.get(name)) for name in convolutions),
                 *([_milliseconds(row.device_time)] if on_device else []),
                 _milliseconds(time),
@@ -168,6 +168,7 @@ def times(record: LadderRecord) -> Table:
                     min(time.samples_seconds),
                 ),
                 number(units.milliseconds(copies or 0.0), copies),
+                *([number(units.count(row.page_faults or 0), row.page_faults)] if faults else []),
                 Number(units.count(time.images_per_second), time.images_per_second),
                 Number(f"{units.times(gain.times)} {gain.rung}", gain.times) if gain else NONE,
                 number(units.share(share or 0.0), share),
@@ -181,7 +182,8 @@ def times(record: LadderRecord) -> Table:
         (
             "rung", *(f">{name}, ms" for name in convolutions),
             *([">on the device, ms"] if on_device else []), ">network, ms", ">range, ms",
-            ">copies, ms", ">images/s", ">as fast as", ">of library", ">of peak", "proof",
+            ">copies, ms", *([">page faults"] if faults else []), ">images/s", ">as fast as",
+            ">of library", ">of peak", "proof",
         ),
         rows,
     )  # fmt: skip

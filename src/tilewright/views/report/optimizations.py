@@ -49,7 +49,8 @@ def step(material: Material, name: str) -> Iterator[Block]:
 
 
 def what_it_did(ladder: LadderRecord, row: RungRecord) -> str:
-    where = f"{ladder.network} on {ladder.device}"
+    memory = "" if row.memory is None else f", {row.memory}"
+    where = f"{ladder.network} on {ladder.device}{memory}"
     if row.ranked is None:
         return f"What it did, {where}: it was not timed; {row.missing or proof(row.verification)}."
     time = units.seconds(row.ranked.median_seconds)

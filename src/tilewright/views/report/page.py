@@ -21,7 +21,7 @@ from tilewright.views.report import (
     timeline,
 )
 from tilewright.views.report.blocks import Page, Section, Words
-from tilewright.views.report.material import Material
+from tilewright.views.report.material import Material, row_name
 
 SECTIONS: tuple[Callable[[Material], Section], ...] = (
     ladder.section,
@@ -63,10 +63,10 @@ def _facts(record: LadderRecord) -> Sequence[tuple[str, str]]:
     _, best, time = min(own, key=lambda each: each[0])
     _, first, first_time = own[0]
     where = f"{record.network} on {record.device}"
-    found = [(f"{where}, {best.rung}", f"{units.count(time.images_per_second)} images/s")]
+    found = [(f"{where}, {row_name(best)}", f"{units.count(time.images_per_second)} images/s")]
     if best is not first:
         gain = units.times(first_time.median_seconds / time.median_seconds)
-        found.append((f"as fast as {first.rung}", gain))
+        found.append((f"as fast as {row_name(first)}", gain))
     libraries = [(time.median_seconds, row.rung) for row, time in record.ranked if row.vendor]
     if libraries:
         seconds, name = min(libraries)
