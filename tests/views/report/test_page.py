@@ -15,6 +15,7 @@ from tilewright.measure.samples import Sample
 from tilewright.results import page as documents
 from tilewright.results.ladder import Against, LayerTiming
 from tilewright.results.record import Gpu, timing
+from tilewright.results.run import LayerTime
 from tilewright.views.report import html
 from tilewright.views.report.blocks import Chart
 from tilewright.views.report.html import in_script, rendered, to_html
@@ -176,3 +177,31 @@ def test_ranks_go_by_the_devices_time():
     text = to_html(page(Material((record,))))
     assert "40,000 images/s" in text
     assert "on the device, ms" in text
+
+
+def test_nothing_wins_in_a_precision_that_it_is_not_of():
+    times = {"direct": 8, "network fp32": 4, "network fp16": 1}
+    rows = [rung_record(name, tuple(t * k for t in TIMES)) for name, k in times.items()]
+    rows.append(rung_record("torch", tuple(t * 6 for t in TIMES), vendor=True))
+    made = page(Material((ladder_record(rows=tuple(rows)),)))
+    assert made.facts == [
+        ("small on cpu, network fp32", "2,500 images/s"), ("as fast as direct", "2.00x"),
+        ("as fast as torch", "1.50x"), ("network fp16", "10,000 images/s"),
+    ]  # fmt: skip
+    table = made.sections[0].blocks[0].table
+    share = table.columns.index(">of library")
+    assert [getattr(row[share], "text", row[share]) for row in table.rows] == [
+        "75.0 %", "150.0 %", "-", "100.0 %"
+    ]  # fmt: skip
+
+
+def test_many_layers_are_shown_by_kind_first():
+    def run(layers):
+        found = [
+            LayerTime(name=f"conv{i}", kind="conv", seconds=1.0, flop=1) for i in range(layers)
+        ]
+        return run_record(layers=tuple(found))
+
+    for layers, first in ((3, "layers"), (20, "by kind")):
+        chart = page(Material((run(layers),))).sections[0].blocks[0]
+        assert next(iter(chart.variants)) == first

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from tilewright.precision import FLOAT32
 from tilewright.results.ladder import LadderRecord, RungRecord
 from tilewright.results.record import Timing, Verification
 from tilewright.views import units
@@ -32,7 +33,8 @@ READING = (
     "copies and waiting are in the table, for they are the same for all. On the logarithmic scale "
     "equal distances are equal factors."
 )
-ON_DEVICE = "on the device, without copies, "
+ON_DEVICE = "on the device "
+LESS = ("fp16", "tf32")  # precisions that names of rungs have in them
 WHOSE = ["own", "library"]
 
 
@@ -72,7 +74,8 @@ def chart(record: LadderRecord) -> Chart:
         f"{subject(record)}: {units.count(record.images)} images, "
         f"{units.count(min(record.batch, record.images))} at a time",
         f"{len(timed)} rungs: from {row_name(slowest_row)} with "
-        f"{units.seconds(slowest.median_seconds)} to {row_name(fastest_row)} with {units.seconds(fastest.median_seconds)}, "
+        f"{units.seconds(slowest.median_seconds)} to {row_name(fastest_row)} with "
+        f"{units.seconds(fastest.median_seconds)}, "
         f"{units.times(slowest.median_seconds / fastest.median_seconds)} as fast.",
         {"log scale": _spec(record, "log", height), "linear": _spec(record, "linear", height)},
         times(record),
@@ -83,8 +86,7 @@ def chart(record: LadderRecord) -> Chart:
 def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) -> Spec:
     import altair as alt
 
-    library = _library(record)
-    rows = [_facts(row, time, library) for row, time in record.ranked]
+    rows = [_facts(row, time, _library(record, row)) for row, time in record.ranked]
     base = alt.Chart(charts.data(rows)).encode(
         y=alt.Y("rung:N", sort=None, title=None),
         color=alt.Color("whose:N", sort=WHOSE, title=None, legend=alt.Legend(orient="top")),
@@ -130,9 +132,17 @@ def _facts(row: RungRecord, time: Timing, library: float | None) -> dict[str, ob
     }  # fmt: skip
 
 
-def _library(record: LadderRecord) -> float | None:
-    """Seconds of the fastest library."""
-    return min((time.median_seconds for row, time in record.ranked if row.vendor), default=None)
+def precision(row: RungRecord) -> str:
+    """The class that a rung is of, by its name: nothing wins in another."""
+    return next((name for name in LESS if name in row.rung), FLOAT32.name)
+
+
+def _library(record: LadderRecord, of: RungRecord) -> float | None:
+    """Seconds of the fastest library in the same precision."""
+    same = [
+        pair for pair in record.ranked if pair[0].vendor and precision(pair[0]) == precision(of)
+    ]
+    return min((time.median_seconds for _, time in same), default=None)
 
 
 def proof(found: Verification | None) -> str:
@@ -149,11 +159,12 @@ def proof(found: Verification | None) -> str:
 
 
 def times(record: LadderRecord) -> Table:
-    library, convolutions = _library(record), _convolutions(record)
+    convolutions = _convolutions(record)
     on_device, faults = _on_device(record), any(row.page_faults for row in record.rows)
     rows: list[Sequence[Cell]] = []
     for row, time in record.timed:
         gain, ranked = row.against, row.device_time or time
+        library = _library(record, row)
         share = None if library is None else library / ranked.median_seconds
         copies = row.copies.median_seconds if row.copies else None
         rows.append(

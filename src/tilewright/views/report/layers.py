@@ -18,6 +18,7 @@ READING = (
     "is part of its piece. “Shares” makes all bars equally long and shows what is worth working "
     "on next; “by kind” adds layers of one kind together."
 )
+COLOURS = 10  # of the page that are told apart
 # Time that is no layer's.
 COPIES, REST = "copies", "remainder"
 
@@ -51,18 +52,18 @@ def section(material: Material) -> Section:
 
 def chart(title: str, bars: Sequence[Bar]) -> Chart:
     height = charts.rows_height(len(bars))
-    return Chart(
-        title,
-        " ".join(map(_heaviest, bars)),
-        {
-            "layers": _spec(bars, "layer", "zero", height),
-            "shares": _spec(bars, "layer", "normalize", height),
-            "by kind": _spec(bars, "kind", "zero", height),
-            "kinds, shares": _spec(bars, "kind", "normalize", height),
-        },
-        table(title, bars),
-        height,
-    )
+    layers = {
+        "layers": _spec(bars, "layer", "zero", height),
+        "shares": _spec(bars, "layer", "normalize", height),
+    }
+    kinds = {
+        "by kind": _spec(bars, "kind", "zero", height),
+        "kinds, shares": _spec(bars, "kind", "normalize", height),
+    }
+    # More layers than there are colours cannot be told apart at once.
+    many = len({part[0] for bar in bars for part in bar.parts}) > COLOURS
+    variants = {**kinds, **layers} if many else {**layers, **kinds}
+    return Chart(title, " ".join(map(_heaviest, bars)), variants, table(title, bars), height)
 
 
 def name(run: RunRecord) -> str:
