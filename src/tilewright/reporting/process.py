@@ -73,3 +73,5 @@ def main() -> None:
         say("made", made)
     except TilewrightError as error:
         say("error", str(error))
+    except BrokenPipeError:
+        os._exit(1)  # who asked was killed
