@@ -14,10 +14,12 @@ from tests.views.report.made import answers, everything, kernels, ladder
 from tilewright.measure.samples import Sample
 from tilewright.results import page as documents
 from tilewright.results.ladder import Against, LayerTiming
+from tilewright.results.page import LoopRecord
 from tilewright.results.record import Gpu, timing
 from tilewright.results.run import LayerTime
 from tilewright.views.report import html
 from tilewright.views.report.blocks import Chart
+from tilewright.views.report.compiler import loops
 from tilewright.views.report.html import in_script, rendered, to_html
 from tilewright.views.report.material import Material
 from tilewright.views.report.page import page
@@ -205,3 +207,10 @@ def test_many_layers_are_shown_by_kind_first():
     for layers, first in ((3, "layers"), (20, "by kind")):
         chart = page(Material((run(layers),))).sections[0].blocks[0]
         assert next(iter(chart.variants)) == first
+
+
+def test_loops_of_one_place_stand_together():
+    (kernel,) = kernels().kernels
+    found = [("filter", "block"), ("y", "block and thread"), ("x", "block and thread")]
+    made = tuple(LoopRecord(name=name, extent=4, place=place) for name, place in found)
+    assert loops(replace(kernel, loops=made)) == "block: filter 4; block and thread: y 4, x 4"

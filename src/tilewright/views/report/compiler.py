@@ -70,8 +70,8 @@ def _row(kernel: KernelRecord) -> Sequence[Cell]:
     return (
         kernel.name,
         kernel.layer,
-        " x ".join(map(units.count, kernel.grid)),
-        " x ".join(map(units.count, kernel.block)),
+        "x".join(map(str, kernel.grid)),
+        "x".join(map(str, kernel.block)),
         number(str(kernel.registers), kernel.registers),
         number(units.size(kernel.spilled_bytes or 0), kernel.spilled_bytes),
         Number(units.size(kernel.shared_bytes), kernel.shared_bytes),
@@ -80,5 +80,13 @@ def _row(kernel: KernelRecord) -> Sequence[Cell]:
         kernel.occupancy_limit or "-",
         kernel.limit,
         Number(units.seconds(kernel.best_seconds), kernel.best_seconds),
-        "; ".join(f"{loop.name} {units.count(loop.extent)}: {loop.place}" for loop in kernel.loops),
+        loops(kernel),
     )
+
+
+def loops(kernel: KernelRecord) -> str:
+    """Where they went, those of one place together: `block: filter 4; sequential: channel 16`."""
+    places: dict[str, list[str]] = {}
+    for loop in kernel.loops:
+        places.setdefault(loop.place, []).append(f"{loop.name} {units.count(loop.extent)}")
+    return "; ".join(f"{place}: {', '.join(names)}" for place, names in places.items())

@@ -169,13 +169,20 @@ def every_step(material: Material) -> Section:
 
 
 def step(material: Material, name: str) -> Iterator[Block]:
-    """A rung, as the page without milestones has it, with tables of its own."""
-    for block in optimizations.step(material, name):
-        yield block
-        if isinstance(block, Heading):
-            for ladder, row in _steps(material):
-                if row.rung == name:
-                    yield from _measured(material, ladder, row)
+    """What the course asks of an optimization, in its order."""
+    found = [(ladder, row) for ladder, row in _steps(material) if row.rung == name]
+    yield Heading(name)
+    yield Paragraph(optimizations.what_and_why(found[0][1]))
+    kernels = [each for each in material.of(KernelsRecord) if each.rung == name]
+    yield from map(compiler.source, kernels[:1])
+    for ladder, row in found:
+        yield from _measured(material, ladder, row)
+    for profile in material.of(ProfileRecord):
+        if profile.rung == name:
+            yield Paragraph(optimizations.what_the_profile_says(profile))
+    for ladder, row in found:
+        yield Paragraph(optimizations.what_it_did(ladder, row))
+    yield material.words_for(name)
 
 
 def tricks(material: Material) -> Section:

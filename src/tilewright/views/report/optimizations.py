@@ -36,7 +36,7 @@ def step(material: Material, name: str) -> Iterator[Block]:
         for row in ladder.rows:
             if row.rung == name:
                 if not described:
-                    yield Paragraph(f"What and why: {row.idea}. From {origin(row)}.")
+                    yield Paragraph(what_and_why(row))
                     described = True
                 yield Paragraph(what_it_did(ladder, row))
     for profile in material.of(ProfileRecord):
@@ -46,6 +46,10 @@ def step(material: Material, name: str) -> Iterator[Block]:
         if kernels.rung == name:
             yield compiler.source(kernels)
     yield material.words_for(name)
+
+
+def what_and_why(row: RungRecord) -> str:
+    return f"What and why: {row.idea}. From {origin(row)}."
 
 
 def what_it_did(ladder: LadderRecord, row: RungRecord) -> str:

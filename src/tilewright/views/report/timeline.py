@@ -16,7 +16,10 @@ READING = (
     "goes back to the whole."
 )
 # Lanes of the host for each kind; the others are the device's, by stream.
-HOST = {"layer": "host: layers", "api": "host: calls", "host": "host: computes", "phase": "host"}
+HOST = {
+    "layer": "host: layers", "api": "host: calls", "host": "host: computes", "phase": "host",
+    "profiler": "host: recording",
+}  # fmt: skip
 ROW = 30
 TABLE_ROWS = 200
 
