@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,3 +174,15 @@ def test_the_fastest_is_ranked_by_the_device():
     times = [timing(Sample(tuple(t * k for t in TIMES)), 100) for k in (0.5, 0.1)]
     rows = [replace(row, device_time=time) for row, time in zip((slow, fast), times, strict=True)]
     assert collecting._best(ladder_record(rows=tuple(rows))) == "fast"
+
+
+def test_the_same_network_with_other_weights_is_told_apart(here, net, tmp_path, monkeypatch):
+    """As the course of 2017 had it: a high and a low model."""
+    low = tmp_path / "low.safetensors"
+    low.write_bytes(Path(net).read_bytes())
+    monkeypatch.setattr(collecting, "elsewhere", lambda *given, **named: [run_record()])
+    wishes = [Wish(each, images=2) for each in (net, str(low))]
+    records = collect(wishes, Parts(tmp_path / "parts"), silent)
+    assert list(dict.fromkeys(record.network for record in records)) == [
+        "small (small)", "small (low)"
+    ]  # fmt: skip

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+
+from msgspec import structs
 
 from tilewright import climb, environment
 from tilewright.command import commanded
@@ -16,6 +19,7 @@ from tilewright.contest import Progress
 from tilewright.data import drawn
 from tilewright.measure.samples import Rounds
 from tilewright.memory import DEVICE_PLANS
+from tilewright.model.load import describe
 from tilewright.reporting import measure
 from tilewright.reporting.parts import Parts
 from tilewright.reporting.process import elsewhere
@@ -32,21 +36,31 @@ Make = Callable[[Progress], Sequence[Record]]
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
     """All records of a page; a ladder that cannot be climbed is an error."""
+    names = [describe(wish.net).name for wish in wishes]
     records: list[Record] = []
-    for wish in map(settled, wishes):
-        found = parts.get(wish, "ladder") or parts.put(
-            wish, "ladder", [_ladder(wish, parts.done, progress)]
-        )
-        (ladder,) = (each for each in found if isinstance(each, LadderRecord))
-        records.append(ladder)
-        timed = {row.rung: row.vendor for row, _ in ladder.timed}
-        wanted = [*_runs(wish, timed), *_facts(wish, ladder, timed), *_profiles(wish, ladder)]
-        for name, make in wanted:
-            records += parts.part(wish, name, partial(make, progress))
-        if wish.milestone and wish.device.is_gpu:
-            beside = replace(wish, device=CPU)
-            for name, make in _runs(beside, _on_the_cpu()):
-                records += parts.part(beside, name, partial(make, progress))
+    for wish, name in zip(map(settled, wishes), names, strict=True):
+        found = _of_one(wish, parts, progress)
+        if names.count(name) > 1:  # as with high and low weights for the same layers
+            told = f"{name} ({Path(wish.net).stem})"
+            found = [structs.replace(record, network=told) for record in found]
+        records += found
+    return records
+
+
+def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
+    found = parts.get(wish, "ladder") or parts.put(
+        wish, "ladder", [_ladder(wish, parts.done, progress)]
+    )
+    (ladder,) = (each for each in found if isinstance(each, LadderRecord))
+    records: list[Record] = [ladder]
+    timed = {row.rung: row.vendor for row, _ in ladder.timed}
+    wanted = [*_runs(wish, timed), *_facts(wish, ladder, timed), *_profiles(wish, ladder)]
+    for name, make in wanted:
+        records += parts.part(wish, name, partial(make, progress))
+    if wish.milestone and wish.device.is_gpu:
+        beside = replace(wish, device=CPU)
+        for name, make in _runs(beside, _on_the_cpu()):
+            records += parts.part(beside, name, partial(make, progress))
     return records
 
 
