@@ -77,6 +77,14 @@ def test_words_are_merged_when_the_page_is_made_again(raw):
     assert words.read_text() == written
 
 
+def test_words_that_have_no_place_are_named(raw, capsys):
+    Path("report.words.md").write_text("# elsewhere\n\nLost.\n\n# ladder\n\nFound.\n\n# empty\n")
+    assert main(["report", "--from", raw]) == 0
+    error = capsys.readouterr().err
+    assert "report.words.md has under “# elsewhere”: this page has no such place" in error
+    assert "ladder" not in error and "empty" not in error
+
+
 def test_records_of_the_history(tmp_path):
     history = tmp_path / "kept.sqlite"
     number = History(history).add(run_record(network="kept one"))

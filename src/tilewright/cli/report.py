@@ -96,6 +96,9 @@ def main(arguments: argparse.Namespace) -> int:
             file.write(packed)
         outputs = [*outputs, arguments.bundle]
     parts.remove()
+    for place in sorted({place for place, text in written.items() if text}):
+        if place not in words.places(made.sections):
+            _tell(f"left out: what {beside} has under “# {place}”: this page has no such place")
     for what, why in parts.problems.items():
         _tell(f"left out: {what}: {why}")
     _tell(f"written: {', '.join(map(str, outputs))}; your own words go into {beside}")
