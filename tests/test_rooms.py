@@ -157,6 +157,17 @@ def test_a_verb_is_the_last_step_before_the_command_line():
     assert users == set()
 
 
+def test_a_report_is_collected_for_the_command_line_alone():
+    """It runs whole jobs; nothing that does the work asks for one, and no page measures."""
+    users = {
+        name
+        for name in modules()
+        for found in imports(name)
+        if inside(found.module, "reporting") and not inside(name, "reporting")
+    }
+    assert users == {"tilewright.cli.report"}
+
+
 def test_no_runtime_knows_a_network():
     rooms = ("model", "rungs", "fuse", "plan", "execute", "memory", "job", "profiling")
     found = crossings("runtime", rooms)

@@ -79,7 +79,13 @@ def identity(network: Network, device: Device) -> dict[str, str]:
 
 def write(path: Path, plan: Plan, network: Network) -> None:
     """Keep a plan of a network, with all that it depends on."""
-    document = Document(
+    with atomic_write(path) as file:
+        file.write(document(plan, network))
+
+
+def document(plan: Plan, network: Network) -> bytes:
+    """What the file of a plan holds."""
+    made = Document(
         FORMAT, __version__, _network(network), _device(plan.device), plan.memory, plan.batch,
         tuple(
             _Step(x.layers, x.rung, x.precision, dict(x.options), x.takes, x.buffer)
@@ -87,8 +93,7 @@ def write(path: Path, plan: Plan, network: Network) -> None:
         ),
         {name: _File(file, sha256_of(Path(file))) for name, file in plan.files.items()},
     )  # fmt: skip
-    with atomic_write(path) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    return msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
 
 
 def read(path: Path, network: Network) -> Plan:

@@ -22,6 +22,7 @@ def test_subfolders_are_classes_in_order(tmp_path):
     (tmp_path / "bag" / "notes.txt").write_text("not a picture")
     dataset = folder.read(tmp_path, (3, 4, 6))
     assert dataset.labels.tolist() == [0, 0, 1]
+    assert dataset.classes == ("bag", "shoe")
     assert dataset.images[0, :, 0, 0].tolist() == [0, 255, 0]
     assert dataset.images[2, :, 3, 5].tolist() == [0, 0, 255]
     assert dataset.images.flags.c_contiguous

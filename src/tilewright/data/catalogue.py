@@ -62,7 +62,7 @@ def _fashion(part: str) -> Callable[[Path], list[Path]]:
 
 
 def _read_fashion(paths: list[Path], wanted: Wanted) -> Dataset:
-    return fashion_mnist.read(paths[0], wanted)
+    return replace(fashion_mnist.read(paths[0], wanted), classes=fashion_mnist.NAMES)
 
 
 def _cifar10_folders(kept: Path) -> list[Path]:

@@ -20,6 +20,10 @@ from tilewright.files import check_file, reason
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32
 CLASSES = 10
+NAMES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
 TRAINING = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 TEST = "test_batch.bin"
 
@@ -48,7 +52,7 @@ def read(batches: list[Path], wanted: Wanted = ALL) -> Dataset:
         left -= len(records[-1])
     images = np.concatenate([part[:, 1:] for part in records]).reshape(-1, *SHAPE)
     labels = np.concatenate([part[:, 0] for part in records]).astype(np.int64)
-    return Dataset("cifar10", images, labels, source)
+    return Dataset("cifar10", images, labels, source, NAMES)
 
 
 def _count(path: Path) -> int:

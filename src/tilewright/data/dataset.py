@@ -43,13 +43,15 @@ ALL = Wanted()
 class Dataset:
     """Images (image, channel, y, x), as uint8 pixels or as float32 values ready for the network.
 
-    `labels` is None where the source has none. `source` says what was read, for people.
+    `labels` is None where the source has none. `source` says what was read, for people; `classes`
+    are names of the labels, as far as they are known.
     """
 
     name: str
     images: NDArray[Any]
     labels: NDArray[np.int64] | None
     source: str
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Kernels take a batch as one piece of memory.

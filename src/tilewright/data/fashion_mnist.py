@@ -30,6 +30,11 @@ from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
 
 CLASSES = 10
+# Of Fashion-MNIST; other pairs of IDX files have others.
+NAMES = (
+    *("T-shirt/top", "trouser", "pullover", "dress", "coat"),
+    *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
+)
 TEST = "t10k"
 TRAINING = "train"
 PARTS = (TEST, TRAINING)

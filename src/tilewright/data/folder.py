@@ -49,10 +49,10 @@ def read(folder: Path, shape: Shape, images: int | None = None) -> Dataset:
     pixels = np.empty((count, *shape), np.uint8)
     for (path, _), target in zip(found, pixels, strict=False):  # the first ones
         target[:] = _read(path, shape)
-    classes = len({label for _, label in found if label is not None})
-    labels = np.array([label for _, label in found[:count]], np.int64) if classes else None
-    kind = f"{classes} classes" if classes else "no classes"
-    return Dataset(folder.name, pixels, labels, f"{folder} ({len(found)} pictures, {kind})")
+    names = tuple(each.name for each in _classes(folder))
+    labels = np.array([label for _, label in found[:count]], np.int64) if names else None
+    kind = f"{len(names)} classes" if names else "no classes"
+    return Dataset(folder.name, pixels, labels, f"{folder} ({len(found)} pictures, {kind})", names)
 
 
 def _labelled(folder: Path) -> list[tuple[Path, int | None]]:

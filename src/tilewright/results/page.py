@@ -1,4 +1,5 @@
-"""Records that a report has beside those of verbs: answers, timelines, kernels; one file for all.
+"""Records that a report has beside those of verbs: answers, timelines, kernels, plans;
+one file for all.
 
 A page is made from records alone, so that it can be made again, elsewhere and later.
 """
@@ -7,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from tilewright.errors import TilewrightError
 from tilewright.results import document
+from tilewright.results.bench import BenchRecord
 from tilewright.results.catalogue import KINDS
-from tilewright.results.ladder import Correctness
+from tilewright.results.grade import GradeRecord
+from tilewright.results.ladder import Correctness, LadderRecord
+from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Count, Record, Seconds, Share, about
+from tilewright.results.run import RunRecord
+from tilewright.results.tune import TuneRecord
 
 SCHEMA = "tilewright.report/1"
 
@@ -120,7 +125,22 @@ class KernelsRecord(Record, frozen=True, kw_only=True, tag="tilewright.kernels/1
         return (self.rung,)
 
 
-OF_PAGES: tuple[type[Record], ...] = (AnswersRecord, TimelineRecord, KernelsRecord)
+class PlanRecord(Record, frozen=True, kw_only=True, tag="tilewright.planned/1"):
+    """The plan of a run, as `run --plan` reads it."""
+
+    rung: str
+    plan: Annotated[str, about("what the file holds")]
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        return (self.rung,)
+
+
+OF_PAGES: tuple[type[Record], ...] = (AnswersRecord, TimelineRecord, KernelsRecord, PlanRecord)
+AnyRecord: TypeAlias = (
+    RunRecord | LadderRecord | ProfileRecord | BenchRecord | GradeRecord | TuneRecord
+    | AnswersRecord | TimelineRecord | KernelsRecord | PlanRecord
+)  # fmt: skip
 ALL = {kind.schema_id(): kind for kind in (*KINDS, *OF_PAGES)}
 
 
@@ -128,8 +148,10 @@ class _Head(Struct):
     schema: str = ""
 
 
-class _Report(Struct):
-    records: Annotated[tuple[msgspec.Raw, ...], Meta(min_length=1)]
+class ReportDocument(Struct, frozen=True, tag=SCHEMA, tag_field="schema"):
+    """All that a report is made from. All times are in seconds, all sizes in bytes."""
+
+    records: tuple[AnyRecord, ...]
 
 
 def text(records: Sequence[Record]) -> str:
@@ -144,13 +166,13 @@ def read(path: Path) -> tuple[Record, ...]:
     try:
         if document.decode(content, _Head).schema != SCHEMA:
             return (_record(content),)
-        return tuple(_record(raw) for raw in document.decode(content, _Report).records)
+        return document.decode(content, ReportDocument).records
     except ValueError as error:
         raise TilewrightError(f"{path} is no result of Tilewright: {error}") from error
 
 
-def _record(content: bytes | msgspec.Raw) -> Record:
-    schema = document.decode(bytes(content), _Head).schema
+def _record(content: bytes) -> Record:
+    schema = document.decode(content, _Head).schema
     if schema not in ALL:
         raise ValueError(f"its schema is {schema[:60]!r}, and known are {', '.join(ALL)}")
-    return document.decode(bytes(content), ALL[schema])
+    return document.decode(content, ALL[schema])

@@ -13,6 +13,7 @@ from tilewright.results.catalogue import RECORDS
 from tilewright.results.check import CheckRecord
 from tilewright.results.comparison import ComparisonRecord
 from tilewright.results.explain import ExplainRecord
+from tilewright.results.page import ReportDocument
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OF_KERNELS = {"bench": "kernel bench", "grade": "kernel grade"}
@@ -21,6 +22,7 @@ DOCUMENTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
     **{verb: (f"tilewright {OF_KERNELS.get(verb, verb)} --json", k) for verb, k in RECORDS.items()},
     "check": ("tilewright kernel check --json", CheckRecord),
     "explain": ("tilewright explain --json", ExplainRecord),
+    "report": ("raw data of tilewright report", ReportDocument),
     "comparison": ("tilewright profile --compare A B --json", ComparisonRecord),
 }
 

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.profiling.made import events, profile
 from tests.results.made import ENVIRONMENT, TIMES, ladder_record, run_record, rung_record
 from tilewright.profiling import saved
-from tilewright.report import timeline
+from tilewright.reporting.measure import timeline
 from tilewright.results.ladder import Against, Correctness
 from tilewright.results.page import (
     AnswersRecord,
@@ -18,6 +18,7 @@ from tilewright.results.page import (
     KernelsRecord,
     LoopRecord,
     Mistake,
+    PlanRecord,
 )
 from tilewright.results.record import Record
 
@@ -80,4 +81,5 @@ def everything(rungs: int = 3, network: str = "small") -> tuple[Record, ...]:
         timeline(profiles[0], list(events())),
         kernels(network=network),
         answers(network=network),
+        PlanRecord(**where, rung="direct", plan='{"about": "plan of direct"}'),
     )

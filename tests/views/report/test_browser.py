@@ -41,12 +41,22 @@ def address(tmp_path_factory):
     return path.as_uri()
 
 
+@pytest.fixture(scope="module")
+def long_address(tmp_path_factory):
+    """25 rungs of three networks, as the course wants them."""
+    records = tuple(each for name in ("a", "b", "c") for each in everything(25, name))
+    path = tmp_path_factory.mktemp("long") / "report.html"
+    path.write_text(to_html(page(Material(records), as_milestone=True)), encoding="utf-8")
+    assert path.stat().st_size < 5_000_000
+    return path.as_uri()
+
+
 @pytest.fixture
 def open_page(browser, address):
     """A page of some width; whatever it complains of or asks for is an error."""
     pages, wrong = [], []
 
-    def opened(width=1440, scheme="light", part="#all"):
+    def opened(width=1440, scheme="light", part="#all", address=address):
         view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         pages.append(view)
         view.set_default_timeout(PATIENCE)
@@ -120,3 +130,28 @@ def test_sorting_toggling_and_downloading(open_page):
         view.locator("#download").click()
     records = json.loads(waiting.value.path().read_text())["records"]
     assert HOSTILE in {record["network"] for record in records}
+
+
+def test_what_is_folded_is_open_on_paper_and_folded_again(open_page):
+    view = open_page(part="")
+    count = view.locator("details.fold").count()
+    assert count >= 4
+    assert view.locator("details.fold[open]").count() == 0
+    view.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert view.locator("details.fold[open]").count() == count
+    view.wait_for_function(DRAWN)
+    view.emulate_media(media="print")
+    assert view.locator("nav").is_hidden()
+    assert view.locator("details.fold table").first.is_visible()
+    view.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert view.locator("details.fold[open]").count() == 0
+
+
+def test_a_long_page_opens_and_goes_to_its_end(open_page, long_address):
+    view = open_page(360, "dark", "", long_address)
+    assert view.locator("section h2").first.text_content().startswith("1. ")
+    view.locator("section h2").last.scroll_into_view_if_needed()
+    assert view.evaluate("document.documentElement.scrollWidth") == 360
+    view.wait_for_function(
+        "[...document.querySelectorAll('figure')].every(f => f.dataset.state != 'drawing')"
+    )

@@ -9,13 +9,17 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from tests.results.made import ladder_record, run_record, rung_record
+from tests.results.made import TIMES, ladder_record, run_record, rung_record
 from tests.views.report.made import answers, everything, kernels, ladder
+from tilewright.measure.samples import Sample
 from tilewright.results import page as documents
-from tilewright.results.ladder import Against
-from tilewright.results.record import Gpu
+from tilewright.results.ladder import Against, LayerTiming
+from tilewright.results.page import LoopRecord
+from tilewright.results.record import Gpu, timing
+from tilewright.results.run import LayerTime
 from tilewright.views.report import html
 from tilewright.views.report.blocks import Chart
+from tilewright.views.report.compiler import loops
 from tilewright.views.report.html import in_script, rendered, to_html
 from tilewright.views.report.material import Material
 from tilewright.views.report.page import page
@@ -137,3 +141,76 @@ def test_words_stand_in_their_place():
 def test_25_rungs_of_three_networks_are_a_page_under_five_megabytes():
     records = [each for name in ("a", "b", "c") for each in everything(25, name)]
     assert len(to_html(page(Material(tuple(records))))) < 3_500_000  # and a megabyte of Vega
+
+
+def test_layers_come_from_a_ladder_where_nothing_was_run():
+    layers = (LayerTiming(layers=("conv1", "relu1"), kind="conv", time=timing(Sample(TIMES), 100)),)
+    row = replace(rung_record("direct", tuple(2 * t for t in TIMES)), layers=layers)
+    sections = {each.id: each for each in page(Material((ladder_record(rows=(row,)),))).sections}
+    chart, _ = sections["layers"].blocks
+    assert chart.table.columns == (
+        "rung", ">conv1, ms", ">remainder, ms", ">forward, ms", ">images"
+    )  # fmt: skip
+    assert [getattr(cell, "text", cell) for cell in chart.table.rows[0]] == [
+        "direct", "10.0", "10.0", "20.0", "100"
+    ]  # fmt: skip
+
+
+def test_a_rung_under_several_memory_plans_has_a_row_for_each():
+    rows = [
+        replace(rung_record("direct", TIMES), memory=memory) for memory in ("managed", "resident")
+    ]
+    sections = page(Material((ladder_record(rows=tuple(rows)),))).sections
+    chart = sections[0].blocks[0]
+    assert [row[0] for row in chart.table.rows] == ["direct, managed", "direct, resident"]
+    drawn = json.dumps(chart.variants["linear"])
+    assert '"direct, managed"' in drawn and '"direct, resident"' in drawn
+
+
+def test_runs_of_several_sizes_are_one_bar():
+    runs = [run_record(images=images) for images in (100, 1000)]
+    chart = page(Material(tuple(runs))).sections[0].blocks[0]
+    assert [row[-1].text for row in chart.table.rows] == ["1,000"]
+
+
+def test_ranks_go_by_the_devices_time():
+    quick = timing(Sample(tuple(t / 4 for t in TIMES)), 100)
+    record = ladder_record(rows=(replace(rung_record("direct", TIMES), device_time=quick),))
+    text = to_html(page(Material((record,))))
+    assert "40,000 images/s" in text
+    assert "on the device, ms" in text
+
+
+def test_nothing_wins_in_a_precision_that_it_is_not_of():
+    times = {"direct": 8, "network fp32": 4, "network fp16": 1}
+    rows = [rung_record(name, tuple(t * k for t in TIMES)) for name, k in times.items()]
+    rows.append(rung_record("torch", tuple(t * 6 for t in TIMES), vendor=True))
+    made = page(Material((ladder_record(rows=tuple(rows)),)))
+    assert made.facts == [
+        ("small on cpu, network fp32", "2,500 images/s"), ("as fast as direct", "2.00x"),
+        ("as fast as torch", "1.50x"), ("network fp16", "10,000 images/s"),
+    ]  # fmt: skip
+    table = made.sections[0].blocks[0].table
+    share = table.columns.index(">of library")
+    assert [getattr(row[share], "text", row[share]) for row in table.rows] == [
+        "75.0 %", "150.0 %", "-", "100.0 %"
+    ]  # fmt: skip
+
+
+def test_many_layers_are_shown_by_kind_first():
+    def run(layers):
+        found = [
+            LayerTime(name=f"conv{i}", kind="conv", seconds=1.0, flop=1) for i in range(layers)
+        ]
+        return run_record(layers=tuple(found))
+
+    for layers, first in ((3, "layers"), (20, "by kind")):
+        chart = page(Material((run(layers),))).sections[0].blocks[0]
+        assert next(iter(chart.variants)) == first
+
+
+def test_loops_of_one_place_stand_together():
+    (kernel,) = kernels().kernels
+    found = [("filter", "block"), ("y", "block and thread"), ("x", "block and thread")]
+    made = tuple(LoopRecord(name=name, extent=4, place=place) for name, place in found)
+    assert loops(replace(kernel, loops=made)) == "block: filter 4; block and thread: y 4, x 4"

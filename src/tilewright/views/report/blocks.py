@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -74,6 +74,14 @@ class Pictures:
 
 
 @dataclass(frozen=True)
+class Folded:
+    """What few will read, behind its title; printed it is open."""
+
+    title: str
+    blocks: Sequence[Paragraph | Table | Code]
+
+
+@dataclass(frozen=True)
 class Words:
     """A place for the author's own words: Markdown, under the name that the file beside has."""
 
@@ -81,7 +89,7 @@ class Words:
     markdown: str
 
 
-Block: TypeAlias = "Paragraph | Heading | Table | Chart | Code | Pictures | Words"
+Block: TypeAlias = "Paragraph | Heading | Table | Chart | Code | Pictures | Folded | Words"
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,28 @@ class Section:
     title: str
     reading: str
     blocks: Sequence[Block] = field(default=())
+
+
+def tables(section: Section) -> Iterator[Table]:
+    """Every table of a section, those behind charts too."""
+    for block in section.blocks:
+        if isinstance(block, Table):
+            yield block
+        elif isinstance(block, Chart):
+            yield block.table
+        elif isinstance(block, Folded):
+            yield from (each for each in block.blocks if isinstance(each, Table))
+
+
+@dataclass(frozen=True)
+class Page:
+    """`facts` are the few figures that stand on top; `data` is the records as JSON."""
+
+    title: str
+    lead: str
+    facts: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    data: str
 
 
 def number(text: str, value: float | None) -> Cell:

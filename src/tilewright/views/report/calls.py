@@ -12,8 +12,18 @@ from tilewright.profiling.tally import Row
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
 from tilewright.views.profile import most
-from tilewright.views.report.blocks import Block, Cell, Heading, Number, Paragraph, Section, Table
-from tilewright.views.report.material import Material, profile_name, subject
+from tilewright.views.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Folded,
+    Heading,
+    Number,
+    Paragraph,
+    Section,
+    Table,
+)
+from tilewright.views.report.material import Material, profile_name
 
 READING = (
     "The columns are nvprof's. A kernel is a function that the device computes, in thousands of "
@@ -24,28 +34,44 @@ MARK = "●"
 
 
 def section(material: Material) -> Section:
+    """The first profile of each network and device is open, for there may be dozens."""
     blocks: list[Block] = []
-    for record in material.of(ProfileRecord):
-        blocks += profile(record)
+    for title, records in material.by_subject(ProfileRecord):
+        blocks.append(Heading(title))
+        blocks += profile(records[0])
+        blocks += [Folded(_most(record), profile(record)) for record in records[1:]]
     return Section("calls", "Kernels and calls", READING, (*blocks, material.words_for("calls")))
 
 
-def profile(record: ProfileRecord) -> list[Block]:
+def profile(record: ProfileRecord) -> list[Paragraph | Table | Code]:
     found = profile_of(record)
-    blocks: list[Block] = [Heading(f"{profile_name(record)}: {subject(record)}")]
     notes = [record.stopped, *record.notices]
-    blocks += [Paragraph(note) for note in notes if note]
+    blocks: list[Paragraph | Table | Code] = [Paragraph(note) for note in notes if note]
     blocks.append(table(record, found, "kernels"))
     if found.named("api"):
         blocks.append(table(record, found, "calls"))
     return blocks
 
 
-def table(record: ProfileRecord, found: Profile, which: Literal["kernels", "calls"]) -> Table:
+def _most(record: ProfileRecord) -> str:
+    """A profile in a line."""
+    kernels = [row for row in record.rows if row.kind in DEVICE_KINDS]
+    total = sum(row.seconds for row in kernels)
+    if not total:
+        return f"{profile_name(record)}: nothing was recorded on the device"
+    top = max(kernels, key=lambda row: row.seconds)
+    return f"{profile_name(record)}: {units.share(top.seconds / total)} is {top.name}"
+
+
+def table(
+    record: ProfileRecord, found: Profile, which: Literal["kernels", "calls"], all_of: bool = True
+) -> Table:
+    """`all_of`: not only those that together take more than 90 %."""
     kinds = DEVICE_KINDS if which == "kernels" else ("api",)
     rows = found.named(*kinds)
     total = sum(row.seconds for row in rows) or 1.0
     marked = {row.name for row in most(rows)}
+    rows = [row for row in rows if all_of or row.name in marked]
     title = "API calls" if which == "calls" else (
         "GPU activities" if found.device.is_gpu else "Computation"
     )  # fmt: skip
@@ -56,13 +82,32 @@ def table(record: ProfileRecord, found: Profile, which: Literal["kernels", "call
     )
 
 
+def start(record: ProfileRecord) -> Table:
+    """The whole program: what it did before the run, then the run."""
+    wall = record.wall_seconds
+    parts = [*((each.name, each.seconds) for each in record.start), ("forward", wall)]
+    total = sum(seconds for _, seconds in parts) or 1.0
+    return Table(
+        f"From the start of the program, {profile_name(record)}",
+        ("phase", ">time", ">share", "what is in it"),
+        [
+            (
+                name, Number(units.seconds(seconds), seconds),
+                Number(units.share(seconds / total), seconds),
+                "the run, recorded" if name == "forward" else meaning.of_phase(name),
+            )
+            for name, seconds in parts
+        ],
+    )  # fmt: skip
+
+
 def _row(found: Profile, row: Row, total: float, marked: bool) -> Sequence[Cell]:
     words = meaning.of_call(row.name) if row.kind == "api" else meaning.of_kernel(found, row)
     return (
         row.name,
         MARK if marked else "",
         Number(units.share(row.seconds / total), row.seconds),
-        *(Number(units.seconds(each), each) for each in (row.seconds,)),
+        Number(units.seconds(row.seconds), row.seconds),
         Number(units.count(row.calls), row.calls),
         *(Number(units.seconds(each), each) for each in (row.average, row.minimum, row.maximum)),
         words if row.kind in ("api", "kernel") else ", ".join(row.layers),

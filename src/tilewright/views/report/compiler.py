@@ -10,6 +10,8 @@ from tilewright.views.report.blocks import (
     Block,
     Cell,
     Code,
+    Folded,
+    Heading,
     Number,
     Paragraph,
     Section,
@@ -27,24 +29,29 @@ READING = (
 
 def section(material: Material) -> Section:
     blocks: list[Block] = []
-    for record in material.of(KernelsRecord):
-        blocks += rung(record)
+    for title, records in material.by_subject(KernelsRecord):
+        blocks.append(Heading(title))
+        blocks += rung(records[0])
+        blocks += [Folded(record.rung, rung(record)) for record in records[1:]]
     words = material.words_for("compiler")
     return Section("compiler", "Compiler facts", READING, (*blocks, words))
 
 
-def rung(record: KernelsRecord) -> list[Block]:
-    blocks: list[Block] = [
-        Table(
-            f"{record.rung} on {record.network}, batches of {units.count(record.batch)}; "
-            f"{record.target}",
-            (
-                "kernel", "layer", "grid", "block", ">registers", ">spilled", ">shared",
-                ">constant", ">occupancy", "limited by", "limit at best", ">at best", "loops",
-            ),
-            [_row(kernel) for kernel in record.kernels],
-        )
-    ]  # fmt: skip
+def table(record: KernelsRecord) -> Table:
+    """A row for each kernel of a rung and layer."""
+    return Table(
+        f"{record.rung} on {record.network}, batches of {units.count(record.batch)}; "
+        f"{record.target}",
+        (
+            "kernel", "layer", "grid", "block", ">registers", ">spilled", ">shared", ">constant",
+            ">occupancy", "limited by", "limit at best", ">at best", "loops",
+        ),
+        [_row(kernel) for kernel in record.kernels],
+    )  # fmt: skip
+
+
+def rung(record: KernelsRecord) -> list[Paragraph | Table | Code]:
+    blocks: list[Paragraph | Table | Code] = [table(record)]
     blocks += [Paragraph(f"{layer}: {why}") for layer, why in record.problems.items()]
     blocks.append(source(record))
     return blocks
@@ -63,8 +70,8 @@ def _row(kernel: KernelRecord) -> Sequence[Cell]:
     return (
         kernel.name,
         kernel.layer,
-        " x ".join(map(units.count, kernel.grid)),
-        " x ".join(map(units.count, kernel.block)),
+        "x".join(map(str, kernel.grid)),
+        "x".join(map(str, kernel.block)),
         number(str(kernel.registers), kernel.registers),
         number(units.size(kernel.spilled_bytes or 0), kernel.spilled_bytes),
         Number(units.size(kernel.shared_bytes), kernel.shared_bytes),
@@ -73,5 +80,13 @@ def _row(kernel: KernelRecord) -> Sequence[Cell]:
         kernel.occupancy_limit or "-",
         kernel.limit,
         Number(units.seconds(kernel.best_seconds), kernel.best_seconds),
-        "; ".join(f"{loop.name} {units.count(loop.extent)}: {loop.place}" for loop in kernel.loops),
+        loops(kernel),
     )
+
+
+def loops(kernel: KernelRecord) -> str:
+    """Where they went, those of one place together: `block: filter 4; sequential: channel 16`."""
+    places: dict[str, list[str]] = {}
+    for loop in kernel.loops:
+        places.setdefault(loop.place, []).append(f"{loop.name} {units.count(loop.extent)}")
+    return "; ".join(f"{place}: {', '.join(names)}" for place, names in places.items())

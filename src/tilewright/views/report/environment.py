@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from tilewright.results.record import Environment, Record
+from tilewright.results.record import Environment
 from tilewright.views import units
 from tilewright.views.report.blocks import Block, Code, Section, Table
 from tilewright.views.report.material import Material
@@ -47,7 +47,7 @@ def machines(material: Material) -> Table:
 def records(material: Material) -> Table:
     return Table(
         "What this page is made from",
-        ("kind", "network", "device", "rungs", "settings", "date", "command"),
+        ("kind", "network", "device", "rungs", "settings", "date"),
         [
             (
                 record.verb(),
@@ -56,7 +56,6 @@ def records(material: Material) -> Table:
                 ", ".join(record.rungs),
                 ", ".join(f"{name} {value}" for name, value in record.settings.items()),
                 record.environment.date,
-                shlex.join(record.environment.command),
             )
             for record in material.records
         ],
@@ -64,20 +63,5 @@ def records(material: Material) -> Table:
 
 
 def commands(material: Material) -> list[str]:
-    """Each once, in the order of the records."""
-    return list(dict.fromkeys(command for record in material.records if (command := _of(record))))
-
-
-def _of(record: Record) -> str:
-    """What makes such a record: as a verb of its own, whatever command it was made by."""
-    settings = record.settings
-    words = ["tilewright", record.verb(), "--net", record.network, "--device", record.device]
-    if record.verb() not in ("run", "ladder", "profile"):
-        return shlex.join(record.environment.command)
-    if record.verb() != "ladder":
-        rung, _, precision = str(settings["rung"]).partition(" ")
-        words += ["--rung", rung, *(["--precision", precision] if precision else [])]
-    for name in ("images", "batch", "memory"):
-        if settings.get(name) not in (None, "host"):
-            words += [f"--{name}", str(settings[name])]
-    return shlex.join(words)
+    """Each once, in the order of the records: every record has the one that makes it alone."""
+    return list(dict.fromkeys(shlex.join(each.environment.command) for each in material.records))

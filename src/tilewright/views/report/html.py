@@ -8,27 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from tilewright import __version__
 from tilewright.errors import TilewrightError
-from tilewright.views.report.blocks import Chart, Section, Spec
+from tilewright.views.report.blocks import Chart, Page, Spec
 
 MISSING = "a report needs charts: pip install 'tilewright[report]' ({})"
-
-
-@dataclass(frozen=True)
-class Page:
-    """`facts` are the few figures that stand on top; `data` is the records as JSON."""
-
-    title: str
-    lead: str
-    facts: Sequence[tuple[str, str]]
-    sections: Sequence[Section]
-    data: str
 
 
 def needed() -> None:

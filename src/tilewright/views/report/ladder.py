@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from tilewright.precision import FLOAT32
 from tilewright.results.ladder import LadderRecord, RungRecord
 from tilewright.results.record import Timing, Verification
 from tilewright.views import units
@@ -22,14 +23,18 @@ from tilewright.views.report.blocks import (
     Table,
     number,
 )
-from tilewright.views.report.material import Material, subject
+from tilewright.views.report.material import Material, row_name, subject
 from tilewright.views.report.origins import origin
 
 READING = (
     "Each row is one way to compute the same network on the same images. The dot is the median of "
     "all rounds, the thick line its 95 % interval, the thin line the fastest and the slowest "
-    "round; further left is faster. On the logarithmic scale equal distances are equal factors."
+    "round; further left is faster. On a GPU it is the time in which the device computed; "
+    "copies and waiting are in the table, for they are the same for all. On the logarithmic scale "
+    "equal distances are equal factors."
 )
+ON_DEVICE = "on the device "
+LESS = ("fp16", "tf32")  # precisions that names of rungs have in them
 WHOSE = ["own", "library"]
 
 
@@ -43,7 +48,7 @@ def section(material: Material) -> Section:
 
 
 def ladder(record: LadderRecord) -> Iterator[Block]:
-    if record.timed:
+    if record.ranked:
         yield chart(record)
     reasons = [*record.conditions.notes, *record.peak_notices]
     reasons += [
@@ -54,22 +59,23 @@ def ladder(record: LadderRecord) -> Iterator[Block]:
     missing: dict[str, list[str]] = {}
     for row in record.rows:
         if row.missing:
-            missing.setdefault(row.missing, []).append(row.rung)
+            missing.setdefault(row.missing, []).append(row_name(row))
     reasons += [f"{', '.join(names)} cannot run here: {why}" for why, names in missing.items()]
     for reason in reasons:
         yield Paragraph(reason)
 
 
 def chart(record: LadderRecord) -> Chart:
-    timed = record.timed
+    timed = record.ranked
     fastest_row, fastest = min(timed, key=lambda pair: pair[1].median_seconds)
     slowest_row, slowest = max(timed, key=lambda pair: pair[1].median_seconds)
     height = charts.rows_height(len(timed))
     return Chart(
         f"{subject(record)}: {units.count(record.images)} images, "
         f"{units.count(min(record.batch, record.images))} at a time",
-        f"{len(timed)} rungs: from {slowest_row.rung} with {units.seconds(slowest.median_seconds)} "
-        f"to {fastest_row.rung} with {units.seconds(fastest.median_seconds)}, "
+        f"{len(timed)} rungs: from {row_name(slowest_row)} with "
+        f"{units.seconds(slowest.median_seconds)} to {row_name(fastest_row)} with "
+        f"{units.seconds(fastest.median_seconds)}, "
         f"{units.times(slowest.median_seconds / fastest.median_seconds)} as fast.",
         {"log scale": _spec(record, "log", height), "linear": _spec(record, "linear", height)},
         times(record),
@@ -80,8 +86,7 @@ def chart(record: LadderRecord) -> Chart:
 def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) -> Spec:
     import altair as alt
 
-    library = _library(record)
-    rows = [_facts(record, row, time, library) for row, time in record.timed]
+    rows = [_facts(row, time, _library(record, row)) for row, time in record.ranked]
     base = alt.Chart(charts.data(rows)).encode(
         y=alt.Y("rung:N", sort=None, title=None),
         color=alt.Color("whose:N", sort=WHOSE, title=None, legend=alt.Legend(orient="top")),
@@ -98,13 +103,13 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     start = 0.8 * min(float(str(row["fastest"])) for row in rows) if scale == "log" else 0.0
     end = slowest * max(1.3, (slowest / start) ** 0.35 if start else 0.0)  # room for the figures
     x = alt.X(
-        "median:Q", title="ms for all images",
+        "median:Q", title=f"ms {ON_DEVICE if _on_device(record) else ''}for all images",
         scale=alt.Scale(type=scale, domain=[start, end], nice=False),
     )  # fmt: skip
     whole = base.mark_rule(strokeWidth=1).encode(x=alt.X("fastest:Q"), x2="slowest:Q")
     interval = base.mark_rule(strokeWidth=5, opacity=0.5).encode(x=alt.X("low:Q"), x2="high:Q")
     point = base.mark_point(filled=True, size=80, opacity=1).encode(
-        x=x, shape=alt.Shape("whose:N", sort=WHOSE, title=None, legend=alt.Legend(orient="top"))
+        x=x, shape=alt.Shape("whose:N", sort=WHOSE, legend=None)
     )
     label = base.mark_text(align="left", dx=9, color="gray").encode(
         x=alt.X("slowest:Q"), text="time:N", color=alt.value("gray")
@@ -112,13 +117,11 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     return charts.spec(alt.layer(point, whole, interval, label), height)
 
 
-def _facts(
-    record: LadderRecord, row: RungRecord, time: Timing, library: float | None
-) -> dict[str, object]:
+def _facts(row: RungRecord, time: Timing, library: float | None) -> dict[str, object]:
     low, high = time.interval_seconds or (time.median_seconds, time.median_seconds)
     samples = time.samples_seconds
     return {
-        "rung": row.rung, "whose": WHOSE[row.vendor], "idea": row.idea,
+        "rung": row_name(row), "whose": WHOSE[row.vendor], "idea": row.idea,
         "origin": origin(row), "median": 1e3 * time.median_seconds, "low": 1e3 * low,
         "high": 1e3 * high, "fastest": 1e3 * min(samples), "slowest": 1e3 * max(samples),
         "time": units.seconds(time.median_seconds),
@@ -129,9 +132,17 @@ def _facts(
     }  # fmt: skip
 
 
-def _library(record: LadderRecord) -> float | None:
-    """Seconds of the fastest library."""
-    return min((time.median_seconds for row, time in record.timed if row.vendor), default=None)
+def precision(row: RungRecord) -> str:
+    """The class that a rung is of, by its name: nothing wins in another."""
+    return next((name for name in LESS if name in row.rung), FLOAT32.name)
+
+
+def _library(record: LadderRecord, of: RungRecord) -> float | None:
+    """Seconds of the fastest library in the same precision."""
+    same = [
+        pair for pair in record.ranked if pair[0].vendor and precision(pair[0]) == precision(of)
+    ]
+    return min((time.median_seconds for _, time in same), default=None)
 
 
 def proof(found: Verification | None) -> str:
@@ -148,16 +159,19 @@ def proof(found: Verification | None) -> str:
 
 
 def times(record: LadderRecord) -> Table:
-    library, convolutions = _library(record), _convolutions(record)
+    convolutions = _convolutions(record)
+    on_device, faults = _on_device(record), any(row.page_faults for row in record.rows)
     rows: list[Sequence[Cell]] = []
     for row, time in record.timed:
-        gain = row.against
-        share = None if library is None else library / time.median_seconds
+        gain, ranked = row.against, row.device_time or time
+        library = _library(record, row)
+        share = None if library is None else library / ranked.median_seconds
         copies = row.copies.median_seconds if row.copies else None
         rows.append(
             (
-                row.rung + row.operations_mark,
+                row_name(row) + row.operations_mark,
                 *(_milliseconds(row.operations.get(name)) for name in convolutions),
+                *([_milliseconds(row.device_time)] if on_device else []),
                 _milliseconds(time),
                 Number(
                     f"{units.milliseconds(min(time.samples_seconds))} to "
@@ -165,6 +179,7 @@ def times(record: LadderRecord) -> Table:
                     min(time.samples_seconds),
                 ),
                 number(units.milliseconds(copies or 0.0), copies),
+                *([number(units.count(row.page_faults or 0), row.page_faults)] if faults else []),
                 Number(units.count(time.images_per_second), time.images_per_second),
                 Number(f"{units.times(gain.times)} {gain.rung}", gain.times) if gain else NONE,
                 number(units.share(share or 0.0), share),
@@ -176,11 +191,18 @@ def times(record: LadderRecord) -> Table:
         f"{subject(record)}: times in ms over {units.count(record.images)} images, medians of "
         f"{units.plural(record.repeats, 'round')}",
         (
-            "rung", *(f">{name}, ms" for name in convolutions), ">network, ms", ">range, ms",
-            ">copies, ms", ">images/s", ">as fast as", ">of library", ">of peak", "proof",
+            "rung", *(f">{name}, ms" for name in convolutions),
+            *([">on the device, ms"] if on_device else []), ">network, ms", ">range, ms",
+            ">copies, ms", *([">page faults"] if faults else []), ">images/s", ">as fast as",
+            ">of library", ">of peak", "proof",
         ),
         rows,
     )  # fmt: skip
+
+
+def _on_device(record: LadderRecord) -> bool:
+    """Whether rungs are ranked by the time in which a GPU computed."""
+    return any(row.device_time is not None for row in record.rows)
 
 
 def _convolutions(record: LadderRecord) -> list[str]:

@@ -3,50 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tilewright.results.run import LayerTime, RunRecord
+from tilewright.results.ladder import LadderRecord, LayerTiming, RungRecord
+from tilewright.results.record import Timing
+from tilewright.results.run import RunRecord
 from tilewright.views import units
 from tilewright.views.report import charts
 from tilewright.views.report.blocks import Block, Cell, Chart, Number, Section, Spec, Table
-from tilewright.views.report.material import Material
+from tilewright.views.report.material import Material, row_name, subject
 
 READING = (
     "One bar for each rung, cut into its layers in the network's order; what is fused into a layer "
     "is part of its piece. “Shares” makes all bars equally long and shows what is worth working "
     "on next; “by kind” adds layers of one kind together."
 )
+COLOURS = 10  # of the page that are told apart
 # Time that is no layer's.
 COPIES, REST = "copies", "remainder"
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A forward pass on a rung; `parts` are names, kinds and seconds of what it is made of."""
+
+    name: str
+    images: int
+    forward: float
+    parts: tuple[tuple[str, str, float], ...]
+
+
 def section(material: Material) -> Section:
+    """Of runs; where there are none, of a ladder's rungs."""
     blocks: list[Block] = []
-    for title, runs in material.by_subject(RunRecord):
-        blocks.append(chart(title, runs))
-    for run in material.of(RunRecord):
-        blocks.append(phases(run))
+    run_subjects = set()
+    for title, every in material.by_subject(RunRecord):
+        runs = largest(every)
+        blocks += [chart(title, [of_run(run) for run in runs]), phases(title, runs)]
+        if any(run.usage for run in runs):
+            blocks.append(processes(title, runs))
+        run_subjects.add((every[0].network, every[0].device))
+    for ladder in material.ladders:
+        bars = [of_rung(ladder, row, time) for row, time in ladder.timed if row.layers]
+        if bars and (ladder.network, ladder.device) not in run_subjects:
+            blocks.append(chart(subject(ladder), bars))
     return Section("layers", "Layers", READING, (*blocks, material.words_for("layers")))
 
 
-def chart(title: str, runs: Sequence[RunRecord]) -> Chart:
-    height = charts.rows_height(len(runs))
-    heaviest = [_heaviest(run) for run in runs]
-    return Chart(
-        title,
-        " ".join(
-            f"{name(run)}: {layer.name} takes {units.share(layer.seconds / run.forward_seconds)}."
-            for run, layer in zip(runs, heaviest, strict=True)
-            if layer is not None and run.forward_seconds
-        ),
-        {
-            "layers": _spec(runs, "layer", "zero", height),
-            "shares": _spec(runs, "layer", "normalize", height),
-            "by kind": _spec(runs, "kind", "zero", height),
-            "kinds, shares": _spec(runs, "kind", "normalize", height),
-        },
-        table(title, runs),
-        height,
-    )
+def chart(title: str, bars: Sequence[Bar]) -> Chart:
+    height = charts.rows_height(len(bars))
+    layers = {
+        "layers": _spec(bars, "layer", "zero", height),
+        "shares": _spec(bars, "layer", "normalize", height),
+    }
+    kinds = {
+        "by kind": _spec(bars, "kind", "zero", height),
+        "kinds, shares": _spec(bars, "kind", "normalize", height),
+    }
+    # More layers than there are colours cannot be told apart at once.
+    many = len({part[0] for bar in bars for part in bar.parts}) > COLOURS
+    variants = {**kinds, **layers} if many else {**layers, **kinds}
+    return Chart(title, " ".join(map(_heaviest, bars)), variants, table(title, bars), height)
 
 
 def name(run: RunRecord) -> str:
@@ -55,31 +72,61 @@ def name(run: RunRecord) -> str:
     return f"{run.label}{memory}"
 
 
-def _heaviest(run: RunRecord) -> LayerTime | None:
-    return max(run.layers, key=lambda layer: layer.seconds, default=None)
+def largest(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Each rung of a network and device once: its run over the most images."""
+    found: dict[tuple[str, str], RunRecord] = {}
+    for run in runs:
+        key = (subject(run), name(run))
+        if key not in found or run.images > found[key].images:
+            found[key] = run
+    return list(found.values())
 
 
-def parts(run: RunRecord) -> list[tuple[str, str, float]]:
-    """What a forward pass is made of: names, kinds, seconds."""
-    found = [(each.name, each.kind, each.seconds) for each in run.layers if each.seconds]
-    if run.copy_seconds:
-        found.append((COPIES, COPIES, run.copy_seconds))
-    if run.remainder_seconds > 0:
-        found.append((REST, REST, run.remainder_seconds))
-    return found
+def of_run(run: RunRecord) -> Bar:
+    parts = [(each.name, each.kind, each.seconds) for each in run.layers]
+    parts += [(COPIES, COPIES, run.copy_seconds), (REST, REST, run.remainder_seconds)]
+    return _bar(name(run), run.images, run.forward_seconds, parts)
 
 
-def _spec(runs: Sequence[RunRecord], by: str, stack: str, height: int) -> Spec:
+def of_rung(ladder: LadderRecord, row: RungRecord, time: Timing) -> Bar:
+    parts = [(_main(each), each.kind, each.time.median_seconds) for each in row.layers]
+    parts.append((COPIES, COPIES, row.copies.median_seconds if row.copies else 0.0))
+    rest = time.median_seconds - sum(seconds for _, _, seconds in parts)
+    parts.append((REST, REST, rest))
+    return _bar(row_name(row), ladder.images, time.median_seconds, parts)
+
+
+def _bar(name: str, images: int, forward: float, parts: list[tuple[str, str, float]]) -> Bar:
+    """Without what took no time, and without what several at once took more than there was."""
+    return Bar(name, images, forward, tuple(part for part in parts if part[2] > 0))
+
+
+def _main(found: LayerTiming) -> str:
+    """The name of layers that were computed together, as a run's are named."""
+    if found.kind == "network":
+        return f"{found.layers[0]}..{found.layers[-1]}"
+    return next((each for each in found.layers if each.startswith(found.kind)), found.layers[0])
+
+
+def _heaviest(bar: Bar) -> str:
+    layers = [part for part in bar.parts if part[0] not in (COPIES, REST)]
+    if not layers or not bar.forward:
+        return ""
+    layer, _, seconds = max(layers, key=lambda part: part[2])
+    return f"{bar.name}: {layer} takes {units.share(seconds / bar.forward)}."
+
+
+def _spec(bars: Sequence[Bar], by: str, stack: str, height: int) -> Spec:
     order: dict[str, None] = {}
     rows = []
-    for run in runs:
-        for layer, kind, seconds in parts(run):
+    for bar in bars:
+        for layer, kind, seconds in bar.parts:
             shown = layer if by == "layer" else kind
             order.setdefault(shown)
             rows.append({
-                "rung": name(run), "part": shown, "layer": layer, "kind": kind,
-                "amount": 1e6 * seconds / run.images, "time": units.seconds(seconds),
-                "share": units.share(seconds / run.forward_seconds),
+                "rung": bar.name, "part": shown, "layer": layer, "kind": kind,
+                "amount": 1e6 * seconds / bar.images, "time": units.seconds(seconds),
+                "share": units.share(seconds / (bar.forward or 1)),
             })  # fmt: skip
     last = [each for each in (COPIES, REST) if each in order]
     domain = [each for each in order if each not in last] + last
@@ -90,17 +137,17 @@ def _spec(runs: Sequence[RunRecord], by: str, stack: str, height: int) -> Spec:
     return charts.stacked(rows, domain, title, stack, told, height)
 
 
-def table(title: str, runs: Sequence[RunRecord]) -> Table:
-    columns = dict.fromkeys(layer for run in runs for layer, _, _ in parts(run))
+def table(title: str, bars: Sequence[Bar]) -> Table:
+    columns = dict.fromkeys(layer for bar in bars for layer, _, _ in bar.parts)
     rows: list[Sequence[Cell]] = []
-    for run in runs:
-        seconds = {layer: value for layer, _, value in parts(run)}
+    for bar in bars:
+        seconds = {layer: value for layer, _, value in bar.parts}
         rows.append(
             (
-                name(run),
+                bar.name,
                 *(_cell(seconds.get(layer)) for layer in columns),
-                _cell(run.forward_seconds),
-                Number(units.count(run.images), run.images),
+                _cell(bar.forward),
+                Number(units.count(bar.images), bar.images),
             )
         )
     heads = ("rung", *(f">{layer}, ms" for layer in columns), ">forward, ms", ">images")
@@ -111,17 +158,41 @@ def _cell(seconds: float | None) -> Cell:
     return "-" if seconds is None else Number(units.milliseconds(seconds), seconds)
 
 
-def phases(run: RunRecord) -> Table:
+def phases(title: str, runs: Sequence[RunRecord]) -> Table:
     """The parts of the whole job, as both source projects printed them."""
-    rows: list[Sequence[Cell]] = [
-        (each.name, _cell(each.seconds), Number(
-            units.share(each.seconds / run.total_seconds), each.seconds / run.total_seconds
-        ))
-        for each in run.phases if run.total_seconds
-    ]  # fmt: skip
+    columns = dict.fromkeys(each.name for run in runs for each in run.phases)
+    rows: list[Sequence[Cell]] = []
+    for run in runs:
+        seconds = {each.name: each.seconds for each in run.phases}
+        rows.append(
+            (name(run), *(_cell(seconds.get(each)) for each in columns), _cell(run.total_seconds))
+        )
+    heads = ("rung", *(f">{each}" for each in columns), ">total")
+    return Table(f"{title}: the whole job, phase by phase, in ms", heads, rows)
+
+
+def processes(title: str, runs: Sequence[RunRecord]) -> Table:
+    """What `time` says of a run that had a process of its own."""
+    rows: list[Sequence[Cell]] = []
+    for run in runs:
+        if (used := run.usage) is not None:
+            rows.append(
+                (
+                    name(run), Number(units.count(run.images), run.images),
+                    *(
+                        Number(units.seconds(each), each)
+                        for each in (used.elapsed_seconds, used.user_seconds, used.system_seconds)
+                    ),
+                    Number(units.share(used.cpu_share), used.cpu_share),
+                    Number(units.size(run.peak_memory_bytes), run.peak_memory_bytes),
+                    Number(units.count(used.page_faults), used.page_faults),
+                )
+            )  # fmt: skip
     return Table(
-        f"{name(run)} on {run.network}: the whole job, {units.seconds(run.total_seconds)}, at most "
-        f"{units.size(run.peak_memory_bytes)} of memory",
-        ("phase", ">time, ms", ">share"),
+        f"{title}: the whole process",
+        (
+            "rung", ">images", ">real", ">user", ">system", ">CPU", ">largest resident set",
+            ">page faults",
+        ),
         rows,
-    )
+    )  # fmt: skip

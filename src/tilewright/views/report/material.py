@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tilewright.results.ladder import LadderRecord
+from tilewright.results.ladder import LadderRecord, RungRecord
 from tilewright.results.page import TimelineRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
@@ -42,6 +42,11 @@ class Material:
 
 def subject(record: Record) -> str:
     return f"{record.network} on {record.device} ({record.device_name})"
+
+
+def row_name(row: RungRecord) -> str:
+    """A rung on a ladder, where each may be there under several memory plans."""
+    return row.rung if row.memory is None else f"{row.rung}, {row.memory}"
 
 
 def profile_name(profile: ProfileRecord | TimelineRecord) -> str:

@@ -36,7 +36,7 @@ def step(material: Material, name: str) -> Iterator[Block]:
         for row in ladder.rows:
             if row.rung == name:
                 if not described:
-                    yield Paragraph(f"What and why: {row.idea}. From {origin(row)}.")
+                    yield Paragraph(what_and_why(row))
                     described = True
                 yield Paragraph(what_it_did(ladder, row))
     for profile in material.of(ProfileRecord):
@@ -48,11 +48,16 @@ def step(material: Material, name: str) -> Iterator[Block]:
     yield material.words_for(name)
 
 
+def what_and_why(row: RungRecord) -> str:
+    return f"What and why: {row.idea}. From {origin(row)}."
+
+
 def what_it_did(ladder: LadderRecord, row: RungRecord) -> str:
-    where = f"{ladder.network} on {ladder.device}"
-    if row.network is None:
+    memory = "" if row.memory is None else f", {row.memory}"
+    where = f"{ladder.network} on {ladder.device}{memory}"
+    if row.ranked is None:
         return f"What it did, {where}: it was not timed; {row.missing or proof(row.verification)}."
-    time = units.seconds(row.network.median_seconds)
+    time = units.seconds(row.ranked.median_seconds)
     words = f"What it did, {where}: {units.count(ladder.images)} images in {time}"
     if row.against is None:
         return f"{words}."
@@ -78,7 +83,8 @@ def what_the_profile_says(profile: ProfileRecord) -> str:
     top = max(kernels, key=lambda row: row.seconds)
     words = (
         f"What the profile says, {where}{memory}: {top.name} takes "
-        f"{units.share(top.seconds / total)} of all kernels' time in {units.count(top.calls)} calls"
+        f"{units.share(top.seconds / total)} of all kernels' time in "
+        f"{units.plural(top.calls, 'call')}"
     )
     held = [each for each in profile.roofline if each.name == top.name]
     if held:

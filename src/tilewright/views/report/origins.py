@@ -27,6 +27,8 @@ ORIGINS = {
     "onnxruntime": "ONNX Runtime",
 }
 
+LIBRARIES = ("torch", "onnxruntime")
+
 
 def origin(row: RungRecord) -> str:
     """Of a rung, by its label; one from a file is its author's."""

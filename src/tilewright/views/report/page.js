@@ -50,7 +50,15 @@
     }
   }, { rootMargin: "500px" });
   if (location.hash === "#all") drawAll(true); else figures.forEach((each) => near.observe(each));
-  addEventListener("beforeprint", () => drawAll(true));
+  // What is folded is printed: the reader of paper cannot open it.
+  const folded = [...document.querySelectorAll("details.fold")];
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = folded.filter((each) => !each.open);
+    opened.forEach((each) => { each.open = true; });
+    drawAll(true);
+  });
+  addEventListener("afterprint", () => opened.forEach((each) => { each.open = false; }));
   const redraw = () => figures.filter((each) => each.dataset.state).forEach((each) => draw(each));
   addEventListener("afterprint", redraw);
   dark.addEventListener("change", redraw);

@@ -16,7 +16,16 @@ READING = (
     "goes back to the whole."
 )
 # Lanes of the host for each kind; the others are the device's, by stream.
-HOST = {"layer": "host: layers", "api": "host: calls", "host": "host: computes", "phase": "host"}
+HOST = {
+    "layer": "host: layers", "api": "host: calls", "host": "host: computes", "phase": "host",
+    "profiler": "host: recording",
+}  # fmt: skip
+# The page's colours, the same in every timeline.
+COLOURS = {
+    "kernel": "#0072b2", "copy": "#e69f00", "api": "#009e73", "layer": "#cc79a7",
+    "host": "#56b4e9", "unified": "#d55e00", "memset": "#b8a21b", "phase": "#6a51a3",
+    "profiler": "#8c8c8c",
+}  # fmt: skip
 ROW = 30
 TABLE_ROWS = 200
 
@@ -61,6 +70,7 @@ def _spec(record: TimelineRecord, lanes: Sequence[str], height: int) -> Spec:
         }
         for span in record.spans
     ]  # fmt: skip
+    kinds = [kind for kind in COLOURS if any(span.kind == kind for span in record.spans)]
     zoom = alt.selection_interval(
         bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]", name="zoom"
     )
@@ -71,7 +81,12 @@ def _spec(record: TimelineRecord, lanes: Sequence[str], height: int) -> Spec:
             y=alt.Y("lane:N", sort=list(lanes), title=None),
             x=alt.X("start:Q", title="ms", scale=alt.Scale(nice=False)),
             x2="end:Q",
-            color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")),
+            color=alt.Color(
+                "kind:N",
+                title=None,
+                legend=alt.Legend(orient="top"),
+                scale=alt.Scale(domain=kinds, range=[COLOURS[kind] for kind in kinds]),
+            ),
             tooltip=["name:N", "kind:N", "layers:N", "time:N"],
         )
         .add_params(zoom)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def answers(result: Result) -> AnswersRecord | None:
         correctness=tuple(
             Correctness(images=size, share=float(right[:size].mean())) for size in sizes
         ),
-        classes=tuple(map(str, range(classes))),
+        classes=_names(result.dataset.classes, classes),
         confusion=tuple(tuple(map(int, row)) for row in confusion),
         mistakes=tuple(
             Mistake(
@@ -52,6 +53,11 @@ def answers(result: Result) -> AnswersRecord | None:
             for index in worst
         ),
     )  # fmt: skip
+
+
+def _names(known: Sequence[str], classes: int) -> tuple[str, ...]:
+    """Of all classes; those without a name are numbers."""
+    return tuple(known[i] if i < len(known) else str(i) for i in range(classes))
 
 
 def picture(image: NDArray[np.generic]) -> str:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tests.results.made import ENVIRONMENT
-from tilewright.answers import answers
+from tilewright.data.catalogue import open_data
 from tilewright.data.dataset import Dataset
+from tilewright.reporting import answers as answers_module
+from tilewright.reporting.answers import answers
 
 
 @pytest.mark.parametrize(("outputs", "probability"), [((0.1, 0.9), 0.9), ((-3.0, 5.6), None)])
@@ -24,3 +26,8 @@ def test_scores_are_not_called_probabilities(outputs, probability):
     (mistake,) = answers(result).mistakes
     assert mistake.probability == (None if probability is None else pytest.approx(probability))
     assert (mistake.label, mistake.predicted) == (0, 1)
+
+
+def test_classes_have_their_names_and_those_without_are_numbers():
+    assert answers_module._names(("cat", "dog"), 3) == ("cat", "dog", "2")
+    assert open_data("fashion-mnist-sample", (1, 28, 28), 1).classes[9] == "ankle boot"

@@ -1,0 +1,145 @@
+"""All that a report needs and that is not there yet, measured part by part.
+
+Rungs are proven and timed in turns, in this process; what is of one rung is measured in a process
+of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from msgspec import structs
+
+from tilewright import climb, environment
+from tilewright.command import commanded
+from tilewright.contest import Progress
+from tilewright.data import drawn
+from tilewright.measure.samples import Rounds
+from tilewright.memory import DEVICE_PLANS
+from tilewright.model.load import describe
+from tilewright.reporting import measure
+from tilewright.reporting.parts import Parts
+from tilewright.reporting.process import elsewhere
+from tilewright.reporting.wish import Wish, settled
+from tilewright.results import climbed
+from tilewright.results.ladder import LadderRecord
+from tilewright.results.record import Record
+from tilewright.rungs import find, rungs
+from tilewright.runtime.device import CPU
+
+SERIAL = "serial"
+Make = Callable[[Progress], Sequence[Record]]
+
+
+def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
+    """All records of a page; a ladder that cannot be climbed is an error."""
+    names = [describe(wish.net).name for wish in wishes]
+    records: list[Record] = []
+    for wish, name in zip(map(settled, wishes), names, strict=True):
+        found = _of_one(wish, parts, progress)
+        if names.count(name) > 1:  # as with high and low weights for the same layers
+            told = f"{name} ({Path(wish.net).stem})"
+            found = [structs.replace(record, network=told) for record in found]
+        records += found
+    return records
+
+
+def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
+    found = parts.get(wish, "ladder") or parts.put(
+        wish, "ladder", [_ladder(wish, parts.done, progress)]
+    )
+    (ladder,) = (each for each in found if isinstance(each, LadderRecord))
+    records: list[Record] = [ladder]
+    timed = {row.rung: row.vendor for row, _ in ladder.timed}
+    wanted = [*_runs(wish, timed), *_facts(wish, ladder, timed), *_profiles(wish, ladder)]
+    for name, make in wanted:
+        records += parts.part(wish, name, partial(make, progress))
+    if wish.milestone and wish.device.is_gpu:
+        beside = replace(wish, device=CPU)
+        for name, make in _runs(beside, _on_the_cpu()):
+            records += parts.part(beside, name, partial(make, progress))
+    return records
+
+
+def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> LadderRecord:
+    weights = None if wish.weights is None else str(wish.weights)
+    subject = climb.prepare(wish.net, weights, wish.data, wish.images, or_all=True)
+    found = climb.climb(
+        subject.network, subject.dataset.images, wish.device, wish.batch,
+        wish.repeats or Rounds(), progress=progress, audience=_Watching(wish, tell),
+    )  # fmt: skip
+    with commanded(wish.command("ladder", images=wish.images)[1:]):
+        here = environment.fingerprint()
+    return climbed.record(found, subject, wish.device, wish.batch, None, here)
+
+
+@dataclass(frozen=True)
+class _Watching:
+    """Tells of every rung that was proven: a ladder takes minutes."""
+
+    wish: Wish
+    tell: Callable[[str], None]
+
+    def proven(self, row: climb.Row) -> None:
+        outcome = "is proven" if row.verdict and row.verdict.passed else "cannot be timed"
+        self.tell(f"{self.wish.net} on {self.wish.device}: {row.name} {outcome}")
+
+    def timed(self, name: str, seconds: float) -> None:
+        pass
+
+
+def _runs(wish: Wish, labels: Iterable[str]) -> Iterator[tuple[str, Make]]:
+    for label in labels:
+        for images in wish.sizes:
+            yield (
+                f"run {label}, {images} images",
+                partial(elsewhere, measure.run, wish=wish, label=label, images=images),
+            )
+
+
+def _on_the_cpu() -> list[str]:
+    """What the course asks for beside a GPU: the loops, and a framework."""
+    able = [rung for rung in rungs(CPU) if rung.missing(CPU) is None]
+    return [rung.label for rung in able if rung.name == SERIAL or rung.vendor]
+
+
+def _facts(
+    wish: Wish, ladder: LadderRecord, timed: Mapping[str, bool]
+) -> Iterator[tuple[str, Make]]:
+    """Answers to all images, and what the compiler made of every rung of our own."""
+    if wish.data != drawn.NAME and timed:
+        make = partial(elsewhere, measure.answered, wish=wish, label=_best(ladder))
+        yield "answers", make
+    for label, vendor in timed.items():
+        if not vendor and wish.device.is_gpu:
+            make = partial(elsewhere, measure.kernels, wish=wish, label=label)
+            yield f"kernels {label}", make
+
+
+def _profiles(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
+    """Every rung; and the first of our own under every memory plan, on a GPU. Timelines are of the
+    first and the fastest of our own, and of memory plans.
+    """
+    own = [row.rung for row, _ in ladder.timed if not row.vendor]
+    names: dict[str, tuple[str, str | None]] = {
+        f"profile {row.rung}": (row.rung, None) for row, _ in ladder.timed
+    }
+    if wish.device.is_gpu:
+        for label in own[:1]:
+            for memory in find(label.partition(" ")[0]).memories:
+                if memory != DEVICE_PLANS[0]:
+                    names[f"profile {label} {memory}"] = (label, memory)
+    for name, (label, plan) in names.items():
+        shown = plan is not None or label in (*own[:1], _best(ladder))
+        yield (
+            name,
+            partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown),
+        )
+
+
+def _best(ladder: LadderRecord) -> str:
+    """The fastest rung of our own, or of anyone."""
+    return min(ladder.ranked, key=lambda pair: (pair[0].vendor, pair[1].median_seconds))[0].rung

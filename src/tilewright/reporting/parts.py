@@ -1,0 +1,60 @@
+"""Parts of a report that were measured, in a folder beside the page until the page is written.
+
+A report that was stopped, or killed, goes on where it was: a part is there as a whole or not at
+all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewright.errors import TilewrightError
+from tilewright.files import atomic_write, file_name
+from tilewright.reporting.wish import Wish
+from tilewright.results import page
+from tilewright.results.record import Record
+
+
+@dataclass
+class Parts:
+    """`done` is told of each part that is ready. `problems` are parts that could not be had."""
+
+    folder: Path
+    done: Callable[[str], None] = lambda name: None
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def get(self, wish: Wish, name: str) -> tuple[Record, ...] | None:
+        path = self._path(wish, name)
+        return page.read(path) if path.exists() else None
+
+    def put(self, wish: Wish, name: str, records: Sequence[Record]) -> tuple[Record, ...]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self._path(wish, name)) as file:
+            file.write(page.text(records).encode())
+        self.done(f"{wish.net} on {wish.device}: {name}")
+        return tuple(records)
+
+    def part(
+        self, wish: Wish, name: str, make: Callable[[], Sequence[Record]]
+    ) -> tuple[Record, ...]:
+        """A part that is kept, or is made now; what cannot be had is a problem, and no end."""
+        if (found := self.get(wish, name)) is not None:
+            return found
+        try:
+            return self.put(wish, name, make())
+        except TilewrightError as error:
+            self.problems[f"{wish.net} on {wish.device}, {name}"] = str(error)
+            return ()
+
+    def remove(self) -> None:
+        """All parts, when the page has them."""
+        if self.folder.is_dir():
+            for path in self.folder.glob("*.json"):
+                path.unlink()
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def _path(self, wish: Wish, name: str) -> Path:
+        return self.folder / f"{wish.digest}-{file_name(name)}.json"

@@ -1,0 +1,188 @@
+"""Collecting a report: which parts there are, what is kept, what is left out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from tests.profiling.made import CEILINGS
+from tests.results.made import TIMES, ladder_record, run_record, rung_record
+from tests.views.report.made import ladder as made_ladder
+from tilewright import save
+from tilewright.errors import TilewrightError
+from tilewright.measure.samples import Sample
+from tilewright.model.load import describe
+from tilewright.profiling import session
+from tilewright.reporting import collect as collecting
+from tilewright.reporting import measure
+from tilewright.reporting.collect import collect
+from tilewright.reporting.parts import Parts
+from tilewright.reporting.wish import Wish
+from tilewright.results.page import AnswersRecord, PlanRecord, TimelineRecord
+from tilewright.results.profile import ProfileRecord
+from tilewright.results.record import timing
+from tilewright.results.run import RunRecord
+from tilewright.runtime.device import CUDA
+from tilewright.truth.trials import random_parameters
+
+LAYERS = [
+    {"type": "convolution", "filters": 2, "kernel": 3}, {"type": "relu"},
+    {"type": "fully_connected", "outputs": 10}, {"type": "softmax"},
+]  # fmt: skip
+
+
+def silent(*now):
+    pass
+
+
+@pytest.fixture
+def net(tmp_path):
+    """A small network with weights, in a file."""
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps({"name": "small", "input": {"shape": [1, 6, 6]}, "layers": LAYERS}))
+    network = describe(str(path))
+    parameters = random_parameters(network, np.random.default_rng(1))
+    save(network.with_parameters(parameters), tmp_path / "small.safetensors")
+    return str(tmp_path / "small.safetensors")
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Parts are made in this process, and ladders by hand; what was made is listed."""
+    made = []
+
+    def ladder(wish, tell, progress):
+        made.append("ladder")
+        return ladder_record({"im2col": (0.01,) * 9, "fused": (0.02,) * 9})
+
+    def elsewhere(function, progress, **given):
+        made.append(f"{function.__name__} {given['label']}")
+        return function(**given, progress=progress)
+
+    monkeypatch.setattr(collecting, "_ladder", ladder)
+    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(session, "ceilings", lambda *given: (CEILINGS, None))
+    monkeypatch.setattr(measure, "measured_again", lambda profile: profile)
+    return made
+
+
+def test_a_small_network_from_end_to_end(here, net, tmp_path):
+    parts = Parts(tmp_path / "parts")
+    records = collect([Wish(net, images=4, batch=2)], parts, silent)
+    assert parts.problems == {}
+    kinds = [type(record) for record in records]
+    for kind, count in ((RunRecord, 2), (PlanRecord, 2), (ProfileRecord, 2), (TimelineRecord, 1),
+                        (AnswersRecord, 1)):  # fmt: skip
+        assert kinds.count(kind) == count, kind
+    (answers,) = (each for each in records if isinstance(each, AnswersRecord))
+    assert answers.classes[0] == "T-shirt/top"
+    assert answers.images == 1000
+    assert np.sum(answers.confusion) == 1000
+    runs = [each for each in records if isinstance(each, RunRecord)]
+    assert {run.images for run in runs} == {4}
+    for record in records[1:]:
+        command = shlex.join(record.environment.command)
+        assert f"--net {net} --data fashion-mnist-sample" in command
+    assert collect([Wish(net, images=4, batch=2)], parts, silent) == records
+    assert len(here) == 6  # of the first time
+    parts.remove()
+    assert not parts.folder.exists()
+
+
+def test_what_was_stopped_goes_on_where_it_was(here, net, tmp_path, monkeypatch):
+    wish, parts = Wish(net, images=2), Parts(tmp_path / "parts")
+
+    def going(function, progress, **given):
+        here.append(f"{function.__name__} {given['label']}")
+        return [run_record()]
+
+    def stopping(function, progress, **given):
+        if function.__name__ == "profile":
+            raise KeyboardInterrupt
+        return going(function, progress, **given)
+
+    monkeypatch.setattr(collecting, "elsewhere", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        collect([wish], parts, silent)
+    before = list(here)
+    assert before == ["ladder", "run im2col", "run fused", "answered im2col"]
+    assert all(json.loads(path.read_text()) for path in parts.folder.iterdir())
+    monkeypatch.setattr(collecting, "elsewhere", going)
+    collect([wish], parts, silent)
+    assert here[len(before) :] == ["profile im2col", "profile fused"]
+
+
+def test_what_cannot_be_had_is_named_and_no_end(here, net, tmp_path, monkeypatch):
+    def failing(function, progress, **given):
+        raise TilewrightError(f"{given['label']} is on holiday")
+
+    monkeypatch.setattr(collecting, "elsewhere", failing)
+    parts = Parts(tmp_path / "parts")
+    (ladder,) = collect([Wish(net, images=2)], parts, silent)
+    assert ladder.verb() == "ladder"
+    assert parts.problems[f"{net} on cpu, run fused, 2 images"] == "fused is on holiday"
+
+
+def test_nothing_found_is_kept_as_nothing(tmp_path):
+    parts = Parts(tmp_path / "parts")
+    parts.put(Wish(), "kernels", [])
+    assert parts.get(Wish(), "kernels") == ()
+
+
+@pytest.fixture
+def on_cuda(monkeypatch):
+    """What would be asked of a GPU."""
+    asked = []
+
+    def elsewhere(function, progress, **given):
+        memory, wish = given.get("memory"), given["wish"]
+        words = [function.__name__, str(wish.device), given["label"], given.get("images"), memory]
+        asked.append(" ".join(str(word) for word in words if word is not None))
+        return [run_record()]
+
+    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(collecting, "_ladder", lambda *given: made_ladder())
+    monkeypatch.setattr(collecting, "_on_the_cpu", lambda: ["serial", "torch"])
+    return asked
+
+
+def test_a_gpu_has_kernels_and_memory_plans(on_cuda, tmp_path):
+    collect([Wish(images=10, device=CUDA)], Parts(tmp_path / "parts"), silent)
+    for words in ("run cuda direct 10", "kernels cuda shared", "profile cuda torch",
+                  "profile cuda direct managed", "profile cuda direct streamed"):  # fmt: skip
+        assert words in on_cuda
+    assert "kernels cuda torch" not in on_cuda
+    assert "profile cuda shared managed" not in on_cuda
+
+
+def test_a_milestone_has_the_courses_sizes_and_the_cpu_beside(on_cuda, tmp_path):
+    wish = Wish(images=100, device=CUDA, data="drawn", milestone=True)
+    collect([wish], Parts(tmp_path / "parts"), silent)
+    for size in (100, 1000, 10_000):
+        for where in ("cuda direct", "cuda torch", "cpu serial", "cpu torch"):
+            assert f"run {where} {size}" in on_cuda
+    assert not any(words.startswith("answered") for words in on_cuda)  # drawn: nobody knows
+
+
+def test_the_fastest_is_ranked_by_the_device():
+    slow, fast = (rung_record(name, (0.01,) * 9) for name in ("slow", "fast"))
+    times = [timing(Sample(tuple(t * k for t in TIMES)), 100) for k in (0.5, 0.1)]
+    rows = [replace(row, device_time=time) for row, time in zip((slow, fast), times, strict=True)]
+    assert collecting._best(ladder_record(rows=tuple(rows))) == "fast"
+
+
+def test_the_same_network_with_other_weights_is_told_apart(here, net, tmp_path, monkeypatch):
+    """As the course of 2017 had it: a high and a low model."""
+    low = tmp_path / "low.safetensors"
+    low.write_bytes(Path(net).read_bytes())
+    monkeypatch.setattr(collecting, "elsewhere", lambda *given, **named: [run_record()])
+    wishes = [Wish(each, images=2) for each in (net, str(low))]
+    records = collect(wishes, Parts(tmp_path / "parts"), silent)
+    assert list(dict.fromkeys(record.network for record in records)) == [
+        "small (small)", "small (low)"
+    ]  # fmt: skip
