@@ -114,9 +114,13 @@ class Queue(Submissions):
                 told(database, "done", judged.outcome, number)
         return mine
 
-    def release(self, worker: str, reason: str) -> None:
-        """A worker is lost: what it had waits again, once; after that it is done, as stopped."""
+    def release(self, worker: str, reason: str, counts: bool = True) -> None:
+        """A worker is lost: what it had waits again, once; after that it is done, as stopped. If
+        it does not count, it is as if it had not been begun."""
         with self.database.writing() as database:
+            if not counts:
+                statement = "UPDATE submissions SET attempts = attempts - 1 WHERE worker = ?"
+                database.execute(statement, (worker,))
             _release(database, "worker = ?", (worker,), reason)
             database.execute("DELETE FROM workers WHERE name = ?", (worker,))
 
