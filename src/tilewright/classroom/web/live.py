@@ -1,0 +1,95 @@
+"""Server-sent events: one reader of the store's log, whoever watches.
+
+A message is always the whole state, never a change of it: who lost the connection asks again, and
+has missed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from contextlib import aclosing, suppress
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from tilewright.classroom.store import Event, Store
+
+LOOK_SECONDS = 0.3  # between two looks at the log, while anybody watches
+QUIET_SECONDS = 15.0  # then a word that means nothing, so that nobody takes the line for dead
+
+State = dict[str, object]
+
+
+class Bell:
+    """Rings for everybody who listens when the log has grown."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._listening: set[asyncio.Queue[Collection[Event] | None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """The server ends: so does every stream. Whoever watches comes again."""
+        self._closed = True
+        for queue in self._listening:
+            queue.put_nowait(None)
+
+    async def listen(self) -> AsyncGenerator[Collection[Event], None]:
+        """What was logged, as it comes; nothing, every quiet while."""
+        queue: asyncio.Queue[Collection[Event] | None] = asyncio.Queue()
+        self._listening.add(queue)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(await self._latest()))
+        try:
+            yield ()  # from here on nothing is missed
+            while not self._closed:
+                events: Collection[Event] | None = ()
+                with suppress(TimeoutError):
+                    events = await asyncio.wait_for(queue.get(), QUIET_SECONDS)
+                if events is None:
+                    return
+                yield events
+        finally:
+            self._listening.discard(queue)
+            if not self._listening and self._looking is not None:
+                self._looking.cancel()
+                self._looking = None
+
+    async def _latest(self) -> int:
+        return await run_in_threadpool(self.store.last_event)
+
+    async def _look(self, after: int) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            events = await run_in_threadpool(self.store.events, after)
+            if events:
+                after = events[-1].id
+                for queue in self._listening:
+                    queue.put_nowait(events)
+
+
+def stream(
+    bell: Bell, state: Callable[[], State], concerns: Callable[[Event], bool]
+) -> StreamingResponse:
+    """The state now, and whenever an event that concerns it has changed it, until it is done."""
+
+    async def messages() -> AsyncIterator[str]:
+        shown: State | None = None
+        async with aclosing(bell.listen()) as batches:
+            async for events in batches:
+                if shown is not None and not events:
+                    yield ":\n\n"
+                elif shown is None or any(map(concerns, events)):
+                    now = await run_in_threadpool(state)
+                    if now != shown:
+                        shown = now
+                        yield f"data: {json.dumps(now)}\n\n"
+                    if now.get("state") == "done":
+                        return
+
+    return StreamingResponse(
+        messages(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )

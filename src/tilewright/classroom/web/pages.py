@@ -1,0 +1,100 @@
+"""What students see."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from tilewright.classroom.handed_in import NotTaken
+from tilewright.classroom.ranking import board
+from tilewright.classroom.store import Event
+from tilewright.classroom.web.drawing import bars, progress
+from tilewright.classroom.web.hand_in import accepted, attached
+from tilewright.classroom.web.live import stream
+from tilewright.classroom.web.states import place_of
+from tilewright.classroom.web.visit import Visit, forget_cookie
+
+# What changes a leaderboard.
+RANKING = {"done", "waiting", "disqualified", "counts again"}
+
+
+def home(visit: Visit) -> Response:
+    desk = visit.desk
+    rows = []
+    for task in desk.course.tasks.values():
+        found = board(desk.course, desk.store, task, visit.person)
+        mine = next((row for row in found.rows if row.mine), None)
+        rows.append({"task": task, "closed": task.closed(visit.now), "mine": mine})
+    return visit.page("home.html", rows=rows)
+
+
+def task(visit: Visit, problem: str | None = None, status: int = 200) -> Response:
+    desk, found = visit.desk, visit.task(visit.request.path_params["name"])
+    mine = desk.store.of_person(visit.person.login, found.name)
+    return visit.page(
+        "task.html", status, task=found, problem=problem, closed=found.closed(visit.now),
+        board=board(desk.course, desk.store, found, visit.person), submissions=mine[::-1],
+        drawn=progress(mine), origin=f"{visit.request.url.scheme}://{visit.request.url.netloc}",
+    )  # fmt: skip
+
+
+def submit(visit: Visit) -> Response:
+    found = visit.task(visit.request.path_params["name"])
+    try:
+        number = accepted(visit, found)
+    except NotTaken as error:
+        return task(visit, str(error), 400)
+    return RedirectResponse(f"/submissions/{number}", 303)
+
+
+def start(visit: Visit) -> Response:
+    found = visit.task(visit.request.path_params["name"])
+    if found.start is None:
+        raise HTTPException(404, "there is no file to start from")
+    return attached(found.start.read_bytes(), found.start.name, "application/octet-stream")
+
+
+def board_events(visit: Visit) -> Response:
+    """Nothing but that something changed: pages are made by the server, for whoever asks."""
+    found, store = visit.task(visit.request.path_params["name"]), visit.desk.store
+
+    def concerns(event: Event) -> bool:
+        return event.task == found.name and event.kind in RANKING
+
+    return stream(visit.desk.bell, lambda: {"changed": store.last_event()}, concerns)
+
+
+def submission(visit: Visit) -> Response:
+    it = visit.submission()
+    task, store = visit.task(it.task), visit.desk.store
+    judged = it.judged
+    drawn = bars(judged.operations, judged.baseline) if judged else []
+    rounds = min(map(len, judged.operations.values()), default=0) if judged else 0
+    return visit.page(
+        "submission.html", it=it, task=task, position=store.position(it.number), bars=drawn,
+        rounds=rounds, late=task.late_percent(it.handed_in),
+        place=place_of(visit.desk.course, store, task, it),
+        sources=[(name, _lines(content)) for name, content in store.files(it.number).items()],
+    )  # fmt: skip
+
+
+def _lines(content: bytes) -> list[str]:
+    """A source as text, whatever it is."""
+    text = content.decode(errors="replace").replace("\r\n", "\n")
+    return text.removesuffix("\n").split("\n")
+
+
+def me(visit: Visit) -> Response:
+    work = []
+    for each in visit.desk.course.tasks.values():
+        mine = visit.desk.store.of_person(visit.person.login, each.name)
+        work.append((each, mine[::-1], progress(mine)))
+    return visit.page("me.html", work=work)
+
+
+def revoke(visit: Visit) -> Response:
+    """Whatever was lost or forgotten somewhere is of no use from now on."""
+    visit.desk.store.revoke(visit.person.login)
+    response = RedirectResponse("/login", 303)
+    forget_cookie(response, visit.request)
+    return response

@@ -1,0 +1,55 @@
+"""A submission as programs read it: the API answers with it, and streams of events repeat it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tilewright.classroom.course import Course, Task
+from tilewright.classroom.ranking import board
+from tilewright.classroom.store import Event, Store, Submitted
+from tilewright.classroom.web.live import State
+from tilewright.views import units
+
+# Events that may move others in the queue.
+MOVING = {"waiting", "judging", "done"}
+
+
+def state_of(course: Course, store: Store, number: int) -> State:
+    """All that its owner may know, but for the files themselves."""
+    found = store.submission(number)
+    assert found is not None  # nothing is ever deleted
+    task = course.tasks[found.task]
+    return {
+        "number": found.number,
+        "task": found.task,
+        "against": task.against,
+        "file": found.file,
+        "ranked": found.ranked,
+        "handed_in": found.handed_in.isoformat(),
+        "late_percent": task.late_percent(found.handed_in),
+        "state": found.state,
+        "position": store.position(number),
+        "words": found.words,
+        "judged": None if found.judged is None else msgspec.to_builtins(found.judged),
+        "disqualified": found.disqualified,
+        "place": place_of(course, store, task, found),
+        "path": f"/submissions/{found.number}",
+    }
+
+
+def place_of(course: Course, store: Store, task: Task, found: Submitted) -> str | None:
+    """Where its owner stands, when it is judged; None for who has no place."""
+    if found.state != "done":
+        return None
+    standing = board(course, store, task, store.person(found.login))
+    for row in standing.rows:
+        if row.mine:
+            which = "this is" if row.number == found.number else f"submission {row.number} is"
+            points = units.plural(row.points or 0, "point")
+            return f"rank {row.rank} of {standing.right}, {points}: {which} the best of yours"
+    return None
+
+
+def concerns(found: Submitted, event: Event) -> bool:
+    """Whether what its owner sees may have changed."""
+    return event.number == found.number or event.kind in MOVING
