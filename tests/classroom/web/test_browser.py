@@ -107,7 +107,8 @@ def test_submit_watch_rank_and_log_out(open_page, served, tmp_path, width, schem
     fits(view, width)
     view.click("text=The first")
     view.wait_for_selector("#board tr.mine")
-    assert view.locator("#board tbody tr").first.inner_text().split("\t")[:2] == ["1", "Anna A. (you)"]
+    first = view.locator("#board tbody tr").first.inner_text()
+    assert first.split("\t")[:2] == ["1", "Anna A. (you)"]
     # Ben overtakes her while she looks.
     school.handed_in("ben", right(0.0005))
     view.wait_for_selector("#board tbody tr:first-child:has-text('500 µs')")

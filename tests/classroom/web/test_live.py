@@ -7,10 +7,11 @@ import json
 import threading
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from tests.classroom.made import right
 from tilewright.classroom.web import live
-from tilewright.classroom.web.live import Bell, stream
+from tilewright.classroom.web.live import MOST_STREAMS, Bell, stream
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def test_what_is_done_is_told_at_once_and_the_stream_ends(school):
 
 def heard(bell: Bell, state, concerns=lambda event: True):
     """Messages of a stream, one by one."""
-    return stream(bell, state, concerns).body_iterator
+    return stream(bell, "anna", state, concerns).body_iterator
 
 
 def test_a_submission_is_followed_from_the_queue_to_its_verdict(school):
@@ -86,7 +87,7 @@ def test_one_reader_looks_for_all_and_rests_when_nobody_listens(school, monkeypa
         streams = [heard(bell, lambda: {"last": store.last_event()}) for _ in range(5)]
         for each in streams:
             await anext(each)
-        assert len(bell._listening) == 5
+        assert bell.streams("anna") == 5 and bell.streams("ben") == 0
         waiting = [asyncio.ensure_future(anext(each)) for each in streams]
         await asyncio.sleep(0)
         school.handed_in("anna")
@@ -94,7 +95,7 @@ def test_one_reader_looks_for_all_and_rests_when_nobody_listens(school, monkeypa
         assert set(told) == {f'data: {{"last": {store.last_event()}}}\n\n'}
         for each in streams:
             await each.aclose()
-        assert not bell._listening and bell._looking is None
+        assert bell.streams("anna") == 0 and bell._looking is None
         looks.clear()
         await asyncio.sleep(0.05)
         assert looks == []
@@ -130,3 +131,20 @@ def test_the_end_of_the_server_wakes_who_waits(school):
 
     asyncio.run(asyncio.wait_for(listen(), 60))
     assert threading.active_count() < 100
+
+
+def test_nobody_takes_all_streams(school):
+    bell = Bell(school.store)
+
+    async def listen() -> None:
+        streams = [heard(bell, lambda: {"state": "waiting"}) for _ in range(MOST_STREAMS)]
+        for each in streams:
+            await anext(each)
+        with pytest.raises(HTTPException, match="20 pages of yours"):
+            heard(bell, dict)
+        await anext(stream(bell, "ben", lambda: {"state": "done"}, bool).body_iterator)
+        for each in streams:
+            await each.aclose()
+        heard(bell, dict)
+
+    asyncio.run(asyncio.wait_for(listen(), 60))

@@ -114,3 +114,12 @@ def test_a_number_that_is_none_is_not_found(school, number):
     assert browser.get(f"/submissions/{number}").status_code == 404
     assert browser.get("/tasks/nothing").status_code == 404
     assert browser.get("/tasks/..%2f..%2fclass.toml").status_code == 404
+
+
+def test_what_was_handed_in_for_a_task_that_is_gone_is_not_found(school, number):
+    del school.course.tasks["first"]
+    browser, program = school.browser("anna"), school.program("anna")
+    assert browser.get(f"/submissions/{number}").status_code == 404
+    assert program.get(f"/api/submissions/{number}").status_code == 404
+    assert program.get("/api/submissions").json()["submissions"][0]["number"] == number
+    assert school.browser("tina").get("/teacher").status_code == 200

@@ -82,6 +82,7 @@ def events(visit: Visit) -> Response:
     found, desk = visit.submission(), visit.desk
     return stream(
         desk.bell,
+        visit.person.login,
         lambda: state_of(desk.course, desk.store, found.number),
         lambda event: concerns(found, event),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from tilewright.classroom.store import Submitted
 from tilewright.measure.samples import Sample
+from tilewright.results.grade import Judged
 from tilewright.views import units
 
 LEFT, RIGHT = 18.0, 97.0  # beside the labels
@@ -47,13 +48,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Bar:
-    """A convolution's time beside the rung's that all are compared with; widths in per cent."""
+    """A convolution's time beside the rung's that all are compared with; widths in per cent.
+    `cold` is its time with other data in the caches, where it was taken."""
 
     name: str
     seconds: float
     width: float
     other_seconds: float
     other_width: float
+    cold: float | None
 
 
 def seconds(submitted: Submitted) -> float | None:
@@ -71,10 +74,13 @@ def progress(submissions: Sequence[Submitted]) -> Progress | None:
     if not done:
         return None
     times = [time for each in done if (time := seconds(each)) is not None]
-    since, until = done[0].handed_in, max(each.handed_in for each in done)
+    since, until = (chosen(each.handed_in for each in done) for chosen in (min, max))
 
     def x(each: Submitted) -> float:
+        """By time; by their order where all came at the same moment."""
         share = _share(each.handed_in.timestamp(), since.timestamp(), until.timestamp())
+        if not since < until:
+            share = _share(done.index(each), 0, len(done) - 1)
         return LEFT + share * (RIGHT - LEFT)
 
     def y(time: float) -> float:
@@ -105,16 +111,16 @@ def progress(submissions: Sequence[Submitted]) -> Progress | None:
     return Progress(tuple(dots), tuple(strokes), tuple(labels.items()), since, until)
 
 
-def bars(
-    operations: Mapping[str, tuple[float, ...]], baseline: Mapping[str, tuple[float, ...]]
-) -> list[Bar]:
+def bars(judged: Judged) -> list[Bar]:
     """Medians of every convolution, the longest as wide as the drawing."""
-    mine = {name: Sample(times).median for name, times in operations.items()}
-    others = {name: Sample(times).median for name, times in baseline.items()}
+    mine, others, cold = (
+        {name: Sample(times).median for name, times in each.items()}
+        for each in (judged.operations, judged.baseline, judged.cold)
+    )
     longest = max((*mine.values(), *others.values()), default=0.0) or 1.0
     return [
         Bar(name, time, 100 * time / longest, others.get(name, 0.0),
-            100 * others.get(name, 0.0) / longest)
+            100 * others.get(name, 0.0) / longest, cold.get(name))
         for name, time in mine.items()
     ]  # fmt: skip
 

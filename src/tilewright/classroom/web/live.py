@@ -12,10 +12,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import aclosing, suppress
 
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
 from tilewright.classroom.store import Event, Store
 
+MOST_STREAMS = 20  # of one person: more are mistakes, or meant to harm
 LOOK_SECONDS = 0.3  # between two looks at the log, while anybody watches
 QUIET_SECONDS = 15.0  # then a word that means nothing, so that nobody takes the line for dead
 
@@ -27,20 +29,24 @@ class Bell:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._listening: set[asyncio.Queue[Collection[Event] | None]] = set()
+        self._listening: dict[asyncio.Queue[Collection[Event] | None], str] = {}
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
 
     def close(self) -> None:
         """The server ends: so does every stream. Whoever watches comes again."""
         self._closed = True
-        for queue in self._listening:
+        for queue in list(self._listening):
             queue.put_nowait(None)
 
-    async def listen(self) -> AsyncGenerator[Collection[Event], None]:
+    def streams(self, login: str) -> int:
+        """How many a person has open."""
+        return list(self._listening.values()).count(login)
+
+    async def listen(self, login: str) -> AsyncGenerator[Collection[Event], None]:
         """What was logged, as it comes; nothing, every quiet while."""
         queue: asyncio.Queue[Collection[Event] | None] = asyncio.Queue()
-        self._listening.add(queue)
+        self._listening[queue] = login
         if self._looking is None:
             self._looking = asyncio.create_task(self._look(await self._latest()))
         try:
@@ -53,7 +59,7 @@ class Bell:
                     return
                 yield events
         finally:
-            self._listening.discard(queue)
+            del self._listening[queue]
             if not self._listening and self._looking is not None:
                 self._looking.cancel()
                 self._looking = None
@@ -67,18 +73,21 @@ class Bell:
             events = await run_in_threadpool(self.store.events, after)
             if events:
                 after = events[-1].id
-                for queue in self._listening:
+                for queue in list(self._listening):
                     queue.put_nowait(events)
 
 
 def stream(
-    bell: Bell, state: Callable[[], State], concerns: Callable[[Event], bool]
+    bell: Bell, login: str, state: Callable[[], State], concerns: Callable[[Event], bool]
 ) -> StreamingResponse:
-    """The state now, and whenever an event that concerns it has changed it, until it is done."""
+    """For one person the state now, and whenever an event that concerns it has changed it, until
+    it is done."""
+    if bell.streams(login) >= MOST_STREAMS:
+        raise HTTPException(429, f"{MOST_STREAMS} pages of yours are kept up to date, and no more")
 
     async def messages() -> AsyncIterator[str]:
         shown: State | None = None
-        async with aclosing(bell.listen()) as batches:
+        async with aclosing(bell.listen(login)) as batches:
             async for events in batches:
                 if shown is not None and not events:
                     yield ":\n\n"
@@ -93,3 +102,8 @@ def stream(
     return StreamingResponse(
         messages(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
+
+
+def changes(bell: Bell, login: str, concerns: Callable[[Event], bool]) -> StreamingResponse:
+    """Nothing but that something has changed: pages are made by the server, for whoever asks."""
+    return stream(bell, login, lambda: {"changed": bell.store.last_event()}, concerns)

@@ -10,7 +10,7 @@ from tilewright.classroom.ranking import board
 from tilewright.classroom.store import Event
 from tilewright.classroom.web.drawing import bars, progress
 from tilewright.classroom.web.hand_in import accepted, attached
-from tilewright.classroom.web.live import stream
+from tilewright.classroom.web.live import changes
 from tilewright.classroom.web.states import place_of
 from tilewright.classroom.web.visit import Visit, forget_cookie
 
@@ -55,20 +55,19 @@ def start(visit: Visit) -> Response:
 
 
 def board_events(visit: Visit) -> Response:
-    """Nothing but that something changed: pages are made by the server, for whoever asks."""
-    found, store = visit.task(visit.request.path_params["name"]), visit.desk.store
+    found = visit.task(visit.request.path_params["name"])
 
     def concerns(event: Event) -> bool:
         return event.task == found.name and event.kind in RANKING
 
-    return stream(visit.desk.bell, lambda: {"changed": store.last_event()}, concerns)
+    return changes(visit.desk.bell, visit.person.login, concerns)
 
 
 def submission(visit: Visit) -> Response:
     it = visit.submission()
     task, store = visit.task(it.task), visit.desk.store
     judged = it.judged
-    drawn = bars(judged.operations, judged.baseline) if judged else []
+    drawn = bars(judged) if judged else []
     rounds = min(map(len, judged.operations.values()), default=0) if judged else 0
     return visit.page(
         "submission.html", it=it, task=task, position=store.position(it.number), bars=drawn,

@@ -13,7 +13,7 @@ from tilewright.classroom import export
 from tilewright.classroom.similar import LEAST_SHARE, alike, side_by_side
 from tilewright.classroom.store import Event, Store
 from tilewright.classroom.web.hand_in import attached, attachment
-from tilewright.classroom.web.live import stream
+from tilewright.classroom.web.live import changes
 from tilewright.classroom.web.pages import RANKING
 from tilewright.classroom.web.visit import Visit
 from tilewright.files import file_name
@@ -40,12 +40,10 @@ def overview(visit: Visit) -> Response:
 
 
 def events(visit: Visit) -> Response:
-    store = visit.desk.store
-
     def concerns(event: Event) -> bool:
         return event.kind in RANKING or event.kind == "judging"
 
-    return stream(visit.desk.bell, lambda: {"changed": store.last_event()}, concerns)
+    return changes(visit.desk.bell, visit.person.login, concerns)
 
 
 def rerun(visit: Visit) -> Response:

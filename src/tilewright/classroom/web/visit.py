@@ -91,6 +91,7 @@ class Visit:
         found = self.desk.store.submission(number) if number < 2**63 else None
         if found is None or not (self.person.teacher or found.login == self.person.login):
             raise HTTPException(404, "there is no such submission of yours")
+        self.task(found.task)  # which the class has had once, and may have no more
         return found
 
     def page(self, template: str, status: int = 200, **facts: object) -> HTMLResponse:
