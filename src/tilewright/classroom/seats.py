@@ -170,7 +170,7 @@ def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
     while True:
         try:
             what, task, files = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         try:
             say(_answer(judge, what, _on(task, device), files, say))

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.judging import Judge, KernelJudge, Tell, measured
-from tilewright.classroom.seats import LocalSeat, Lost, Seat, TooLong
+from tilewright.classroom.seats import SILENT_SECONDS, LocalSeat, Lost, Seat, TooLong
 from tilewright.classroom.store import Store, Submitted
 from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged
@@ -213,10 +213,15 @@ class LocalPool:
         devices: Collection[Device] = (),
         judge: Judge | None = None,
         pause: float = PAUSE_SECONDS,
+        silent: float = SILENT_SECONDS,
     ) -> None:
         chosen = judge or KernelJudge()
+
+        def new_seat(device: Device) -> Seat:
+            return LocalSeat(device, chosen, silent)
+
         self.attendants = [
-            Attendant(store, course.tasks, place, lambda device: LocalSeat(device, chosen), pause)
+            Attendant(store, course.tasks, place, new_seat, pause)
             for place in places(course.tasks.values(), devices)
         ]
 
