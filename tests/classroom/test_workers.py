@@ -117,15 +117,15 @@ def test_a_process_that_hangs_is_given_up(log):
     assert seat.process.exitcode == -signal.SIGKILL
 
 
-def test_a_process_that_takes_too_long_is_given_up(log, monkeypatch):
-    monkeypatch.setattr("tilewright.classroom.seats.TIMING_SECONDS", 0.0)
-    seat = LocalSeat(OPENCL, Obedient(log))
-    try:
-        seat.open([TASK])
-        with pytest.raises(Lost, match="longer than 0 s"):
-            seat.judge(replace(TASK, limit=0), {"a.cl": b"sleep 30"}, lambda words: None)
-    finally:
-        seat.close()
+def test_what_takes_too_long_is_stopped_and_not_tried_again(store, log, pool, monkeypatch):
+    monkeypatch.setattr("tilewright.classroom.seats.MORE_SECONDS", 0.0)
+    long, after = hand_in(store, "sleep 60"), hand_in(store, "right 1")
+    pool(replace(TASK, limit=0))
+    wait(lambda: store.submission(long).state == "done")
+    found = store.submission(long)
+    assert (found.judged.outcome, found.attempts) == ("stopped", 1)
+    assert found.judged.reason == "all of it took longer than 0 s"
+    wait(lambda: store.submission(after).state == "done")
 
 
 def test_a_machine_that_cannot_judge_takes_nothing(store, log, pool):

@@ -131,7 +131,7 @@ def read_course(folder: Path) -> Course:
     people = _roster(folder, roster, mistakes)
     for login in sorted(teachers):
         if not LOGIN.fullmatch(login):
-            fields.wrong("teachers", _no_login(login))
+            fields.wrong("teachers", no_login(login))
         people.setdefault(login, login)
     if not teachers:
         fields.wrong("teachers", "a class has at least one, who sees the queue and all files")
@@ -181,7 +181,7 @@ def _wrong_row(row: list[str], people: dict[str, str]) -> str | None:
         return f"a login and a name are meant, and there are {len(row)} cells"
     login, name = row[0].strip().casefold(), row[1].strip()
     if not LOGIN.fullmatch(login):
-        return _no_login(login)
+        return no_login(login)
     if login in people:
         return f"{login} is there twice"
     if len(people) >= MOST_PEOPLE:
@@ -190,7 +190,8 @@ def _wrong_row(row: list[str], people: dict[str, str]) -> str | None:
     return f"the name of {login}: {problem}" if problem else None
 
 
-def _no_login(login: str) -> str:
+def no_login(login: str) -> str:
+    """What to say of a login that cannot be one."""
     return f"{login!r:.80} is no login: letters, digits and . _ @ + - are meant, 64 at most"
 
 

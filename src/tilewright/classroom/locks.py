@@ -27,6 +27,7 @@ def opened(folder: Path) -> Iterator[tuple[Course, Store]]:
         store = store_of(course)
         try:
             store.release_all("the server ended")
+            store.judged_on({name: str(task.device) for name, task in course.tasks.items()})
             yield course, store
         finally:
             store.close()

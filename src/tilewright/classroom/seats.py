@@ -33,13 +33,17 @@ from tilewright.runtime.device import Device
 BEAT_SECONDS = 1.0
 SILENT_SECONDS = 120.0  # until a process that says nothing is given up
 OPEN_SECONDS = 600.0  # for networks and images to be read
-# Beside the proof, which has the task's own limit: to compile, to measure ceilings, to time.
-TIMING_SECONDS = 600.0
+# For all of a judging, which has limits for each of its steps: so many times the proof's, and more.
+PROOFS, MORE_SECONDS = 4, 600.0
 GONE_SECONDS = 30.0
 
 
 class Lost(Exception):
     """The process is gone or was given up, and why."""
+
+
+class TooLong(Lost):
+    """It was at it for longer than it may, and would be again."""
 
 
 class Seat(Protocol):
@@ -102,10 +106,10 @@ class LocalSeat:
             self._ask("prepare", task, {}, lambda words: None, OPEN_SECONDS)
 
     def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
-        return self._ask("judge", task, files, tell, task.limit + TIMING_SECONDS)[""]
+        return self._ask("judge", task, files, tell, PROOFS * task.limit + MORE_SECONDS)[""]
 
     def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
-        return self._ask("marks", task, {}, tell, len(task.marks) * TIMING_SECONDS)
+        return self._ask("marks", task, {}, tell, len(task.marks) * MORE_SECONDS)
 
     def close(self) -> None:
         if self.process is not None:
@@ -127,7 +131,7 @@ class LocalSeat:
                     continue
                 heard = time.monotonic()
                 if heard - begun > seconds:
-                    raise Lost(f"its worker took longer than {seconds:g} s")
+                    raise TooLong(f"all of it took longer than {seconds:g} s")
                 match msgspec.json.decode(self.pipe.recv_bytes(), type=Message):
                     case Done(found):
                         return found
@@ -166,7 +170,7 @@ def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
     while True:
         try:
             what, task, files = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         try:
             say(_answer(judge, what, _on(task, device), files, say))

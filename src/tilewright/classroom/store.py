@@ -74,6 +74,7 @@ class Store(People, Queue):
 def _copy(database: sqlite3.Connection, path: Path) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
+        part.touch(mode=0o600)  # it has people's work in it
         with closing(sqlite3.connect(part)) as copy:
             database.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.judging import Judge, KernelJudge, Tell, measured
-from tilewright.classroom.seats import LocalSeat, Lost, Seat
+from tilewright.classroom.seats import SILENT_SECONDS, LocalSeat, Lost, Seat, TooLong
 from tilewright.classroom.store import Store, Submitted
 from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged
@@ -132,15 +132,20 @@ class Attendant(threading.Thread):
 
     def _judge(self, seat: Seat, taken: Submitted) -> None:
         self._say(f"judges {taken.number}")
+        keep = partial(self.store.finish, taken.number, self.worker)
         task = self.tasks.get(taken.task)
         if task is None:
-            judged = Judged(outcome="nothing to judge", reason=f"there is no task {taken.task}")
-        else:
-            try:
-                judged = seat.judge(task, self.store.files(taken.number), self._telling(taken))
-            except TilewrightError as error:
-                raise Lost(f"its worker could not judge it: {error}") from error
-        self._surely(partial(self.store.finish, taken.number, self.worker, judged))
+            why = f"there is no task {taken.task}"
+            self._surely(partial(keep, Judged(outcome="nothing to judge", reason=why)))
+            return
+        try:
+            judged = seat.judge(task, self.store.files(taken.number), self._telling(taken))
+        except TooLong as lost:
+            self._surely(partial(keep, Judged(outcome="stopped", reason=str(lost))))
+            raise
+        except TilewrightError as error:
+            raise Lost(f"its worker could not judge it: {error}") from error
+        self._surely(partial(keep, judged))
 
     def _mark(self, seat: Seat) -> bool:
         """Time the marks of a task that has none yet, while nobody waits; whether there was one."""
@@ -208,10 +213,15 @@ class LocalPool:
         devices: Collection[Device] = (),
         judge: Judge | None = None,
         pause: float = PAUSE_SECONDS,
+        silent: float = SILENT_SECONDS,
     ) -> None:
         chosen = judge or KernelJudge()
+
+        def new_seat(device: Device) -> Seat:
+            return LocalSeat(device, chosen, silent)
+
         self.attendants = [
-            Attendant(store, course.tasks, place, lambda device: LocalSeat(device, chosen), pause)
+            Attendant(store, course.tasks, place, new_seat, pause)
             for place in places(course.tasks.values(), devices)
         ]
 
