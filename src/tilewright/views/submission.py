@@ -36,6 +36,8 @@ def verdict(state: Facts, url: str) -> Iterator[RenderableType]:
         yield judged.reason.strip()
     if judged.operations:
         yield times(judged, str(state["against"]))
+    if judged.correct:
+        yield correctness(judged)
     if state["disqualified"]:
         yield f"disqualified: {state['disqualified']}"
     if state["place"]:
@@ -49,15 +51,36 @@ def times(judged: Judged, against: str) -> Table:
         "",
         (
             *(Column("convolution"), Column("time", "number"), Column(against, "number")),
-            Column("times as fast", "number"),
+            *(Column("times as fast", "number"), Column("cold", "number")),
+            *(Column("% of peak", "number"), Column("% of memory", "number")),
         ),
     )
     for name, seconds in judged.operations.items():
-        made.add_row(name, *_compared(Sample(seconds), Sample(judged.baseline[name])))
+        cold, profile = judged.cold.get(name), judged.profile.get(name)
+        made.add_row(
+            name,
+            *_compared(Sample(seconds), Sample(judged.baseline[name])),
+            "" if cold is None else units.seconds(Sample(cold).median),
+            _percent(profile.share_of_peak if profile else None),
+            _percent(profile.share_of_memory if profile else None),
+        )
     assert judged.total is not None and judged.baseline_total is not None
-    made.add_row("all", *_compared(judged.total, judged.baseline_total))
+    made.add_row("all", *_compared(judged.total, judged.baseline_total), "", "", "")
     made.rules.add(len(made.rows) - 1)
     return made
+
+
+def correctness(judged: Judged) -> str:
+    """Right answers of the whole network, at each size."""
+    found = (
+        f"{units.fixed(share, 4)} of {units.plural(int(size), 'image')}"
+        for size, share in judged.correct.items()
+    )
+    return f"correctness: {', '.join(found)}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else units.digits(100 * share)
 
 
 def _compared(mine: Sample, other: Sample) -> tuple[str, str, str]:

@@ -12,13 +12,14 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.classroom.made import class_folder, right
 from tests.classroom.web.conftest import INVITE
 from tilewright.classroom.client import Client
 from tilewright.cli import main
-from tilewright.results.grade import Judged
+from tilewright.results.grade import Judged, Profile
 
 WRONG = Judged(outcome="wrong", reason="border not tested: 220 of 2,860 outputs are wrong\n\x1b[2J")
 
@@ -57,14 +58,20 @@ def judge_later(school, judged: Judged) -> threading.Thread:
 
 def test_a_right_kernel_from_the_hand_in_to_the_verdict(logged_in, capsys):
     school = logged_in.school
-    judged = judge_later(school, right(0.001, 0.002))
+    found = msgspec.structs.replace(
+        right(0.001, 0.002), cold={"conv1": (0.003,) * 3}, correct={"100": 0.91, "1000": 0.9},
+        profile={"conv1": Profile(flops=1e9, share_of_peak=0.25)},
+    )  # fmt: skip
+    judged = judge_later(school, found)
     assert main(["submit", "mine.cl", "--to", logged_in.url, "--task", "first"]) == 0
     judged.join()
     out, err = capsys.readouterr()
     assert f"accepted as submission 1: {logged_in.url}/submissions/1" in out
     assert "being judged: timing 3 of 9\n" in err
-    assert re.search(r"^conv1 +1\.00 ms +2\.00 ms +2\.00x$", out, re.MULTILINE)
+    assert re.search(r"^conv1 +1\.00 ms +2\.00 ms +2\.00x +3\.00 ms +25\.0 *$", out, re.MULTILINE)
     assert re.search(r"^all +1\.00 ms", out, re.MULTILINE)
+    assert "correctness: 0.9100 of 100 images, 0.9000 of 1,000 images\n" in out
+    assert "rank 1 of 1, 100 points: this is the best of yours\n" in out
     assert out.startswith("accepted") and "\nright: mine.cl\n" in out
     assert school.store.files(1) == {"mine.cl": b'#include "tile.h"\n', "tile.h": b"// a tile\n"}
     assert school.store.submission(1).ranked

@@ -15,7 +15,7 @@ import pytest
 
 from tests.classroom.made import KERNEL, right
 from tilewright.classroom.judging import measured
-from tilewright.results.grade import Judged
+from tilewright.results.grade import Judged, Profile
 
 HOSTILE = '</pre></title><script>alert(1)</script><img src=x onerror=alert(2)>" \u202e\x1b[2J'
 TASKS = {
@@ -149,12 +149,17 @@ def test_a_verdict_has_times_answers_and_what_was_found(busy):
     judged = Judged(
         outcome="right", operations={"conv1": (0.001,) * 3, "conv2": (0.004,) * 3},
         baseline={"conv1": (0.002,) * 3, "conv2": (0.002,) * 3}, correct=correct,
+        cold={"conv2": (0.005,) * 3}, worst_share_of_bound=0.655,
+        profile={"conv2": Profile(flops=5e9, share_of_peak=0.25, share_of_memory=None)},
     )  # fmt: skip
     number = busy.handed_in("ben", judged)
     page = busy.browser("ben").get(f"/submissions/{number}").text
     cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall("<t[dh].*?</t[dh]>", page, re.S)]
     at = cells.index("conv2")
     assert cells[at + 2 : at + 5] == ["4.00 ms", "2.00 ms", "0.50x"]
+    at = cells.index("conv2", at + 1)
+    assert cells[at + 1 : at + 5] == ["5.00", "25.0 %", "", "5.00 ms"]
+    assert "65.5 % of what rounding allows" in page
     assert cells[cells.index("10,000") + 1] == "0.8765" and "0.9100" in cells
     assert '<rect width="100.0%"' in page and "median of 3 rounds" in page
 
@@ -226,15 +231,15 @@ def test_exports(busy):
         assert made.read("submissions/first/anna/2/files/mine.cl") == KERNEL["mine.cl"]
 
 
-def test_near_identical_sources_stand_side_by_side(busy):
+def test_near_identical_sources_stand_side_by_side(school):
     own = "\n".join(
         f"float sum_{n} = weights[{n}] * input[row + {n}]; if (sum_{n} > {n}) total += sum_{n};"
         for n in range(20)
     )
-    busy.handed_in("anna", files={"mine.cl": own.encode()})
-    tina = busy.browser("tina")
+    school.handed_in("anna", files={"mine.cl": own.encode()})
+    tina = school.browser("tina")
     assert "No two students" in tina.get("/teacher/similar/first").text
-    busy.handed_in("ben", files={"mine.cl": f"// mine\n{own.replace('sum', 'x')}".encode()})
+    school.handed_in("ben", files={"mine.cl": f"// mine\n{own.replace('sum', 'x')}".encode()})
     page = tina.get("/teacher/similar/first").text
     assert "anna and ben: 100.0 % in common" in page
     assert "sum_7 &gt; 7" in page and "x_7 &gt; 7" in page and page.count('class="same"') >= 20

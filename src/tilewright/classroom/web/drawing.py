@@ -9,7 +9,7 @@ from datetime import datetime
 
 from tilewright.classroom.store import Submitted
 from tilewright.measure.samples import Sample
-from tilewright.results.grade import Judged
+from tilewright.results.grade import Judged, Profile
 from tilewright.views import units
 
 LEFT, RIGHT = 18.0, 97.0  # beside the labels
@@ -49,7 +49,8 @@ class Progress:
 @dataclass(frozen=True)
 class Bar:
     """A convolution's time beside the rung's that all are compared with; widths in per cent.
-    `cold` is its time with other data in the caches, where it was taken."""
+    `cold` is its time with other data in the caches, `profile` how near it comes to what the
+    device can do, where they are known."""
 
     name: str
     seconds: float
@@ -57,6 +58,7 @@ class Bar:
     other_seconds: float
     other_width: float
     cold: float | None
+    profile: Profile | None
 
 
 def seconds(submitted: Submitted) -> float | None:
@@ -120,7 +122,7 @@ def bars(judged: Judged) -> list[Bar]:
     longest = max((*mine.values(), *others.values()), default=0.0) or 1.0
     return [
         Bar(name, time, 100 * time / longest, others.get(name, 0.0),
-            100 * others.get(name, 0.0) / longest, cold.get(name))
+            100 * others.get(name, 0.0) / longest, cold.get(name), judged.profile.get(name))
         for name, time in mine.items()
     ]  # fmt: skip
 

@@ -26,6 +26,7 @@ def environment() -> Environment:
     made.filters |= {
         "correct": lambda share: units.fixed(share, 4),
         "count": units.count,
+        "digits": units.digits,
         "markdown": lambda text: Markup(rendered(text)),
         "moment": _moment,
         "seconds": units.seconds,

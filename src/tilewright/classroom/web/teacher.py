@@ -10,17 +10,22 @@ from typing import IO
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from tilewright.classroom import export
-from tilewright.classroom.similar import LEAST_SHARE, alike, side_by_side
-from tilewright.classroom.store import Event, Store
+from tilewright.classroom.similar import (
+    LEAST_SHARE,
+    MOST_LINES,
+    in_class,
+    side_by_side,
+    source,
+)
+from tilewright.classroom.store import Event
 from tilewright.classroom.web.hand_in import attached, attachment
 from tilewright.classroom.web.live import changes
 from tilewright.classroom.web.pages import RANKING
 from tilewright.classroom.web.visit import Visit
 from tilewright.files import file_name
-from tilewright.rungs.own.start import DIRECT, start
 
 LONGEST_REASON = 500
-MOST_PAIRS, MOST_LINES = 20, 1000  # that are shown side by side
+MOST_PAIRS = 20  # that are shown side by side
 PART = 2**16  # bytes of a file at a time
 
 
@@ -60,37 +65,18 @@ def disqualify(visit: Visit) -> Response:
 
 
 def similar(visit: Visit) -> Response:
-    """The latest of each student, two by two; those that are nearly the same, side by side."""
+    """The sources of two students that are nearly the same, side by side."""
     task, store = visit.task(visit.request.path_params["name"]), visit.desk.store
-    latest = {each.login: each for each in store.of_task(task.name)}
-    by_number = {each.number: each for each in latest.values()}
-    sources = {number: _source(store, number) for number in by_number}
-    common = [start("a-kernel", "direct", language) for language in DIRECT]
-    if task.start is not None:
-        common.append(task.start.read_text(errors="replace"))
-    owners = {number: each.login for number, each in by_number.items()}
-    found = alike(sources, owners, common)
+    found = in_class(store, task)
     pairs = []
     for pair in found[:MOST_PAIRS]:
-        both = [sources[number].split("\n") for number in (pair.first, pair.second)]
-        shown = side_by_side(*("\n".join(lines[:MOST_LINES]) for lines in both))
-        pairs.append(
-            {
-                "first": by_number[pair.first],
-                "second": by_number[pair.second],
-                "share": pair.share,
-                "lines": shown,
-                "cut": max(map(len, both)) > MOST_LINES,
-            }
-        )
+        lines = side_by_side(source(store, pair.first), source(store, pair.second))
+        both = store.submission(pair.first), store.submission(pair.second)
+        pairs.append({"both": both, "share": pair.share, "lines": lines})
     return visit.page(
         "similar.html", task=task, pairs=pairs, left_out=len(found) - len(pairs),
         enough=LEAST_SHARE, most_lines=MOST_LINES,
     )  # fmt: skip
-
-
-def _source(store: Store, number: int) -> str:
-    return "\n".join(each.decode(errors="replace") for each in store.files(number).values())
 
 
 def gradescope(visit: Visit) -> Response:
