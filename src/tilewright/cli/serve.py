@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,10 +57,9 @@ def main(arguments: argparse.Namespace) -> int:
         def ready(address: str) -> None:
             print(f"{course.title}: {address} (Ctrl-C ends it; what waits is kept)", flush=True)
 
-        try:
+        with suppress(KeyboardInterrupt):  # uvicorn ends in order, and passes it on
             serve(course, store, pool, arguments.host, arguments.port, ready)
-        except KeyboardInterrupt:  # uvicorn ends in order, and passes it on
-            print("stopped: what waits is judged when the class is served again", flush=True)
+    print("stopped: what waits is judged when the class is served again")
     return 0
 
 
