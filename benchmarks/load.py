@@ -43,7 +43,7 @@ KINDS = {
 }
 FLOOD = 50
 TIMED_SECONDS = 0.01
-SILENT_SECONDS = 3.0
+SILENT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)

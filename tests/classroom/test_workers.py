@@ -19,7 +19,7 @@ from tilewright.classroom.judging import measured
 from tilewright.classroom.locks import opened
 from tilewright.classroom.seats import LocalSeat, Lost
 from tilewright.classroom.store import Store
-from tilewright.classroom.workers import LocalPool, places
+from tilewright.classroom.workers import Attendant, LocalPool, Place, places
 from tilewright.errors import TilewrightError
 from tilewright.runtime.device import OPENCL, Device
 
@@ -68,7 +68,7 @@ def hand_in(store: Store, content: str, login: str = "anna") -> int:
     return store.hand_in(login, TASK, {"mine.cl": content.encode()}, True, NOW)
 
 
-def wait(until: Callable[[], object], seconds: float = 30) -> None:
+def wait(until: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < end, "it never came"
@@ -172,7 +172,27 @@ def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch
     assert len(refused) == 3 and store.submission(number).attempts == 1
 
 
-def test_a_device_has_one_worker(monkeypatch):
+def test_whatever_happens_to_whoever_attends_there_is_another_try(store, log, capsys):
+    tries = []
+
+    def seat(device: Device) -> LocalSeat:
+        tries.append(device)
+        if len(tries) == 1:
+            raise OSError("no more processes")
+        return LocalSeat(device, Obedient(log))
+
+    number = hand_in(store, "right 1")
+    attendant = Attendant(store, {"first": TASK}, Place(OPENCL, frozenset({"opencl"})), seat, 0.05)
+    attendant.start()
+    try:
+        wait(lambda: all_done(store))
+    finally:
+        attendant.stop()
+    assert store.submission(number).attempts == 1
+    assert "OSError: no more processes" in capsys.readouterr().err
+
+
+def test_a_device_has_one_worker():
     tasks = [
         replace(TASK, name=str(index), device=Device.parse(name))
         for index, name in enumerate(("cuda", "cuda:0", "cuda:1", "opencl"))

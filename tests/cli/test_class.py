@@ -97,6 +97,14 @@ def test_backup_and_export_while_the_class_is_served(folder, tmp_path, capsys):
     assert "submissions/first/anna/1/files/mine.cl" in zipfile.ZipFile(files[2]).namelist()
 
 
+def test_a_backup_needs_nothing_but_what_is_kept(folder, tmp_path, capsys):
+    code, _, err = run(capsys, "backup", folder, tmp_path / "copy.sqlite")
+    assert code == 2 and "has nothing to back up yet" in err and not (folder / "state").exists()
+    store_of(read_course(folder))
+    (folder / "class.toml").write_text("being edited")
+    assert run(capsys, "backup", folder, tmp_path / "copy.sqlite")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.classroom.course import LOGIN, LONGEST_NAME, no_login
 from tilewright.classroom.fields import one_line
+from tilewright.classroom.roster import LOGIN, LONGEST_NAME, no_login
 from tilewright.classroom.tables import Tables, changed, kept
 from tilewright.errors import TilewrightError
 

@@ -92,6 +92,7 @@ class LocalSeat:
         self.device, self.judging, self.silent = device, judge, silent
         self.process: SpawnProcess | None = None
         self.pipe: Connection | None = None
+        self.started = False
 
     def open(self, tasks: Iterable[Task]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -126,10 +127,11 @@ class LocalSeat:
             heard = begun = time.monotonic()
             while True:
                 if not self.pipe.poll(BEAT_SECONDS):
-                    if time.monotonic() - heard > self.silent:
-                        raise Lost(f"its worker was silent for {self.silent:g} s")
+                    silent = self.silent if self.started else OPEN_SECONDS
+                    if time.monotonic() - heard > silent:
+                        raise Lost(f"its worker was silent for {silent:g} s")
                     continue
-                heard = time.monotonic()
+                heard, self.started = time.monotonic(), True
                 if heard - begun > seconds:
                     raise TooLong(f"all of it took longer than {seconds:g} s")
                 match msgspec.json.decode(self.pipe.recv_bytes(), type=Message):
@@ -155,14 +157,14 @@ def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    one = threading.Lock()
+    one, busy = threading.Lock(), threading.Event()
 
     def say(message: Message) -> None:
         with one, suppress(BrokenPipeError):  # nobody is left to hear it
             pipe.send_bytes(msgspec.json.encode(message))
 
     def beat() -> None:
-        while True:
+        while busy.wait():  # as nobody listens in between
             say(Alive())
             time.sleep(BEAT_SECONDS)
 
@@ -172,10 +174,13 @@ def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
             what, task, files = pipe.recv()
         except (EOFError, OSError):
             return
+        busy.set()
         try:
-            say(_answer(judge, what, _on(task, device), files, say))
+            answer = _answer(judge, what, _on(task, device), files, say)
         except TilewrightError as error:
-            say(Problem(str(error)))
+            answer = Problem(str(error))
+        busy.clear()
+        say(answer)
 
 
 def _answer(

@@ -109,6 +109,9 @@ class Attendant(threading.Thread):
                 self._release(str(lost))
             except TilewrightError as error:
                 self._say(f"cannot judge: {error}")
+            except Exception as error:  # whatever it is, the others' work goes on
+                say_once(f"a worker on {self.place.device}: {type(error).__name__}: {error}")
+                self._release(f"its worker failed with {type(error).__name__}")
             self.ready = False
             self.stopping.wait(self.pause)
             self._release("it was replaced")

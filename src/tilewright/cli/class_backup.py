@@ -1,6 +1,7 @@
 """Copy all that was handed in and judged into one file, while the class is served.
 
-To go back to it: stop the server, put the file in place of state/class.sqlite, start the server.
+To go back to it: stop the server, remove state/class.sqlite with its -wal and -shm, put the file
+there as state/class.sqlite, and start the server.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from tilewright.classroom.course import read_course
-    from tilewright.classroom.store import store_of
+    from tilewright.classroom.store import Store
+    from tilewright.errors import TilewrightError
     from tilewright.terminal import printable
 
-    store = store_of(read_course(arguments.folder))
-    store.backup(arguments.file)
+    kept = arguments.folder / "state" / "class.sqlite"
+    if not kept.exists():  # whatever the class's files say at the moment
+        raise TilewrightError(f"{arguments.folder} has nothing to back up yet: there is no {kept}")
+    Store(kept).backup(arguments.file)
     size = arguments.file.stat().st_size
     print(f"wrote {printable(str(arguments.file))}: {size:,} bytes")
     return 0
