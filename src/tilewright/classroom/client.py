@@ -35,6 +35,8 @@ class Lost(TilewrightError):
 def address(url: str) -> str:
     """The server's address as its tokens are kept under: scheme, host and port."""
     parts = urlsplit(url if "://" in url else f"https://{url}")
+    if "://" not in url and parts.hostname in HERE:  # where a class is served without TLS
+        parts = parts._replace(scheme="http")
     try:
         port = parts.port
     except ValueError as error:

@@ -49,13 +49,17 @@ def main(arguments: argparse.Namespace) -> int:
         from tilewright.classroom.web.server import serve
     except ImportError as error:
         raise TilewrightError(MISSING.format(error)) from error
+    from tilewright.classroom.client import in_the_clear
     from tilewright.classroom.locks import opened
+    from tilewright.terminal import say_once
 
     with opened(arguments.folder) as (course, store):
         pool = pool_of(course, store, arguments)
 
         def ready(address: str) -> None:
             print(f"{course.title}: {address} (Ctrl-C ends it; what waits is kept)", flush=True)
+            if in_the_clear(address):
+                say_once("others can reach it, and without encryption: a proxy with TLS is safer")
 
         with suppress(KeyboardInterrupt):  # uvicorn ends in order, and passes it on
             serve(course, store, pool, arguments.host, arguments.port, ready)

@@ -19,7 +19,7 @@ Facts = Mapping[str, object]
 def said(state: Facts) -> str:
     """Where it is, in a line."""
     if state["state"] == "waiting":
-        return f"waiting: {state['position']} in the queue"
+        return f"waiting: {state['position']} in the queue" if state["position"] else "waiting"
     if state["state"] == "judging":
         return f"being judged: {state['words']}" if state["words"] else "being judged"
     return "judged"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import threading
 
 import pytest
+import requests
 
 from tests.classroom.made import KERNEL, right
 from tests.classroom.web.conftest import INVITE
@@ -25,8 +27,10 @@ def anna(served):
         ("http://127.0.0.1:8765/", "http://127.0.0.1:8765"),
         ("https://Class.Test/tasks/first?x#y", "https://class.test"),
         ("class.test:8765", "https://class.test:8765"),
+        ("127.0.0.1:8765", "http://127.0.0.1:8765"),
         ("https://anna:secret@class.test", "https://class.test"),
         ("http://[::1]:80", "http://[::1]:80"),
+        ("localhost", "http://localhost"),
     ],
 )
 def test_an_address_is_scheme_host_and_port(given, meant):
@@ -114,17 +118,19 @@ def test_watching_goes_on_when_the_server_comes_back(served, anna):
     school = served.school
     number = anna.submit("first", KERNEL, ranked=True)["number"]
     seen, lost = [], []
+    stopping = threading.Thread(target=served.stop)
 
     def comes_back(reason: str) -> None:
         lost.append(reason)
         if len(lost) == 2:
+            stopping.join()
             school.store.take("w1", {"opencl"})
             served.start()
 
     for state in anna.watch(number, comes_back, pause=0.01):
         seen.append(state["state"])
         if len(seen) == 1:
-            threading.Thread(target=served.stop).start()
+            stopping.start()
         elif seen[-1] == "judging":
             school.store.finish(number, "w1", right())
     assert seen[0] == "waiting" and seen[-2:] == ["judging", "done"] and len(lost) >= 2
@@ -173,3 +179,20 @@ def test_what_is_no_server_of_a_class_is_told(tmp_path, status, body, words):
         threading.Thread(target=other.handle_request, daemon=True).start()
         with pytest.raises(TilewrightError, match=words):
             Client(f"http://127.0.0.1:{other.server_port}", "token").submission(1)
+
+
+def test_a_proxy_here_says_that_it_is_https(served):
+    said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.7"}
+    answer = requests.get(f"{served.url}/login", headers=said, timeout=60)
+    assert "__Host-tilewright=" in answer.headers["set-cookie"]
+    assert "Secure" in answer.headers["set-cookie"] and "server" not in answer.headers
+    token = re.search('name="csrf" value="(\\w+)"', answer.text)[1]
+    # Its tries are counted for who asks, not for the proxy.
+    secret = answer.headers["set-cookie"].partition(";")[0]
+    form = {"csrf": token, "login": "anna", "code": "x"}
+    answer = requests.post(
+        f"{served.url}/login", data=form, headers={**said, "Cookie": secret}, timeout=60
+    )
+    assert answer.status_code == 403
+    desk = served.server.config.app.state.desk
+    assert set(desk.addresses._taken) == {"203.0.113.7"}

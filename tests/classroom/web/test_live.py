@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from tests.classroom.made import right
 from tilewright.classroom.web import live
-from tilewright.classroom.web.live import MOST_STREAMS, Bell, stream
+from tilewright.classroom.web.live import MOST_STREAMS, Bell, Places, stream
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +148,13 @@ def test_nobody_takes_all_streams(school):
         heard(bell, dict)
 
     asyncio.run(asyncio.wait_for(listen(), 60))
+
+
+def test_places_are_worked_out_once_for_all_who_ask(school, monkeypatch):
+    monkeypatch.setattr(live, "LOOK_SECONDS", 3600.0)
+    numbers = [school.handed_in(login) for login in ("anna", "anna", "ben")]
+    places = Places(school.store)
+    asked = [places(number) for number in numbers]
+    assert asked == [school.store.position(number) for number in numbers] == [1, 3, 2]
+    monkeypatch.setattr(school.store, "waiting", lambda: pytest.fail("asked again"))
+    assert places(numbers[0]) == 1 and places(99) is None

@@ -83,7 +83,7 @@ def events(visit: Visit) -> Response:
     return stream(
         desk.bell,
         visit.person.login,
-        lambda: state_of(desk.course, desk.store, found.number),
+        lambda: state_of(desk.course, desk.store, found.number, desk.bell.places),
         lambda event: concerns(found, event),
     )
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import aclosing, suppress
 
@@ -24,11 +27,33 @@ QUIET_SECONDS = 15.0  # then a word that means nothing, so that nobody takes the
 State = dict[str, object]
 
 
+class Places:
+    """Places in the queue, worked out once for all who ask at about the same moment."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._known: dict[int, int] = {}
+        self._until = 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self, number: int) -> int | None:
+        """From 1, of one that waits; None if it does not, or did not a moment ago."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                before: Counter[str] = Counter()
+                self._known = {}
+                for each in self.store.waiting():
+                    before[each.device] += 1
+                    self._known[each.number] = before[each.device]
+                self._until = time.monotonic() + LOOK_SECONDS
+            return self._known.get(number)
+
+
 class Bell:
     """Rings for everybody who listens when the log has grown."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store, self.places = store, Places(store)
         self._listening: dict[asyncio.Queue[Collection[Event] | None], str] = {}
         self._looking: asyncio.Task[None] | None = None
         self._closed = False

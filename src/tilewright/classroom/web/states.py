@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from tilewright.classroom.course import Course, Task
@@ -14,11 +16,15 @@ from tilewright.views import units
 MOVING = {"waiting", "judging", "done"}
 
 
-def state_of(course: Course, store: Store, number: int) -> State:
-    """All that its owner may know, but for the files themselves."""
+def state_of(
+    course: Course, store: Store, number: int, place: Callable[[int], int | None] | None = None
+) -> State:
+    """All that its owner may know, but for the files themselves. `place` says where in the queue
+    it is, if the store is not to be asked."""
     found = store.submission(number)
     assert found is not None  # nothing is ever deleted
     task = course.tasks[found.task]
+    judged = 0 if found.state == "judging" else None
     return {
         "number": found.number,
         "task": found.task,
@@ -28,7 +34,7 @@ def state_of(course: Course, store: Store, number: int) -> State:
         "handed_in": found.handed_in.isoformat(),
         "late_percent": task.late_percent(found.handed_in),
         "state": found.state,
-        "position": store.position(number),
+        "position": (place or store.position)(number) if found.state == "waiting" else judged,
         "words": found.words,
         "judged": None if found.judged is None else msgspec.to_builtins(found.judged),
         "disqualified": found.disqualified,

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.handed_in import MOST_FILES
+from tilewright.classroom.people import SESSION
 from tilewright.classroom.store import Person, Store, Submitted
 from tilewright.classroom.web.live import Bell
 from tilewright.classroom.web.tries import Tries
@@ -165,8 +166,8 @@ def cookie(request: Request) -> str:
 
 def set_cookie(response: Response, request: Request, secret: str) -> None:
     response.set_cookie(
-        cookie_name(request), secret, max_age=30 * 86_400, path="/", httponly=True, samesite="lax",
-        secure=request.url.scheme == "https",
+        cookie_name(request), secret, max_age=int(SESSION.total_seconds()), path="/",
+        httponly=True, samesite="lax", secure=request.url.scheme == "https",
     )  # fmt: skip
 
 
