@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.classroom.made import class_folder, right
+from tests.classroom.made import KERNEL, class_folder, right
 from tests.classroom.web.conftest import INVITE
 from tilewright.classroom.client import Client
 from tilewright.cli import main
@@ -162,27 +164,45 @@ def is_there(process: int) -> bool:
         return False
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
-def test_serve_says_where_and_ends_with_its_workers(tmp_path, capsys):
-    folder = class_folder(tmp_path / "class", more=f'invite = "{INVITE}"\n')
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server as a process of its own, and its address. Its processes end with it."""
     command = [sys.executable, "-m", "tilewright", "serve", "--class", str(folder), "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         line = server.stdout.readline()
-        url = re.search(r"Convolutions: (http://127\.0\.0\.1:\d+) ", line)[1]
+        try:
+            yield server, re.search(r"Convolutions: (http://127\.0\.0\.1:\d+) ", line)[1]
+        finally:
+            server.kill()
+
+
+def wait_for_the_end(processes: set[int]) -> None:
+    while any(map(is_there, processes)):  # the system takes a moment
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_what_was_accepted_is_there_after_a_kill_and_workers_end_with_the_server(tmp_path, capsys):
+    folder = class_folder(tmp_path / "class", more=f'invite = "{INVITE}"\n')
+    with serving(folder) as (server, url):
         token = Client(url).log_in("carl", INVITE, "Carl", "")["token"]
-        assert Client(url, token).tasks()[0]["name"] == "first"
+        accepted = [Client(url, token).submit("first", KERNEL, True)["number"] for _ in range(5)]
+        workers = processes_of(server.pid)
+        server.kill()
+    wait_for_the_end(workers)
+    with serving(folder) as (server, url):
+        client = Client(url, token)
+        assert [client.submission(number)["files"] for number in accepted] == [["mine.cl"]] * 5
         assert main(["serve", "--class", str(folder), "--port", "0"]) == 2
         assert "has a server already" in capsys.readouterr().err
         workers = processes_of(server.pid)
         server.send_signal(signal.SIGINT)
-        assert server.wait(60) == 0
+        assert server.wait(60) == 0 and workers
         assert "stopped: what waits is judged" in server.stdout.read()
         assert server.stderr.read() == ""
-    assert workers
-    while any(map(is_there, workers)):  # the system takes a moment
-        time.sleep(0.01)
+    wait_for_the_end(workers)
 
 
 def test_serve_checks_the_class_and_the_port_first(tmp_path, capsys):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.classroom.made import KERNEL, right
 from tilewright.classroom.judging import measured
+from tilewright.classroom.web import teacher
 from tilewright.results.grade import Judged, Profile
 
 HOSTILE = '</pre></title><script>alert(1)</script><img src=x onerror=alert(2)>" \u202e\x1b[2J'
@@ -203,6 +204,15 @@ def test_the_teacher_sees_queue_workers_and_who_is_missing(busy):
     assert "opencl abc" in page and "judges 3" in page
     assert "2 of 2 students have not submitted" in page  # the second task
     assert "Anna A. (anna)" in page and 'data-live="/teacher/events"' in page
+
+
+def test_of_many_submissions_a_page_has_the_latest(busy, monkeypatch):
+    tina = busy.browser("tina")
+    assert "The latest" not in tina.get("/teacher").text
+    monkeypatch.setattr(teacher, "MOST_ROWS", 2)
+    page = tina.get("/teacher").text
+    assert "5 submissions" in page and "The latest 2; the zip below has all." in page
+    assert 'href="/submissions/5"' in page and 'href="/submissions/3"' not in page
 
 
 def test_judging_again_and_disqualifying(busy):

@@ -26,6 +26,7 @@ from tilewright.files import file_name
 
 LONGEST_REASON = 500
 MOST_PAIRS = 20  # that are shown side by side
+MOST_ROWS = 500  # of submissions on one page
 PART = 2**16  # bytes of a file at a time
 
 
@@ -37,7 +38,8 @@ def overview(visit: Visit) -> Response:
         found = store.of_task(task.name)
         came = {each.login for each in found}
         missing = [person for person in students if person.login not in came]
-        tasks.append({"task": task, "missing": missing, "submissions": found[::-1]})
+        latest = found[::-1][:MOST_ROWS]
+        tasks.append({"task": task, "missing": missing, "count": len(found), "latest": latest})
     return visit.page(
         "teacher.html", tasks=tasks, students=len(students), workers=store.workers(),
         queue=[*store.judging(), *store.waiting()],
