@@ -124,4 +124,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+TestLife.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)

@@ -330,7 +330,7 @@ def test_students_and_workers_at_once_lose_nothing_and_do_nothing_twice(store):
     assert all(each.state == "done" and each.attempts == 1 for each in store.of_task("first"))
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", range(2))
 def test_what_was_accepted_survives_kill_9(store, attempt):
     """Of whoever writes, at a drawn moment: all that was said to be in is there, whole, once."""
     student = process(STUDENT, store.path, "anna")

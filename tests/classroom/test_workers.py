@@ -156,6 +156,17 @@ def test_marks_are_timed_once_while_nobody_waits(store, log, pool):
     assert log.read_text().splitlines() == ["right 1 on opencl", "marks of first"]
 
 
+@pytest.mark.parametrize("what", ["die", "problem"])
+def test_marks_that_cannot_be_timed_hold_nobody_up(store, log, pool, what):
+    task = replace(TASK, title=what, marks=("direct",))
+    pool(task)
+    wait(lambda: log.read_text())
+    number = hand_in(store, "right 1")
+    wait(lambda: all_done(store))
+    assert store.submission(number).attempts == 1 and store.marks(measured(task)) is None
+    assert log.read_text().splitlines() == ["marks of first", "right 1 on opencl"]
+
+
 def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch):
     finish, refused = store.finish, []
 

@@ -105,6 +105,39 @@ def test_a_backup_needs_nothing_but_what_is_kept(folder, tmp_path, capsys):
     assert run(capsys, "backup", folder, tmp_path / "copy.sqlite")[0] == 0
 
 
+def test_a_class_goes_back_to_a_backup_unless_it_is_served(folder, tmp_path, capsys):
+    copy, before = tmp_path / "copy.sqlite", folder / "state" / "before-restore.sqlite"
+    with opened(folder) as (course, store):
+        store.hand_in("anna", course.tasks["first"], KERNEL, True, NOW)
+        store.backup(copy)
+        store.hand_in("ben", course.tasks["first"], KERNEL, True, NOW)
+        code, _, err = run(capsys, "restore", folder, copy)
+        assert code == 2 and "has a server already" in err
+        assert len(store.of_task("first")) == 2
+    assert run(capsys, "restore", folder, copy)[0] == 0
+    with opened(folder) as (_, store):
+        assert [each.login for each in store.of_task("first")] == ["anna"]
+        assert store.files(1) == KERNEL
+    assert len(Store(before).of_task("first")) == 2
+    (tmp_path / "other").write_text("no database")
+    for name, problem in (("other", "file is not a database"), ("none", "No such file")):
+        code, _, err = run(capsys, "restore", folder, tmp_path / name)
+        assert code == 2 and problem in err
+    with opened(folder) as (_, store):
+        assert len(store.of_task("first")) == 1
+
+
+def test_a_restore_can_be_taken_back(folder, tmp_path, capsys):
+    with opened(folder) as (course, store):
+        store.backup(tmp_path / "copy.sqlite")
+        store.hand_in("ben", course.tasks["first"], KERNEL, True, NOW)
+    run(capsys, "restore", folder, tmp_path / "copy.sqlite")
+    code, out, _ = run(capsys, "restore", folder, folder / "state" / "before-restore.sqlite")
+    assert code == 0 and len(out.splitlines()) == 1
+    with opened(folder) as (_, store):
+        assert len(store.of_task("first")) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [

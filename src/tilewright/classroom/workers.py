@@ -91,6 +91,7 @@ class Attendant(threading.Thread):
         self.seat: Seat | None = None
         self.worker = ""
         self.ready = False
+        self.tried: set[str] = set()
         self.beaten = 0.0
 
     def stop(self) -> None:
@@ -152,12 +153,18 @@ class Attendant(threading.Thread):
 
     def _mark(self, seat: Seat) -> bool:
         """Time the marks of a task that has none yet, while nobody waits; whether there was one."""
-        for task in self.tasks.values():
-            if task.marks and self.store.marks(measured(task)) is None:
-                self._say(f"times the marks of {task.name}")
+        for name, task in self.tasks.items():
+            if not task.marks or name in self.tried or self.store.marks(measured(task)) is not None:
+                continue
+            self.tried.add(name)  # where it fails, the next server tries again
+            self._say(f"times the marks of {name}")
+            try:
                 found = seat.marks(task, lambda words: None)
-                self._surely(partial(self.store.keep_marks, measured(task), found))
+            except TilewrightError as error:
+                say_once(f"the marks of {name}: {error}")
                 return True
+            self._surely(partial(self.store.keep_marks, measured(task), found))
+            return True
         return False
 
     def _telling(self, taken: Submitted) -> Tell:

@@ -1,6 +1,6 @@
 """A class of students who hand in kernels: what a teacher does beside `tilewright serve`.
 
-All of it can be done while the class is served.
+All of it but `restore` can be done while the class is served.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ VERBS = {
     "check": "read a class's files, and say all that is wrong with them",
     "codes": "codes for students to log in with",
     "backup": "copy all that was handed in and judged into a file",
+    "restore": "go back to such a file, while the class is not served",
     "export": "tables, results for Gradescope, or everything",
 }
 

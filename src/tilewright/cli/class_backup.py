@@ -1,7 +1,6 @@
 """Copy all that was handed in and judged into one file, while the class is served.
 
-To go back to it: stop the server, remove state/class.sqlite with its -wal and -shm, put the file
-there as state/class.sqlite, and start the server.
+`tilewright class restore` goes back to it.
 """
 
 from __future__ import annotations
