@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,9 +80,13 @@ class Tables:
         )
         return [Event(row[0], moment(row[1]), *row[2:]) for row in rows]
 
-    def last_event(self) -> int:
-        """The number of the latest; 0 if there is none."""
-        return int(self.database.rows("SELECT coalesce(max(id), 0) FROM events")[0][0])
+    def last_event(self, kinds: Collection[str] = ()) -> int:
+        """The number of the latest, of some kinds or any; 0 if there is none."""
+        marks = ", ".join("?" * len(kinds))
+        among = f"WHERE kind IN ({marks}) " if kinds else ""
+        query = f"SELECT id FROM events {among}ORDER BY id DESC LIMIT 1"
+        rows = self.database.rows(query, tuple(kinds))
+        return int(rows[0][0]) if rows else 0
 
 
 def told(

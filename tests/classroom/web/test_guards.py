@@ -25,7 +25,7 @@ def test_every_answer_forbids_what_is_not_needed(school, path):
 
 
 def test_a_mistake_of_ours_is_guarded_too_and_tells_nothing(school, monkeypatch):
-    monkeypatch.setattr(pages, "board", lambda *given: 1 / 0)
+    monkeypatch.setattr(pages, "progress", lambda *given: 1 / 0)
     answer = school.browser("anna", may_fail=True).get("/tasks/first")
     assert answer.status_code == 500 and "ZeroDivision" not in answer.text
     assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]

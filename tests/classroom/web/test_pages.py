@@ -15,7 +15,10 @@ import pytest
 
 from tests.classroom.made import KERNEL, right
 from tilewright.classroom.judging import measured
-from tilewright.classroom.web import teacher
+from tilewright.classroom.web import boards, teacher
+from tilewright.classroom.web.boards import Boards
+from tilewright.classroom.web.pages import MOST_LINES
+from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged, Profile
 
 HOSTILE = '</pre></title><script>alert(1)</script><img src=x onerror=alert(2)>" \u202e\x1b[2J'
@@ -103,6 +106,25 @@ def test_others_are_shown_as_the_teacher_chose(make_school, names, seen):
     shown = [row["name"] for row in school.program("anna").get("/api/board/first").json()["rows"]]
     assert shown == (["Anna A.", "Ben B."] if seen else ["Anna A."])
     assert "Ben B." in school.browser("tina").get("/tasks/first").text
+
+
+def test_standings_are_worked_out_when_something_changed_and_not_before(busy, monkeypatch):
+    worked, usual = [], boards.standings
+    monkeypatch.setattr(boards, "standings", lambda *given: worked.append(1) or usual(*given))
+    asked, task = Boards(busy.course, busy.store), busy.course.tasks["first"]
+    anna, ben = busy.store.person("anna"), busy.store.person("ben")
+    assert [row.mine for row in asked(task, anna).rows] == [True, False, False]
+    assert [row.mine for row in asked(task, ben).rows] == [False, False, True]
+    number = busy.handed_in("ben")
+    busy.store.take("w1", {"opencl"})
+    asked(task, anna)
+    busy.store.progress(number, "w1", "timing")
+    asked(task, anna)
+    assert len(worked) == 2  # at first, and when something was handed in
+    busy.store.finish(number, "w1", right(0.0001))
+    assert asked(task, ben).rows[0].mine and len(worked) == 3
+    busy.store.disqualify(number, "copied", "tina")
+    assert not asked(task, ben).rows[0].mine and len(worked) == 4
 
 
 def test_nobody_learns_who_a_pseudonym_is(busy):
@@ -194,6 +216,32 @@ def test_hostile_names_reasons_and_sources_stay_text(make_school):
     check_harmless(school.visitor().get(f"/login?next={quote(HOSTILE)}").text)
     check_harmless(school.visitor().log_in(HOSTILE, HOSTILE).text)
     check_harmless(school.visitor().get(f"/{quote(HOSTILE)}").text)
+
+
+def test_of_a_long_source_a_page_has_the_beginning(school):
+    files = {"mine.cl": b"x\n" * 300_000, "a.h": b"y" * 400_000, "b.h": b"1\r\n2\n"}
+    number = school.handed_in("anna", files=files)
+    page = school.browser("anna").get(f"/submissions/{number}").text
+    assert (
+        page.count("<li>x</li>") == MOST_LINES and page.count("more of it than a page shows") == 2
+    )
+    assert len(page) < 400_000 and "<li>1</li><li>2</li></ol>" in page
+
+
+def test_a_full_disk_is_told_to_the_teacher_and_nothing_is_said_to_be_kept(
+    school, monkeypatch, capsys
+):
+    def full(*given):
+        raise TilewrightError("cannot write /srv/class.sqlite: disk is full")
+
+    monkeypatch.setattr(school.store, "hand_in", full)
+    file = {"files": ("a.cl", b"x")}
+    page = school.browser("anna").post("/tasks/first", {}, "/tasks/first", files=file)
+    told = school.program("anna").post("/api/submissions", data={"task": "first"}, files=file)
+    for answer in (page, told):
+        assert answer.status_code == 503 and "tell your teacher" in answer.text
+        assert "/srv" not in answer.text
+    assert "disk is full" in capsys.readouterr().err
 
 
 def test_the_teacher_sees_queue_workers_and_who_is_missing(busy):

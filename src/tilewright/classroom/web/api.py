@@ -5,7 +5,6 @@ from __future__ import annotations
 from starlette.responses import JSONResponse, Response
 
 from tilewright.classroom.course import Task
-from tilewright.classroom.ranking import board
 from tilewright.classroom.web.entry import entrant
 from tilewright.classroom.web.hand_in import accepted, download
 from tilewright.classroom.web.live import State, stream
@@ -51,7 +50,7 @@ def _task(task: Task, visit: Visit) -> State:
 def submit(visit: Visit) -> Response:
     task = visit.task(visit.field("task"))
     number = accepted(visit, task)
-    return JSONResponse(state_of(visit.desk.course, visit.desk.store, number))
+    return JSONResponse(state_of(visit.desk.boards, visit.desk.store, number))
 
 
 def submissions(visit: Visit) -> Response:
@@ -74,7 +73,7 @@ def submissions(visit: Visit) -> Response:
 
 def submission(visit: Visit) -> Response:
     found, store = visit.submission(), visit.desk.store
-    state = state_of(visit.desk.course, store, found.number)
+    state = state_of(visit.desk.boards, store, found.number)
     return JSONResponse({**state, "files": list(store.files(found.number))})
 
 
@@ -83,7 +82,7 @@ def events(visit: Visit) -> Response:
     return stream(
         desk.bell,
         visit.person.login,
-        lambda: state_of(desk.course, desk.store, found.number, desk.bell.places),
+        lambda: state_of(desk.boards, desk.store, found.number, desk.bell.places),
         lambda event: concerns(found, event),
     )
 
@@ -95,7 +94,7 @@ def file(visit: Visit) -> Response:
 def leaderboard(visit: Visit) -> Response:
     """As this person may see it."""
     task = visit.task(visit.request.path_params["name"])
-    found = board(visit.desk.course, visit.desk.store, task, visit.person)
+    found = visit.desk.boards(task, visit.person)
     rows = [
         {
             "name": row.name,

@@ -17,6 +17,7 @@ from tilewright.classroom.course import Course
 from tilewright.classroom.handed_in import NotTaken
 from tilewright.classroom.store import Store
 from tilewright.classroom.web import api, entry, pages, teacher
+from tilewright.classroom.web.boards import Boards
 from tilewright.classroom.web.guards import HEADERS, Guards
 from tilewright.classroom.web.live import Bell
 from tilewright.classroom.web.rendering import environment
@@ -90,8 +91,8 @@ def application(course: Course, store: Store) -> Starlette:
         },
     )
     app.state.desk = Desk(
-        course, store, Bell(store), environment(), Tries(*LOGINS), Tries(*ADDRESSES),
-        Tries(*SUBMISSIONS),
+        course, store, Bell(store), Boards(course, store), environment(), Tries(*LOGINS),
+        Tries(*ADDRESSES), Tries(*SUBMISSIONS),
     )  # fmt: skip
     return app
 

@@ -21,6 +21,7 @@ from starlette.responses import StreamingResponse
 from tilewright.classroom.store import Event, Store
 
 MOST_STREAMS = 20  # of one person: more are mistakes, or meant to harm
+LOOKS_A_SECOND = 20  # at pages that have changed, of all who watch
 LOOK_SECONDS = 0.3  # between two looks at the log, while anybody watches
 QUIET_SECONDS = 15.0  # then a word that means nothing, so that nobody takes the line for dead
 
@@ -63,6 +64,12 @@ class Bell:
         self._closed = True
         for queue in list(self._listening):
             queue.put_nowait(None)
+
+    @property
+    def pause(self) -> int:
+        """Seconds between two looks of a page, so that all together ask some twenty times in one:
+        a device may be timed beside us."""
+        return max(1, len(self._listening) // LOOKS_A_SECOND)
 
     def streams(self, login: str) -> int:
         """How many a person has open."""

@@ -6,23 +6,22 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from tilewright.classroom.handed_in import NotTaken
-from tilewright.classroom.ranking import board
 from tilewright.classroom.store import Event
+from tilewright.classroom.web.boards import RANKING
 from tilewright.classroom.web.drawing import bars, progress
 from tilewright.classroom.web.hand_in import accepted, attached
 from tilewright.classroom.web.live import changes
 from tilewright.classroom.web.states import place_of
 from tilewright.classroom.web.visit import Visit, forget_cookie
 
-# What changes a leaderboard.
-RANKING = {"done", "waiting", "disqualified", "counts again"}
+MOST_LINES, MOST_CHARACTERS = 2000, 200_000  # of a source that a page shows
 
 
 def home(visit: Visit) -> Response:
     desk = visit.desk
     rows = []
     for task in desk.course.tasks.values():
-        found = board(desk.course, desk.store, task, visit.person)
+        found = desk.boards(task, visit.person)
         mine = next((row for row in found.rows if row.mine), None)
         rows.append({"task": task, "closed": task.closed(visit.now), "mine": mine})
     return visit.page("home.html", rows=rows)
@@ -33,7 +32,7 @@ def task(visit: Visit, problem: str | None = None, status: int = 200) -> Respons
     mine = desk.store.of_person(visit.person.login, found.name)
     return visit.page(
         "task.html", status, task=found, problem=problem, closed=found.closed(visit.now),
-        board=board(desk.course, desk.store, found, visit.person), submissions=mine[::-1],
+        board=desk.boards(found, visit.person), submissions=mine[::-1],
         drawn=progress(mine), origin=f"{visit.request.url.scheme}://{visit.request.url.netloc}",
     )  # fmt: skip
 
@@ -72,15 +71,16 @@ def submission(visit: Visit) -> Response:
     return visit.page(
         "submission.html", it=it, task=task, position=store.position(it.number), bars=drawn,
         rounds=rounds, late=task.late_percent(it.handed_in),
-        place=place_of(visit.desk.course, store, task, it),
-        sources=[(name, _lines(content)) for name, content in store.files(it.number).items()],
+        place=place_of(visit.desk.boards, store, task, it),
+        sources=[(name, *_lines(content)) for name, content in store.files(it.number).items()],
     )  # fmt: skip
 
 
-def _lines(content: bytes) -> list[str]:
-    """A source as text, whatever it is."""
-    text = content.decode(errors="replace").replace("\r\n", "\n")
-    return text.removesuffix("\n").split("\n")
+def _lines(content: bytes) -> tuple[list[str], bool]:
+    """A source as text, whatever it is, and whether there is more of it."""
+    text = content.decode(errors="replace").replace("\r\n", "\n").removesuffix("\n")
+    lines = text[:MOST_CHARACTERS].split("\n", MOST_LINES)[:MOST_LINES]
+    return lines, len("\n".join(lines)) < len(text)
 
 
 def me(visit: Visit) -> Response:

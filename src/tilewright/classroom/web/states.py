@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from tilewright.classroom.course import Course, Task
-from tilewright.classroom.ranking import board
+from tilewright.classroom.course import Task
 from tilewright.classroom.store import Event, Store, Submitted
+from tilewright.classroom.web.boards import Boards
 from tilewright.classroom.web.live import State
 from tilewright.views import units
 
@@ -17,13 +17,13 @@ MOVING = {"waiting", "judging", "done"}
 
 
 def state_of(
-    course: Course, store: Store, number: int, place: Callable[[int], int | None] | None = None
+    boards: Boards, store: Store, number: int, place: Callable[[int], int | None] | None = None
 ) -> State:
     """All that its owner may know, but for the files themselves. `place` says where in the queue
     it is, if the store is not to be asked."""
     found = store.submission(number)
     assert found is not None  # nothing is ever deleted
-    task = course.tasks[found.task]
+    task = boards.course.tasks[found.task]
     judged = 0 if found.state == "judging" else None
     return {
         "number": found.number,
@@ -38,16 +38,16 @@ def state_of(
         "words": found.words,
         "judged": None if found.judged is None else msgspec.to_builtins(found.judged),
         "disqualified": found.disqualified,
-        "place": place_of(course, store, task, found),
+        "place": place_of(boards, store, task, found),
         "path": f"/submissions/{found.number}",
     }
 
 
-def place_of(course: Course, store: Store, task: Task, found: Submitted) -> str | None:
+def place_of(boards: Boards, store: Store, task: Task, found: Submitted) -> str | None:
     """Where its owner stands, when it is judged; None for who has no place."""
     if found.state != "done":
         return None
-    standing = board(course, store, task, store.person(found.login))
+    standing = boards(task, store.person(found.login))
     for row in standing.rows:
         if row.mine:
             which = "this is" if row.number == found.number else f"submission {row.number} is"

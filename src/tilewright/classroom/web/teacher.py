@@ -18,9 +18,9 @@ from tilewright.classroom.similar import (
     source,
 )
 from tilewright.classroom.store import Event
+from tilewright.classroom.web.boards import RANKING
 from tilewright.classroom.web.hand_in import attached, attachment
 from tilewright.classroom.web.live import changes
-from tilewright.classroom.web.pages import RANKING
 from tilewright.classroom.web.visit import Visit
 from tilewright.files import file_name
 

@@ -23,6 +23,7 @@ from tilewright.classroom.course import Course, Task
 from tilewright.classroom.handed_in import MOST_FILES
 from tilewright.classroom.people import SESSION
 from tilewright.classroom.store import Person, Store, Submitted
+from tilewright.classroom.web.boards import Boards
 from tilewright.classroom.web.live import Bell
 from tilewright.classroom.web.tries import Tries
 
@@ -46,6 +47,7 @@ class Desk:
     course: Course
     store: Store
     bell: Bell
+    boards: Boards
     templates: Environment
     logins: Tries
     addresses: Tries
@@ -97,7 +99,7 @@ class Visit:
 
     def page(self, template: str, status: int = 200, **facts: object) -> HTMLResponse:
         made = self.desk.templates.get_template(template)
-        shown = {"course": self.desk.course, "viewer": self.someone, "now": self.now}
+        shown = {"course": self.desk.course, "viewer": self.someone, "pause": self.desk.bell.pause}
         text = made.render(csrf=csrf(self.secret), path=self.request.url.path, **shown, **facts)
         response = HTMLResponse(text, status)
         if self.secret and not cookie(self.request):
