@@ -17,7 +17,7 @@ from tests.classroom.made import KERNEL, right
 from tilewright.classroom.judging import measured
 from tilewright.classroom.web import boards, teacher
 from tilewright.classroom.web.boards import Boards
-from tilewright.classroom.web.pages import MOST_LINES
+from tilewright.classroom.web.sources import MOST_LINES
 from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged, Profile
 
@@ -226,6 +226,18 @@ def test_of_a_long_source_a_page_has_the_beginning(school):
         page.count("<li>x</li>") == MOST_LINES and page.count("more of it than a page shows") == 2
     )
     assert len(page) < 400_000 and "<li>1</li><li>2</li></ol>" in page
+
+
+def test_what_the_compiler_says_stands_at_its_line(school):
+    reason = (
+        "mine.cl does not compile: 2 errors\n  mine.cl:2:5: unknown name <b>\n      floot x;\n"
+        "mine.cl:2:5: unknown name <b>\nlib/a.h:1: no\nmine.cl:99: behind the end\nother.cl:1: no"
+    )
+    files = {"mine.cl": b"one\ntwo\nthree\n", "lib/a.h": b"four"}
+    number = school.handed_in("anna", Judged(outcome="does not compile", reason=reason), files)
+    page = school.browser("anna").get(f"/submissions/{number}").text
+    assert '<li>one</li><li class="found">two<em>unknown name &lt;b&gt;</em></li><li>three' in page
+    assert '<li class="found">four<em>no</em></li></ol>' in page and page.count("<em>") == 2
 
 
 def test_a_full_disk_is_told_to_the_teacher_and_nothing_is_said_to_be_kept(

@@ -11,10 +11,9 @@ from tilewright.classroom.web.boards import RANKING
 from tilewright.classroom.web.drawing import bars, progress
 from tilewright.classroom.web.hand_in import accepted, attached
 from tilewright.classroom.web.live import changes
+from tilewright.classroom.web.sources import shown
 from tilewright.classroom.web.states import place_of
 from tilewright.classroom.web.visit import Visit, forget_cookie
-
-MOST_LINES, MOST_CHARACTERS = 2000, 200_000  # of a source that a page shows
 
 
 def home(visit: Visit) -> Response:
@@ -65,22 +64,15 @@ def board_events(visit: Visit) -> Response:
 def submission(visit: Visit) -> Response:
     it = visit.submission()
     task, store = visit.task(it.task), visit.desk.store
-    judged = it.judged
+    judged, files = it.judged, store.files(it.number).items()
     drawn = bars(judged) if judged else []
     rounds = min(map(len, judged.operations.values()), default=0) if judged else 0
     return visit.page(
         "submission.html", it=it, task=task, position=store.position(it.number), bars=drawn,
         rounds=rounds, late=task.late_percent(it.handed_in),
         place=place_of(visit.desk.boards, store, task, it),
-        sources=[(name, *_lines(content)) for name, content in store.files(it.number).items()],
+        sources=[shown(*file, judged.reason if judged else "") for file in files],
     )  # fmt: skip
-
-
-def _lines(content: bytes) -> tuple[list[str], bool]:
-    """A source as text, whatever it is, and whether there is more of it."""
-    text = content.decode(errors="replace").replace("\r\n", "\n").removesuffix("\n")
-    lines = text[:MOST_CHARACTERS].split("\n", MOST_LINES)[:MOST_LINES]
-    return lines, len("\n".join(lines)) < len(text)
 
 
 def me(visit: Visit) -> Response:

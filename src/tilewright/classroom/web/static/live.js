@@ -23,7 +23,7 @@ async function look() {
       const made = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const part of document.querySelectorAll("[data-part]")) {
         const fresh = made.getElementById(part.id);
-        if (fresh) part.replaceWith(document.adoptNode(fresh));
+        if (fresh && fresh.outerHTML !== part.outerHTML) part.replaceWith(document.adoptNode(fresh));
       }
       document.body.dataset.pause = made.body.dataset.pause;
       if (!document.querySelector("[data-live]")) source.close();
