@@ -11,7 +11,10 @@ from starlette.exceptions import HTTPException
 
 from tests.classroom.made import right
 from tilewright.classroom.web import live
+from tilewright.classroom.web.boards import Boards
 from tilewright.classroom.web.live import MOST_STREAMS, Bell, Places, stream
+from tilewright.classroom.web.states import Following, state_of
+from tilewright.errors import TilewrightError
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +51,8 @@ def test_a_submission_is_followed_from_the_queue_to_its_verdict(school):
     first, second = school.handed_in("anna"), school.handed_in("ben")
     store = school.store
 
-    def state() -> dict[str, object]:
-        found = store.submission(second)
-        return {"state": found.state, "words": found.words, "position": store.position(second)}
+    boards, bell = Boards(school.course, store), Bell(store)
+    following = Following(boards, bell, second)
 
     async def follow() -> list[dict[str, object]]:
         seen = []
@@ -61,9 +63,9 @@ def test_a_submission_is_followed_from_the_queue_to_its_verdict(school):
             lambda: store.progress(second, "w2", "timing 1 of 9"),
             lambda: store.finish(second, "w2", right()),
         ]
-        async for part in heard(Bell(store), state):
+        async for part in heard(bell, following, following.concerned):
             seen += states(part)
-            while steps and state() == seen[-1]:  # not every step is seen
+            while steps and state_of(boards, store, second) == seen[-1]:  # not every step is seen
                 steps.pop(0)()
         return seen
 
@@ -84,9 +86,9 @@ def test_one_reader_looks_for_all_and_rests_when_nobody_listens(school, monkeypa
     bell = Bell(store)
 
     async def listen() -> None:
-        streams = [heard(bell, lambda: {"last": store.last_event()}) for _ in range(5)]
-        for each in streams:
-            await anext(each)
+        streams = [heard(bell, lambda events: {"last": store.last_event()}) for _ in range(5)]
+        await asyncio.gather(*(anext(each) for each in streams))  # all at the same moment
+        assert len([task for task in asyncio.all_tasks() if "Bell._look" in repr(task)]) == 1
         assert bell.streams("anna") == 5 and bell.streams("ben") == 0
         waiting = [asyncio.ensure_future(anext(each)) for each in streams]
         await asyncio.sleep(0)
@@ -109,7 +111,7 @@ def test_a_quiet_line_is_kept_open_and_ends_with_the_server(school, monkeypatch)
 
     async def listen() -> list[str]:
         seen = []
-        async for part in heard(bell, lambda: {"state": "waiting"}):
+        async for part in heard(bell, lambda events: {"state": "waiting"}):
             seen.append(part)
             if len(seen) == 3:
                 bell.close()
@@ -124,10 +126,10 @@ def test_the_end_of_the_server_wakes_who_waits(school):
 
     async def listen() -> None:
         asyncio.get_running_loop().call_later(0.05, bell.close)
-        seen = [part async for part in heard(bell, lambda: {"state": "waiting"})]
+        seen = [part async for part in heard(bell, lambda events: {"state": "waiting"})]
         assert len(seen) == 1
         # And who comes later gets the state, and no more.
-        assert len([part async for part in heard(bell, lambda: {"state": "waiting"})]) == 1
+        assert len([part async for part in heard(bell, lambda events: {"state": "waiting"})]) == 1
 
     asyncio.run(asyncio.wait_for(listen(), 60))
     assert threading.active_count() < 100
@@ -137,15 +139,15 @@ def test_nobody_takes_all_streams(school):
     bell = Bell(school.store)
 
     async def listen() -> None:
-        streams = [heard(bell, lambda: {"state": "waiting"}) for _ in range(MOST_STREAMS)]
+        streams = [heard(bell, lambda events: {"state": "waiting"}) for _ in range(MOST_STREAMS)]
         for each in streams:
             await anext(each)
         with pytest.raises(HTTPException, match="20 pages of yours"):
-            heard(bell, dict)
-        await anext(stream(bell, "ben", lambda: {"state": "done"}, bool).body_iterator)
+            heard(bell, list)
+        await anext(stream(bell, "ben", lambda events: {"state": "done"}, bool).body_iterator)
         for each in streams:
             await each.aclose()
-        heard(bell, dict)
+        heard(bell, list)
 
     asyncio.run(asyncio.wait_for(listen(), 60))
 
@@ -158,3 +160,25 @@ def test_places_are_worked_out_once_for_all_who_ask(school, monkeypatch):
     assert asked == [school.store.position(number) for number in numbers] == [1, 3, 2]
     monkeypatch.setattr(school.store, "waiting", lambda: pytest.fail("asked again"))
     assert places(numbers[0]) == 1 and places(99) is None
+
+
+def test_what_cannot_be_read_now_is_read_later(school, monkeypatch, capsys):
+    store, usual, failed = school.store, school.store.events, []
+
+    def sometimes(after):
+        if len(failed) < 2:
+            failed.append(after)
+            raise TilewrightError("cannot read the class: it is locked")
+        return usual(after)
+
+    monkeypatch.setattr(store, "events", sometimes)
+
+    async def listen() -> None:
+        stream = heard(Bell(store), lambda events: {"last": store.last_event()})
+        before = await anext(stream)
+        school.handed_in("anna")
+        assert await anext(stream) != before and len(failed) == 2
+        await stream.aclose()
+
+    asyncio.run(asyncio.wait_for(listen(), 60))
+    assert "it is locked" in capsys.readouterr().err

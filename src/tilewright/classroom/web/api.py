@@ -8,7 +8,7 @@ from tilewright.classroom.course import Task
 from tilewright.classroom.web.entry import entrant
 from tilewright.classroom.web.hand_in import accepted, download
 from tilewright.classroom.web.live import State, stream
-from tilewright.classroom.web.states import concerns, state_of
+from tilewright.classroom.web.states import Following, state_of
 from tilewright.classroom.web.visit import Visit
 
 
@@ -79,12 +79,8 @@ def submission(visit: Visit) -> Response:
 
 def events(visit: Visit) -> Response:
     found, desk = visit.submission(), visit.desk
-    return stream(
-        desk.bell,
-        visit.person.login,
-        lambda: state_of(desk.boards, desk.store, found.number, desk.bell.places),
-        lambda event: concerns(found, event),
-    )
+    following = Following(desk.boards, desk.bell, found.number)
+    return stream(desk.bell, visit.person.login, following, following.concerned)
 
 
 def file(visit: Visit) -> Response:

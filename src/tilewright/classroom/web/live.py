@@ -19,6 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
 from tilewright.classroom.store import Event, Store
+from tilewright.errors import TilewrightError
+from tilewright.terminal import say_once
 
 MOST_STREAMS = 20  # of one person: more are mistakes, or meant to harm
 LOOKS_A_SECOND = 20  # at pages that have changed, of all who watch
@@ -57,6 +59,7 @@ class Bell:
         self.store, self.places = store, Places(store)
         self._listening: dict[asyncio.Queue[Collection[Event] | None], str] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
         self._closed = False
 
     def close(self) -> None:
@@ -80,8 +83,10 @@ class Bell:
         queue: asyncio.Queue[Collection[Event] | None] = asyncio.Queue()
         self._listening[queue] = login
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look(await self._latest()))
+            self._begun = asyncio.Event()
+            self._looking = asyncio.create_task(self._look(self._begun))
         try:
+            await self._begun.wait()
             yield ()  # from here on nothing is missed
             while not self._closed:
                 events: Collection[Event] | None = ()
@@ -96,24 +101,31 @@ class Bell:
                 self._looking.cancel()
                 self._looking = None
 
-    async def _latest(self) -> int:
-        return await run_in_threadpool(self.store.last_event)
-
-    async def _look(self, after: int) -> None:
+    async def _look(self, begun: asyncio.Event) -> None:
+        """For all who listen. What cannot be read now is read when it can."""
+        after: int | None = None
         while True:
+            try:
+                if after is None:
+                    after = await run_in_threadpool(self.store.last_event)
+                    begun.set()
+                elif events := await run_in_threadpool(self.store.events, after):
+                    after = events[-1].id
+                    for queue in list(self._listening):
+                        queue.put_nowait(events)
+            except TilewrightError as error:
+                say_once(str(error))
             await asyncio.sleep(LOOK_SECONDS)
-            events = await run_in_threadpool(self.store.events, after)
-            if events:
-                after = events[-1].id
-                for queue in list(self._listening):
-                    queue.put_nowait(events)
 
 
 def stream(
-    bell: Bell, login: str, state: Callable[[], State], concerns: Callable[[Event], bool]
+    bell: Bell,
+    login: str,
+    state: Callable[[Collection[Event]], State],
+    concerns: Callable[[Event], bool],
 ) -> StreamingResponse:
     """For one person the state now, and whenever an event that concerns it has changed it, until
-    it is done."""
+    it is done. `state` is told the events since it was asked last."""
     if bell.streams(login) >= MOST_STREAMS:
         raise HTTPException(429, f"{MOST_STREAMS} pages of yours are kept up to date, and no more")
 
@@ -124,7 +136,7 @@ def stream(
                 if shown is not None and not events:
                     yield ":\n\n"
                 elif shown is None or any(map(concerns, events)):
-                    now = await run_in_threadpool(state)
+                    now = await run_in_threadpool(state, events)
                     if now != shown:
                         shown = now
                         yield f"data: {json.dumps(now)}\n\n"
@@ -138,4 +150,4 @@ def stream(
 
 def changes(bell: Bell, login: str, concerns: Callable[[Event], bool]) -> StreamingResponse:
     """Nothing but that something has changed: pages are made by the server, for whoever asks."""
-    return stream(bell, login, lambda: {"changed": bell.store.last_event()}, concerns)
+    return stream(bell, login, lambda events: {"changed": bell.store.last_event()}, concerns)
