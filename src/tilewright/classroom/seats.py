@@ -7,6 +7,7 @@ a pipe. It is killed with whoever started it.
 from __future__ import annotations
 
 import ctypes
+import math
 import multiprocessing
 import signal
 import sys
@@ -124,7 +125,8 @@ class LocalSeat:
         assert self.pipe is not None
         try:
             self.pipe.send((what, task, dict(files)))
-            heard = begun = time.monotonic()
+            heard = time.monotonic()
+            begun = heard if what == "prepare" else math.inf
             while True:
                 if not self.pipe.poll(BEAT_SECONDS):
                     silent = self.silent if self.started else OPEN_SECONDS
