@@ -171,6 +171,18 @@ def test_stopping_gives_back_what_was_begun(store, pool):
     assert store.workers() == []
 
 
+def test_a_worker_that_died_while_it_waited_costs_nobody_a_try(store, log, pool):
+    running = pool()
+    (attendant,) = running.attendants
+    wait(running.alive)
+    attendant.seat.process.kill()
+    number = hand_in(store, "once")
+    wait(lambda: all_done(store))
+    found = store.submission(number)
+    assert (found.judged.outcome, found.attempts) == ("right", 2)
+    assert log.read_text().splitlines() == 2 * ["once on opencl"]
+
+
 def test_marks_are_timed_once_while_nobody_waits(store, log, pool):
     task = replace(TASK, marks=("direct", "tuned"))
     number = hand_in(store, "right 1")
