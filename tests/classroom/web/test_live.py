@@ -153,13 +153,16 @@ def test_nobody_takes_all_streams(school):
 
 
 def test_places_are_worked_out_once_for_all_who_ask(school, monkeypatch):
-    monkeypatch.setattr(live, "LOOK_SECONDS", 3600.0)
     numbers = [school.handed_in(login) for login in ("anna", "anna", "ben")]
     places = Places(school.store)
     asked = [places(number) for number in numbers]
     assert asked == [school.store.position(number) for number in numbers] == [1, 3, 2]
-    monkeypatch.setattr(school.store, "waiting", lambda: pytest.fail("asked again"))
-    assert places(numbers[0]) == 1 and places(99) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(school.store, "waiting", lambda: pytest.fail("asked again"))
+        assert places(numbers[0]) == 1 and places(99) is None
+    school.judge()
+    places.forget()
+    assert [places(number) for number in numbers] == [None, 2, 1]
 
 
 def test_what_cannot_be_read_now_is_read_later(school, monkeypatch, capsys):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import aclosing, suppress
@@ -31,25 +30,28 @@ State = dict[str, object]
 
 
 class Places:
-    """Places in the queue, worked out once for all who ask at about the same moment."""
+    """Places in the queue, worked out once for all who ask between two looks at the log."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._known: dict[int, int] = {}
-        self._until = 0.0
+        self._known: dict[int, int] | None = None
         self._lock = threading.Lock()
 
+    def forget(self) -> None:
+        """Something has moved."""
+        self._known = None
+
     def __call__(self, number: int) -> int | None:
-        """From 1, of one that waits; None if it does not, or did not a moment ago."""
-        with self._lock:
-            if time.monotonic() >= self._until:
+        """From 1, of one that waits; None if it does not."""
+        with self._lock:  # of many who ask, one works
+            known = self._known
+            if known is None:
                 before: Counter[str] = Counter()
-                self._known = {}
+                self._known = known = {}
                 for each in self.store.waiting():
                     before[each.device] += 1
-                    self._known[each.number] = before[each.device]
-                self._until = time.monotonic() + LOOK_SECONDS
-            return self._known.get(number)
+                    known[each.number] = before[each.device]
+            return known.get(number)
 
 
 class Bell:
@@ -111,6 +113,7 @@ class Bell:
                     begun.set()
                 elif events := await run_in_threadpool(self.store.events, after):
                     after = events[-1].id
+                    self.places.forget()
                     for queue in list(self._listening):
                         queue.put_nowait(events)
             except TilewrightError as error:
