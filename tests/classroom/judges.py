@@ -53,6 +53,9 @@ class Obedient:
         self._note(f"marks of {task.name}")
         if "die" in task.title:
             os._exit(3)
+        while "slow" in task.title:
+            tell("timing")
+            time.sleep(0.05)
         if "problem" in task.title:
             raise TilewrightError("no marks")
         return {name: right() for name in task.marks}

@@ -204,6 +204,15 @@ def test_marks_that_cannot_be_timed_hold_nobody_up(store, log, pool, what):
     assert log.read_text().splitlines() == ["marks of first", "right 1 on opencl"]
 
 
+def test_marks_give_way_to_whoever_hands_in(store, log, pool):
+    pool(replace(TASK, title="slow", marks=("direct",)))
+    wait(lambda: log.read_text())
+    hand_in(store, "right 1")
+    wait(lambda: log.read_text().count("marks") == 2)
+    expected = ["marks of first", "right 1 on opencl", "marks of first"]
+    assert all_done(store) and log.read_text().splitlines() == expected
+
+
 def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch):
     finish, refused = store.finish, []
 

@@ -76,9 +76,8 @@ class Queue(Submissions):
 
     def take(self, worker: str, devices: Collection[str]) -> Submitted | None:
         """The next for a worker with such devices, which is its own from now on."""
-        with self.database.reading() as database:  # without waiting for those who write
-            if not _order(database, devices):
-                return None
+        if not self.any_waiting(devices):  # without waiting for those who write
+            return None
         with self.database.writing() as database:
             numbers = _order(database, devices)
             if not numbers:
@@ -91,6 +90,11 @@ class Queue(Submissions):
             told(database, "judging", worker, numbers[0])
             query = f"SELECT {COLUMNS} FROM submissions WHERE number = ?"
             return submitted(database.execute(query, (numbers[0],)).fetchone())
+
+    def any_waiting(self, devices: Collection[str]) -> bool:
+        """Whether there is something to take for a worker with such devices."""
+        rows = self.database.rows("SELECT DISTINCT device FROM submissions WHERE state = 'waiting'")
+        return any(device in devices for (device,) in rows)
 
     def judged_on(self, devices: Mapping[str, str]) -> None:
         """The device of each task, by name: what waits, waits for that one."""

@@ -159,13 +159,26 @@ class Attendant(threading.Thread):
             self.tried.add(name)  # where it fails, the next server tries again
             self._say(f"times the marks of {name}")
             try:
-                found = seat.marks(task, lambda words: None)
+                found = seat.marks(task, self._giving_way(name))
             except TilewrightError as error:
                 say_once(f"the marks of {name}: {error}")
                 return True
             self._surely(partial(self.store.keep_marks, measured(task), found))
             return True
         return False
+
+    def _giving_way(self, name: str) -> Tell:
+        """To whoever hands in meanwhile: marks can be timed later, and the process is let go."""
+
+        def tell(words: str) -> None:
+            waits = False
+            with _may_fail():
+                waits = self.store.any_waiting(self.place.serves)
+            if waits:
+                self.tried.discard(name)
+                raise Lost("somebody waits")
+
+        return tell
 
     def _telling(self, taken: Submitted) -> Tell:
         last = 0.0
