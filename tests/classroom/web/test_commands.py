@@ -215,3 +215,10 @@ def test_serve_checks_the_class_and_the_port_first(tmp_path, capsys):
     assert "cannot listen on 203.0.113.1 port 8765" in capsys.readouterr().err
     assert main(["serve", "--class", str(folder), "--port", "99999"]) == 2
     assert "is no port" in capsys.readouterr().err
+
+
+def test_without_a_web_server_serve_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "tilewright.classroom.web.server")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", "--class", str(tmp_path)]) == 2
+    assert "pip install 'tilewright[class]'" in capsys.readouterr().err
