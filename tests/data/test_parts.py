@@ -14,7 +14,7 @@ from PIL import Image
 from tests.data.test_cifar10 import records
 from tests.data.test_fashion_mnist import write as write_idx
 from tilewright.data import catalogue
-from tilewright.data.parts import LARGEST_BYTES, part_size, parts
+from tilewright.data.parts import LARGEST_BYTES, list_data, part_size
 from tilewright.errors import TilewrightError
 
 GENERATOR = np.random.default_rng(7)
@@ -75,7 +75,7 @@ def test_all_parts_are_all_of_it(make, batch, images, tmp_path):
     source = make(tmp_path)
     shape = (3, 32, 32) if make is cifar10 else (1, 4, 3)
     whole = catalogue.open_data(source, shape, images)
-    found = parts(source, shape, images, batch, workers=1)
+    found = list_data(source, shape, images).cut(batch, 1)
     # As they reach a worker.
     read = [pickle.loads(pickle.dumps(part)).read() for part in found.all]
     assert [len(each) for each in read] == [part.images for part in found.all]
@@ -93,14 +93,14 @@ def test_all_parts_are_all_of_it(make, batch, images, tmp_path):
 def test_names_and_arrays_have_parts(source):
     shape = (1, 4, 3)
     whole = catalogue.open_data(source, shape, 9)
-    read = [part.read() for part in parts(source, shape, 9, 2, workers=1).all]
+    read = [part.read() for part in list_data(source, shape, 9).cut(2, 1).all]
     assert len(read) == 5
     np.testing.assert_array_equal(np.concatenate([each.images for each in read]), whole.images)
 
 
 def test_a_part_of_arrays_carries_no_more_than_its_own():
     many = np.zeros((1000, 1, 28, 28), np.uint8)
-    first, *_ = parts(many, (1, 28, 28), None, 10, workers=1).all
+    first, *_ = list_data(many, (1, 28, 28), None).cut(10, 1).all
     assert len(pickle.dumps(first)) < 2 * first.images * 28 * 28
 
 
@@ -125,10 +125,10 @@ def test_parts_are_whole_batches_and_neither_few_nor_large(images, side, batch, 
 )
 def test_what_is_wrong_is_said_before_anything_is_read(source, images, words):
     with pytest.raises(TilewrightError, match=words):
-        parts(source, (1, 28, 28), images, 10, workers=2)
+        list_data(source, (1, 28, 28), images).cut(10, 2)
 
 
 def test_nothing_but_headers_is_read(tmp_path, monkeypatch):
     path = stored(tmp_path)
     monkeypatch.setattr(np, "frombuffer", None)
-    assert parts(path, (1, 4, 3), None, 4, workers=1).images == 11
+    assert list_data(path, (1, 4, 3), None).cut(4, 1).images == 11

@@ -110,13 +110,6 @@ def test_the_report_says_it_all_within_100_columns():
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_predictions():
-    assert view.predictions_csv(result(KERNELS)).splitlines() == [
-        "index,label,predicted,probability", "0,1,1,1.000000", "1,2,3,1.000000",
-    ]  # fmt: skip
-    assert view.predictions_csv(result(KERNELS, None)).splitlines()[1] == "0,,1,1.000000"
-
-
 def test_no_labels_no_correctness():
     some = result(KERNELS, None)
     assert record(some).accuracy is None

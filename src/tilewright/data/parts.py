@@ -60,23 +60,34 @@ class _Stored:
     some: Callable[[int, int], Callable[[Wanted], Dataset]]
 
 
-def parts(
-    source: catalogue.Source, shape: Shape, images: int | None, batch: int, workers: int
-) -> Parts:
-    """The first `images` of a data set as parts of whole batches.
+@dataclass(frozen=True)
+class Listed:
+    """A data set of which nothing but headers was read."""
 
-    They are so small that each of the workers gets some, and that one which is lost takes little
-    with it.
-    """
+    source: str
+    shape: Shape
+    images: int
+    stored: tuple[_Stored, ...]
+
+    def cut(self, batch: int, workers: int) -> Parts:
+        """Parts of whole batches.
+
+        They are so small that each of the workers gets some, and that one which is lost takes
+        little with it.
+        """
+        size = part_size(self.images, self.shape, batch, workers)
+        return Parts(self.source, tuple(_cut(self.stored, self.images, self.shape, size)))
+
+
+def list_data(source: catalogue.Source, shape: Shape, images: int | None) -> Listed:
+    """The first `images` of a data set for a network of this input shape."""
     words, found = _stored(source, shape, images)
     there = sum(each.images for each in found)
     if images is not None and images > there:
         raise TilewrightError(f"--images {images}: {words} has {there} images")
-    total = there if images is None else images
-    if not total:
+    if not there:
         raise TilewrightError(f"{words}: holds no images")
-    size = part_size(total, shape, batch, workers)
-    return Parts(words, tuple(_cut(found, total, shape, size)))
+    return Listed(words, shape, there if images is None else images, tuple(found))
 
 
 def part_size(images: int, shape: Shape, batch: int, workers: int) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LARGEST, LARGEST_SEED = 10**9, 2**32 - 1
 PRECISIONS = ("fp16", "tf32", "fp32")
+CLUSTERS = ("ray",)
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
 # Called with what is being done, how much of it is done, and how much there is.
