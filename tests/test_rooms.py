@@ -126,14 +126,17 @@ def test_a_result_knows_neither_devices_nor_how_it_is_shown():
     assert not {name for name in known if not inside(name, "views", "results", "measure")}
 
 
-def test_only_the_command_line_prints():
+def test_only_the_command_line_and_the_class_show():
+    shown = ("views", "cli", "verbs", "classroom")
     users = {
         name
         for name in modules()
         for found in imports(name)
-        if inside(found.module, "views", "cli") and not inside(name, "views", "cli", "verbs")
+        if inside(found.module, "views", "cli") and not inside(name, *shown)
     }
     assert users == {"tilewright.__main__"}
+    # A class has pages and files of its own, and leaves the command line to itself.
+    assert crossings("classroom", ("cli", "verbs")) == set()
     # What a verb gives back is shown when it is printed, which need never be.
     assert crossings("verbs", ("cli",)) == set()
     early = {

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.results import made
+from tilewright.database import Database
 from tilewright.errors import TilewrightError
 from tilewright.results import document
 from tilewright.results.history import APPLICATION, FORM, Filter, History, utc
@@ -237,7 +238,7 @@ def test_nothing_is_made_by_looking(history):
 
 def test_a_full_disk_is_one_line_and_keeps_what_was_there(history, monkeypatch):
     history.add(made.run_record())
-    connect = History._connect
+    connect = Database._connect
 
     def small(self, mode):
         database = connect(self, mode)
@@ -245,7 +246,7 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(history, monkeypatch):
         database.execute(f"PRAGMA max_page_count = {pages}")
         return database
 
-    monkeypatch.setattr(History, "_connect", small)
+    monkeypatch.setattr(Database, "_connect", small)
     with pytest.raises(TilewrightError, match=r"cannot write .*sqlite: database or disk is full"):
         history.add(made.run_record(data="x" * 100_000))
     monkeypatch.undo()
@@ -256,8 +257,8 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(history, monkeypatch):
 def test_a_file_that_can_only_be_read_is_one_line(history, monkeypatch):
     """Opened like that, not made so: a test may run as root, who can write anything."""
     history.add(made.run_record())
-    connect = History._connect
-    monkeypatch.setattr(History, "_connect", lambda self, mode: connect(self, "ro"))
+    connect = Database._connect
+    monkeypatch.setattr(Database, "_connect", lambda self, mode: connect(self, "ro"))
     with pytest.raises(
         TilewrightError, match=r"cannot write .*sqlite: attempt to write a readonly"
     ):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import structs
 
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
@@ -19,9 +21,10 @@ from tilewright.judge.arena import Entry, Row
 from tilewright.judge.bench import bench
 from tilewright.judge.check import Checked, check
 from tilewright.judge.submissions import Submission
-from tilewright.measure.samples import Rounds
+from tilewright.measure.samples import Rounds, Sample
 from tilewright.model.network import Network
 from tilewright.results.grade import Judged
+from tilewright.rungs.own.expression import HeaderError
 from tilewright.rungs.own.rung import read, rung_of
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
@@ -31,7 +34,7 @@ from tilewright.truth.verify import Verdict
 @dataclass(frozen=True)
 class Referee:
     """Judges alike whoever comes. `limit` is in seconds, for all of a submission's proof; `words`
-    tells in full what was found of a file."""
+    tells in full what was found of a file; `tell` hears what is being done."""
 
     network: Network
     dataset: Dataset
@@ -43,6 +46,7 @@ class Referee:
     limit: float
     words: Callable[[Checked], str]
     trust: bool = False
+    tell: Callable[[str], None] = lambda words: None
 
     def __call__(self, handed_in: Submission) -> Judged:
         with TemporaryDirectory(prefix="tilewright-grade-") as folder:
@@ -54,14 +58,12 @@ class Referee:
             judged = self._judged(path)
             gc.collect()  # a worker ends with the last who knows it, and some know each other
             # Where it was put to be judged is nobody's business.
-            return Judged(
-                outcome=judged.outcome,
-                reason=judged.reason.replace(f"{folder}/", ""),
-                operations=judged.operations,
-                baseline=judged.baseline,
-            )
+            return structs.replace(judged, reason=judged.reason.replace(f"{folder}/", ""))
 
     def _judged(self, path: Path) -> Judged:
+        self.tell("compiling")
+        if (problem := self._elsewhere(path)) is not None:
+            return Judged(outcome="refused", reason=problem)
         checked = check(
             path, self.device, [self.network], self.seed, trust=self.trust,
             progress=self._until(time.monotonic() + self.limit),
@@ -83,19 +85,37 @@ class Referee:
             return Judged(outcome="refused", reason=mine.refused)
         if other.refused is not None:
             raise TilewrightError(f"rung {self.baseline.label!r} itself: {other.refused}")
-        return Judged(outcome="right", operations=_seconds(mine), baseline=_seconds(other))
+        return Judged(
+            outcome="right",
+            operations=_seconds(mine.warm),
+            baseline=_seconds(other.warm),
+            cold=_seconds(mine.cold),
+            correct={str(size): share for size, share in mine.correct.items()},
+        )
+
+    def _elsewhere(self, path: Path) -> str | None:
+        """Why a file is not for this device, if it is a kernel file at all."""
+        try:
+            devices = rung_of(read(path)).devices
+        except HeaderError:
+            return None  # which its check tells in full
+        if self.device.kind in devices:
+            return None
+        return f"it runs on {' or '.join(devices)}, and all are judged on {self.device}"
 
     def _timed(self, rung: Rung, verdict: Verdict) -> tuple[Row, Row]:
         entries = (Entry(rung, self.device, judged=True), Entry(self.baseline, self.device))
         found = bench(
             entries, self.network, self.dataset, self.device, self.batch, self.rounds, self.trust,
             proof=lambda isolated: verdict,
+            progress=lambda doing, done, of: self.tell(f"{doing}: {done} of {of}"),
         )  # fmt: skip
         mine, other = found.rows
         return mine, other
 
     def _until(self, deadline: float) -> Callable[[int], None]:
         def progress(trials: int) -> None:
+            self.tell(f"proving: {trials} trials")
             if time.monotonic() > deadline:
                 raise TilewrightError(f"its proof takes longer than {self.limit:g} s")
 
@@ -109,5 +129,5 @@ def _headline(checked: Checked) -> str:
     return (checked.problem.splitlines() or [""])[0]
 
 
-def _seconds(row: Row) -> dict[str, tuple[float, ...]]:
-    return {name: sample.seconds for name, sample in row.warm.items()}
+def _seconds(samples: Mapping[str, Sample]) -> dict[str, tuple[float, ...]]:
+    return {name: sample.seconds for name, sample in samples.items()}

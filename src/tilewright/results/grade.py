@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from tilewright.measure.samples import Sample
-from tilewright.results.record import Record, Seconds, about, an_image
+from tilewright.results.record import Record, Seconds, Share, about, an_image
 
 Outcome = Literal[
     "right", "wrong", "does not compile", "stopped", "refused", "nothing to judge"
@@ -33,6 +33,13 @@ class Judged(Struct, frozen=True, kw_only=True):
     baseline: Annotated[
         dict[str, tuple[Seconds, ...]],
         about("the same of the rung that all are compared with, in the same rounds"),
+    ] = {}
+    cold: Annotated[
+        dict[str, tuple[Seconds, ...]],
+        about("of each convolution with other data in the caches, every round"),
+    ] = {}
+    correct: Annotated[
+        dict[str, Share], about("right answers of the network, by how many images there were")
     ] = {}
 
     @property

@@ -1,33 +1,19 @@
-"""Results over time: one SQLite file that any number of processes write to.
-
-A record is kept in one transaction, and its number is told only when the disk has it
-(`synchronous=FULL`): what was said to be kept is there after a crash. Writers take turns through
-SQLite's write-ahead log. The file says whose it is (`application_id`) and which form it has
-(`user_version`): another program's database, and one of a newer Tilewright, are left as they are.
-"""
+"""Results over time: one SQLite file that any number of processes write to (`database`)."""
 
 from __future__ import annotations
 
 import datetime
-import os
-import sqlite3
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from tilewright.database import Database, plain
 from tilewright.errors import TilewrightError
-from tilewright.files import check_file, reason
 from tilewright.results import document
 from tilewright.results.catalogue import RECORDS
 from tilewright.results.record import Record
 
 APPLICATION, FORM = 0x54575248, 1  # "TWRH"
-# How long a writer waits for others, which take milliseconds each.
-WAIT_SECONDS = 60.0
-PAUSE_SECONDS = 0.01
 TABLES = (
     """CREATE TABLE records (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -75,6 +61,10 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.database = Database(
+            path, APPLICATION, FORM, TABLES, "a history",
+            "update, or name another file with --history",
+        )  # fmt: skip
 
     def add(self, record: Record) -> int:
         """Keep a record; its number. It is on the disk when this returns."""
@@ -85,14 +75,14 @@ class History:
             record.schema_id(), record.network, record.device, record.device_name,
             environment.machine, record.headline, text,
         )  # fmt: skip
-        with self._writing() as database:
+        with self.database.writing() as database:
             marks = ", ".join("?" * len(values))
             number = database.execute(
                 "INSERT INTO records (date, verb, schema, network, device, device_name, machine, "
                 f"headline, document) VALUES ({marks})",
-                tuple(map(_text, values)),
+                tuple(map(plain, values)),
             ).lastrowid
-            rows = [(number, _text(rung)) for rung in record.rungs]
+            rows = [(number, plain(rung)) for rung in record.rungs]
             database.executemany("INSERT INTO rungs VALUES (?, ?)", rows)
         assert number is not None
         return number
@@ -104,12 +94,12 @@ class History:
         tests, values = _conditions(wanted)
         query = f"SELECT {LISTED} FROM records WHERE {' AND '.join(tests)} ORDER BY id DESC LIMIT ?"
         last = -1 if wanted.last is None else wanted.last
-        return [Entry(*row) for row in reversed(self._rows(query, (*values, last)))]
+        return [Entry(*row) for row in reversed(self.database.rows(query, (*values, last)))]
 
     def read(self, number: int) -> Record:
         """One record as it was kept."""
         query = "SELECT verb, schema, document FROM records WHERE id = ?"
-        rows = self._rows(query, (number,))
+        rows = self.database.rows(query, (number,))
         if not rows:
             raise TilewrightError(f"{self.path} has no record {number}")
         verb, schema, content = rows[0]
@@ -125,76 +115,11 @@ class History:
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Forget records: all of them, or none where one is not there."""
-        with self._writing() as database:
+        with self.database.writing() as database:
             for number in numbers:
                 database.execute("DELETE FROM rungs WHERE record = ?", (number,))
                 if not database.execute("DELETE FROM records WHERE id = ?", (number,)).rowcount:
                     raise TilewrightError(f"{self.path} has no record {number}")
-
-    def _rows(self, query: str, values: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
-        """What a query finds: nothing, where the first record is still on its way."""
-        check_file(self.path)
-        with self._explained("read"), closing(self._connect("rw")) as database:
-            database.execute("BEGIN")  # all that is read is of one moment
-            return database.execute(query, values).fetchall() if self._check(database) else []
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it, or none."""
-        with self._explained("write"):
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.path.exists():
-                check_file(self.path)
-            with closing(self._connect("rwc")) as database:
-                database.execute("BEGIN")
-                self._check(database)  # before anything is changed
-                database.execute("ROLLBACK")
-                _use_log(database)
-                database.execute("PRAGMA synchronous = FULL")
-                database.execute("BEGIN IMMEDIATE")
-                if self._check(database) == 0:
-                    for statement in TABLES:
-                        database.execute(statement)
-                    database.execute(f"PRAGMA application_id = {APPLICATION}")
-                    database.execute(f"PRAGMA user_version = {FORM}")
-                yield database
-                database.execute("COMMIT")
-
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        place = self.path.absolute()
-        logged = place.with_name(f"{place.name}-wal").exists()
-        if mode == "rw" and not logged and not os.access(place.parent, os.W_OK):
-            mode = "ro&immutable=1"  # where nobody can write, SQLite need not lock
-        return sqlite3.connect(
-            f"{place.as_uri()}?mode={mode}", timeout=WAIT_SECONDS, isolation_level=None, uri=True
-        )
-
-    def _check(self, database: sqlite3.Connection) -> int:
-        """The file's form, 0 if it is new; an error if it is not ours to read.
-
-        Inside a transaction: another process may be making it.
-        """
-        application = database.execute("PRAGMA application_id").fetchone()[0]
-        form = int(database.execute("PRAGMA user_version").fetchone()[0])
-        if application != APPLICATION:
-            if form or database.execute("SELECT 1 FROM sqlite_master").fetchone():
-                raise TilewrightError(f"{self.path} is not a history of Tilewright")
-            return 0
-        if form > FORM:
-            raise TilewrightError(
-                f"{self.path} was written by a newer Tilewright (form {form}; this one knows "
-                f"{FORM}): update, or name another file with --history"
-            )
-        return form
-
-    @contextmanager
-    def _explained(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise TilewrightError(f"cannot {doing} {self.path}: {error}") from error
-        except OSError as error:
-            raise TilewrightError(f"cannot {doing} {self.path}: {reason(error)}") from error
 
 
 def utc(moment: datetime.datetime) -> str:
@@ -221,23 +146,4 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[str]]:
         matches = "rung = ? OR substr(rung, 1, length(?) + 1) = ? || ' '"
         tests.append(f"EXISTS (SELECT 1 FROM rungs WHERE record = records.id AND ({matches}))")
         values += 3 * [wanted.rung]
-    return tests, list(map(_text, values))
-
-
-def _text(value: str) -> str:
-    """Without halves of characters, which names of files may have and no database takes."""
-    return value.encode(errors="replace").decode()
-
-
-def _use_log(database: sqlite3.Connection) -> None:
-    """The write-ahead log, for good. SQLite does not wait for others here, as it does elsewhere."""
-    until = time.monotonic() + WAIT_SECONDS
-    while True:
-        try:
-            if database.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                database.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(PAUSE_SECONDS)
+    return tests, list(map(plain, values))

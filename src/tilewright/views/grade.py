@@ -89,11 +89,12 @@ def to_csv(record: GradeRecord) -> str:
             None if total is None else total.median, None if compared is None else compared.value,
             each.judged.reason, each.sha256,
         )  # fmt: skip
-        writer.writerow(["" if cell is None else _harmless(cell) for cell in row])
+        writer.writerow(["" if cell is None else harmless(cell) for cell in row])
     return out.getvalue()
 
 
-def _harmless(cell: object) -> object:
+def harmless(cell: object) -> object:
+    """A cell that a spreadsheet does not take for a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
 
 

@@ -1,0 +1,215 @@
+"""Who stands where: of each person the fastest that counts, points by the task's formula.
+
+Points are those of a person's best submission after the rule for late work. What one submission is
+worth does not depend on the same person's others, so that handing in again never costs anything.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.classroom.course import Course, Task
+from tilewright.classroom.judging import measured
+from tilewright.classroom.people import Person
+from tilewright.classroom.store import Store
+from tilewright.classroom.submissions import Submitted
+from tilewright.measure.samples import Sample
+from tilewright.rungs.own.expression import Expression
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A student's. `best` is the fastest that counts, `paid` the one that gives the points, of
+    which `late_percent` were taken off; both are None until something is right."""
+
+    person: Person
+    handed_in: tuple[Submitted, ...]
+    best: Submitted | None = None
+    paid: Submitted | None = None
+    rank: int | None = None
+    points: int = 0
+    late_percent: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a leaderboard, as somebody may see it: a student, or a mark, which has no place.
+
+    `times` is how many times as fast as the rung that all are compared with. `number` is of the
+    submission, where the viewer may open it.
+    """
+
+    name: str
+    seconds: float
+    times: float | None = None
+    rank: int | None = None
+    points: int | None = None
+    late_percent: int = 0
+    handed_in: int = 0
+    number: int | None = None
+    login: str | None = None
+    mine: bool = False
+    mark: bool = False
+
+
+@dataclass(frozen=True)
+class Board:
+    """`right` students have a place; `students` are in the class."""
+
+    task: Task
+    rows: tuple[Row, ...]
+    right: int
+    students: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One submission of a person's way; `best` is the fastest until then that counts."""
+
+    number: int
+    handed_in: datetime.datetime
+    seconds: float | None
+    best: float | None
+
+
+def board(course: Course, store: Store, task: Task, viewer: Person | None) -> Board:
+    """The leaderboard as the class lets this person see it; teachers see all."""
+    all_of = standings(store, task)
+    rows = [
+        _row(course, each, viewer)
+        for each in all_of
+        if each.best is not None and _seen(course, each.person, viewer)
+    ]
+    rows += _marks(store, task)
+    rows.sort(key=lambda row: (row.seconds, row.name))
+    right = sum(each.rank is not None for each in all_of)
+    return Board(task, tuple(rows), right, len(all_of))
+
+
+def standings(store: Store, task: Task) -> list[Standing]:
+    """Of all students, those with a place first; teachers only try things out."""
+    handed_in: dict[str, list[Submitted]] = defaultdict(list)
+    for each in store.of_task(task.name):
+        handed_in[each.login].append(each)
+    counting = {
+        login: [each for each in of if each.counts and each.judged and each.judged.total]
+        for login, of in handed_in.items()
+    }
+    students = [person for person in store.people() if not person.teacher]
+    times = {
+        person.login: min(map(_seconds, counting[person.login]))
+        for person in students
+        if counting.get(person.login)
+    }
+    found = [
+        _standing(
+            person, handed_in.get(person.login, ()), counting.get(person.login, ()), times, task
+        )
+        for person in students
+    ]
+    return sorted(found, key=lambda each: (each.rank is None, each.rank or 0, each.person.login))
+
+
+def _standing(
+    person: Person,
+    handed_in: Sequence[Submitted],
+    counting: Sequence[Submitted],
+    times: Mapping[str, float],
+    task: Task,
+) -> Standing:
+    if not counting:
+        return Standing(person, tuple(handed_in))
+    others = [time for login, time in times.items() if login != person.login]
+    formula = task.formula
+    worth = [(points(each, others, task, formula), each) for each in counting]
+    given, paid = max(worth, key=lambda pair: (pair[0], -pair[1].number))
+    best = min(counting, key=lambda each: (_seconds(each), each.number))
+    return Standing(
+        person, tuple(handed_in), best, paid, 1 + sum(other < _seconds(best) for other in others),
+        given, task.late_percent(paid.handed_in),
+    )  # fmt: skip
+
+
+def points(
+    each: Submitted, others: Sequence[float], task: Task, formula: Expression | None = None
+) -> int:
+    """What a submission is worth among the best times of the other people; 0 unless it counts."""
+    if not each.counts or each.judged is None or each.judged.total is None:
+        return 0
+    time, baseline = _seconds(each), each.judged.baseline_total
+    given = (formula or task.formula).value(
+        {
+            "time": _microseconds(time),
+            "best": _microseconds(min((time, *others))),
+            "rank": 1 + sum(other < time for other in others),
+            "count": 1 + len(others),
+            "baseline": _microseconds(baseline.median if baseline else 0.0),
+        }
+    )
+    return max(0, given) * (100 - task.late_percent(each.handed_in)) // 100
+
+
+def steps(store: Store, task: str, login: str) -> list[Step]:
+    """How a person's times went, submission by submission."""
+    made: list[Step] = []
+    best: float | None = None
+    for each in store.of_person(login, task):
+        total = None if each.judged is None else each.judged.total
+        seconds = None if total is None else total.median
+        if seconds is not None and each.counts:
+            best = seconds if best is None else min(best, seconds)
+        made.append(Step(each.number, each.handed_in, seconds, best))
+    return made
+
+
+def _seen(course: Course, person: Person, viewer: Person | None) -> bool:
+    if viewer is not None and (viewer.teacher or viewer.login == person.login):
+        return True
+    return course.names != "own"
+
+
+def _row(course: Course, standing: Standing, viewer: Person | None) -> Row:
+    person, best = standing.person, standing.best
+    assert best is not None
+    mine = viewer is not None and viewer.login == person.login
+    open_to = mine or (viewer is not None and viewer.teacher)
+    named = open_to or (course.names == "names" and viewer is not None)
+    return Row(
+        name=person.name if named else person.pseudonym,
+        seconds=_seconds(best),
+        times=_times(best),
+        rank=standing.rank,
+        points=standing.points,
+        late_percent=standing.late_percent,
+        handed_in=len(standing.handed_in),
+        number=best.number if open_to else None,
+        login=person.login if open_to else None,
+        mine=mine,
+    )
+
+
+def _marks(store: Store, task: Task) -> list[Row]:
+    found = store.marks(measured(task)) or {}
+    totals = {name: judged.total for name, judged in found.items()}
+    return [Row(n, total.median, mark=True) for n, total in totals.items() if total is not None]
+
+
+def _seconds(each: Submitted) -> float:
+    return _total(each).median
+
+
+def _times(each: Submitted) -> float | None:
+    baseline = None if each.judged is None else each.judged.baseline_total
+    return None if baseline is None else baseline.median / _seconds(each)
+
+
+def _total(each: Submitted) -> Sample:
+    assert each.judged is not None and each.judged.total is not None  # as it counts
+    return each.judged.total
+
+
+def _microseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1e6))  # no formula need fear to divide by it

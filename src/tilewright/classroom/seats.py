@@ -1,0 +1,196 @@
+"""Where one judging happens at a time: a process with a device, that can be lost and replaced.
+
+The process at the other end has no access to the class's file; what it says comes as JSON through
+a pipe. It is killed with whoever started it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Protocol
+
+import msgspec
+
+from tilewright.classroom.course import Task
+from tilewright.classroom.judging import Judge, Tell
+from tilewright.classroom.locks import device_turn
+from tilewright.errors import TilewrightError
+from tilewright.judge.reasons import death
+from tilewright.judge.seccomp import DEATH_SIGNAL
+from tilewright.results.grade import Judged
+from tilewright.runtime.device import Device
+
+BEAT_SECONDS = 1.0
+SILENT_SECONDS = 120.0  # until a process that says nothing is given up
+OPEN_SECONDS = 600.0  # for networks and images to be read
+# Beside the proof, which has the task's own limit: to compile, to measure ceilings, to time.
+TIMING_SECONDS = 600.0
+GONE_SECONDS = 30.0
+
+
+class Lost(Exception):
+    """The process is gone or was given up, and why."""
+
+
+class Seat(Protocol):
+    """One place to judge at. All may raise `Lost`: the seat is of no more use then, and closed."""
+
+    def open(self, tasks: Iterable[Task]) -> None:
+        """Ready for these tasks; a TilewrightError if the machine cannot judge them."""
+        ...
+
+    def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged: ...
+
+    def marks(self, task: Task, tell: Tell) -> dict[str, Judged]: ...
+
+    def close(self) -> None:
+        """From any thread, at any time, more than once."""
+        ...
+
+
+class Alive(msgspec.Struct, tag=True):
+    pass
+
+
+class Begun(msgspec.Struct, tag=True):
+    """The device is this process's."""
+
+
+class Told(msgspec.Struct, tag=True):
+    words: str
+
+
+class Done(msgspec.Struct, tag=True):
+    found: dict[str, Judged]
+
+
+class Problem(msgspec.Struct, tag=True):
+    words: str
+
+
+Message = Alive | Begun | Told | Done | Problem
+
+
+class LocalSeat:
+    """A process on this machine."""
+
+    def __init__(self, device: Device, judge: Judge, silent: float = SILENT_SECONDS) -> None:
+        self.device, self.judging, self.silent = device, judge, silent
+        self.process: SpawnProcess | None = None
+        self.pipe: Connection | None = None
+
+    def open(self, tasks: Iterable[Task]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        process = context.Process(
+            target=_sit, args=(theirs, self.device, self.judging), daemon=True
+        )
+        process.start()
+        self.process = process
+        theirs.close()
+        for task in tasks:
+            self._ask("prepare", task, {}, lambda words: None, OPEN_SECONDS)
+
+    def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
+        return self._ask("judge", task, files, tell, task.limit + TIMING_SECONDS)[""]
+
+    def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
+        return self._ask("marks", task, {}, tell, len(task.marks) * TIMING_SECONDS)
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.join(GONE_SECONDS)  # a driver may hold on to it
+
+    def _ask(
+        self, what: str, task: Task, files: Mapping[str, bytes], tell: Tell, seconds: float
+    ) -> dict[str, Judged]:
+        """An answer, within so many seconds from when the device was free."""
+        assert self.pipe is not None
+        try:
+            self.pipe.send((what, task, dict(files)))
+            heard = begun = time.monotonic()
+            while True:
+                if not self.pipe.poll(BEAT_SECONDS):
+                    if time.monotonic() - heard > self.silent:
+                        raise Lost(f"its worker was silent for {self.silent:g} s")
+                    continue
+                heard = time.monotonic()
+                if heard - begun > seconds:
+                    raise Lost(f"its worker took longer than {seconds:g} s")
+                match msgspec.json.decode(self.pipe.recv_bytes(), type=Message):
+                    case Done(found):
+                        return found
+                    case Told(words):
+                        tell(words)
+                    case Begun():
+                        begun = heard
+                    case Problem(words):
+                        raise TilewrightError(words)
+        except (EOFError, OSError) as error:
+            raise Lost(f"its worker {self._end()}") from error
+
+    def _end(self) -> str:
+        assert self.process is not None
+        self.process.join(GONE_SECONDS)
+        return f"is no more: {death(self.process.exitcode or 0)}"
+
+
+def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
+    """The process: it answers until nobody asks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    one = threading.Lock()
+
+    def say(message: Message) -> None:
+        with one, suppress(BrokenPipeError):  # nobody is left to hear it
+            pipe.send_bytes(msgspec.json.encode(message))
+
+    def beat() -> None:
+        while True:
+            say(Alive())
+            time.sleep(BEAT_SECONDS)
+
+    threading.Thread(target=beat, daemon=True).start()
+    while True:
+        try:
+            what, task, files = pipe.recv()
+        except EOFError:
+            return
+        try:
+            say(_answer(judge, what, _on(task, device), files, say))
+        except TilewrightError as error:
+            say(Problem(str(error)))
+
+
+def _answer(
+    judge: Judge, what: str, task: Task, files: Mapping[str, bytes], say: Callable[[Message], None]
+) -> Message:
+    def tell(words: str) -> None:
+        say(Told(words))
+
+    if what == "prepare":
+        judge.prepare(task)
+        return Done({})
+    with device_turn(task.device):
+        say(Begun())
+        found = judge.marks(task, tell) if what == "marks" else {"": judge(task, files, tell)}
+    return Done(found)
+
+
+def _on(task: Task, device: Device) -> Task:
+    """A task for any device of a kind is for this one; one that names its device keeps it."""
+    if (task.device.kind, task.device.index) == (device.kind, device.index):
+        return task
+    return replace(task, device=device)

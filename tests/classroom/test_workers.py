@@ -1,0 +1,246 @@
+"""Workers that die, hang and lie: all that was handed in is judged, nothing twice for nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.classroom.judges import Obedient
+from tests.classroom.made import NOW, TASK, class_folder, right, store_with
+from tilewright.classroom.course import Course
+from tilewright.classroom.judging import measured
+from tilewright.classroom.locks import opened
+from tilewright.classroom.seats import LocalSeat, Lost
+from tilewright.classroom.store import Store
+from tilewright.classroom.workers import LocalPool, places
+from tilewright.errors import TilewrightError
+from tilewright.runtime.device import OPENCL, Device
+
+SERVER = """
+import sys, time
+from pathlib import Path
+from tests.classroom.judges import Obedient
+from tilewright.classroom.locks import opened
+from tilewright.classroom.workers import LocalPool
+
+with opened(Path(sys.argv[1])) as (course, store):
+    pool = LocalPool(course, store, judge=Obedient(Path(sys.argv[2])))
+    pool.start()
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return store_with(tmp_path, "anna", "ben")
+
+
+@pytest.fixture
+def log(tmp_path) -> Path:
+    (tmp_path / "log").touch()
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def pool(tmp_path, store, log) -> Iterator[Callable[..., LocalPool]]:
+    started = []
+
+    def start(task=TASK, judge=None) -> LocalPool:
+        course = Course(tmp_path, "C", "names", frozenset(), {}, None, {task.name: task})
+        started.append(LocalPool(course, store, judge=judge or Obedient(log), pause=0.05))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+def hand_in(store: Store, content: str, login: str = "anna") -> int:
+    return store.hand_in(login, TASK, {"mine.cl": content.encode()}, True, NOW)
+
+
+def wait(until: Callable[[], object], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def all_done(store: Store) -> bool:
+    return all(each.state == "done" for each in store.of_task("first"))
+
+
+def test_whatever_becomes_of_a_worker_all_is_judged(store, log, pool):
+    numbers = {
+        words: hand_in(store, words)
+        for words in ("right 0.5", "die", "wrong bias", "once", "problem no room", "right 0.25")
+    }
+    pool()
+    wait(lambda: all_done(store))
+    found = {words: store.submission(number) for words, number in numbers.items()}
+    assert found["right 0.5"].judged == right(0.5) and found["right 0.25"].judged == right(0.25)
+    assert found["wrong bias"].judged.outcome == "wrong"
+    assert (found["once"].judged.outcome, found["once"].attempts) == ("right", 2)
+    assert found["die"].judged.outcome == "stopped"
+    assert found["die"].judged.reason == (
+        "its judging was cut short 2 times, at last because its worker is no more: it was killed "
+        "by SIGKILL"
+    )
+    assert found["problem no room"].judged.reason.endswith("could not judge it: no room")
+    lines = log.read_text().splitlines()
+    assert {line: lines.count(line) for line in lines} == {
+        "right 0.5 on opencl": 1, "die on opencl": 2, "wrong bias on opencl": 1,
+        "once on opencl": 2, "problem no room on opencl": 2, "right 0.25 on opencl": 1,
+    }  # fmt: skip
+    assert {each.words for each in store.events(0) if each.kind == "progress"} == {"compiling"}
+
+
+def test_a_process_that_hangs_is_given_up(log):
+    seat = LocalSeat(OPENCL, Obedient(log))
+    try:
+        seat.open([TASK])
+        assert seat.judge(TASK, {"a.cl": b"right 2"}, lambda words: None) == right(2)
+        seat.silent = 0.5
+        with pytest.raises(Lost, match=r"silent for 0\.5 s"):
+            seat.judge(TASK, {"a.cl": b"hang"}, lambda words: None)
+    finally:
+        seat.close()
+    assert seat.process.exitcode == -signal.SIGKILL
+
+
+def test_a_process_that_takes_too_long_is_given_up(log, monkeypatch):
+    monkeypatch.setattr("tilewright.classroom.seats.TIMING_SECONDS", 0.0)
+    seat = LocalSeat(OPENCL, Obedient(log))
+    try:
+        seat.open([TASK])
+        with pytest.raises(Lost, match="longer than 0 s"):
+            seat.judge(replace(TASK, limit=0), {"a.cl": b"sleep 30"}, lambda words: None)
+    finally:
+        seat.close()
+
+
+def test_a_machine_that_cannot_judge_takes_nothing(store, log, pool):
+    number = hand_in(store, "right")
+    running = pool(judge=Obedient(log, broken="there is no GPU"))
+    wait(lambda: any("no GPU" in each.words for each in store.workers()))
+    assert store.submission(number).attempts == 0 and running.alive() == 0
+
+
+def test_stopping_gives_back_what_was_begun(store, pool):
+    number = hand_in(store, "sleep 60")
+    running = pool()
+    wait(lambda: store.submission(number).words == "compiling")
+    assert running.alive() == 1
+    running.stop()
+    found = store.submission(number)
+    assert (found.state, found.attempts, running.alive()) == ("waiting", 0, 0)
+    assert store.workers() == []
+
+
+def test_marks_are_timed_once_while_nobody_waits(store, log, pool):
+    task = replace(TASK, marks=("direct", "tuned"))
+    number = hand_in(store, "right 1")
+    pool(task)
+    wait(lambda: store.marks(measured(task)))
+    pool(task).stop()
+    assert store.submission(number).state == "done"
+    assert log.read_text().splitlines() == ["right 1 on opencl", "marks of first"]
+
+
+def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch):
+    finish, refused = store.finish, []
+
+    def full(*given: object) -> bool:
+        if len(refused) < 3:
+            refused.append(given)
+            raise TilewrightError("cannot write class.sqlite: database or disk is full")
+        return finish(*given)
+
+    monkeypatch.setattr(store, "finish", full)
+    number = hand_in(store, "right 1")
+    pool()
+    wait(lambda: all_done(store))
+    assert len(refused) == 3 and store.submission(number).attempts == 1
+
+
+def test_a_device_has_one_worker(monkeypatch):
+    tasks = [
+        replace(TASK, name=str(index), device=Device.parse(name))
+        for index, name in enumerate(("cuda", "cuda:0", "cuda:1", "opencl"))
+    ]
+    found = {str(place.device): place.serves for place in places(tasks)}
+    assert sorted(found.values(), key=sorted) == [
+        {"cuda", "cuda:0"},
+        {"cuda", "cuda:1"},
+        {"opencl"},
+    ]
+    one = places(tasks[:1], [Device("cuda", 0), Device("cuda", 1), Device("cuda", 0)])
+    assert [(str(place.device), place.serves) for place in one] == [
+        ("cuda:0", {"cuda"}),
+        ("cuda:1", {"cuda"}),
+    ]
+    with pytest.raises(TilewrightError, match="task 2 is judged on cuda:1, and no worker has it"):
+        places(tasks, [Device("cuda"), OPENCL])
+
+
+def server(folder: Path, log: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(folder), str(log)], cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_server_killed_at_work_loses_nothing_and_leaves_nobody_behind(tmp_path, log):
+    folder = class_folder(tmp_path / "class")
+    with opened(folder) as (_, store):
+        cut, after = hand_in(store, "dawdle"), hand_in(store, "right 1", "ben")
+    first = server(folder, log)
+    try:
+        assert first.stdout.readline() == "ready\n"
+        with pytest.raises(TilewrightError, match="has a server already"), opened(folder):
+            pass
+        wait(lambda: log.read_text())
+        (worker,) = children(first.pid)
+    finally:
+        first.kill()
+        first.wait()
+    wait(lambda: state(worker) == "Z")
+    second = server(folder, log)
+    try:
+        wait(lambda: all_done(store))
+    finally:
+        second.kill()
+        second.wait()
+    found = [store.submission(number) for number in (cut, after)]
+    assert [(each.judged.outcome, each.attempts) for each in found] == [("right", 2), ("right", 1)]
+    lines = log.read_text().splitlines()
+    assert sorted(lines) == ["dawdle on opencl", "dawdle on opencl", "right 1 on opencl"]
+
+
+def children(process: int) -> list[int]:
+    """Those that sit and judge."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.joinpath("stat").exists():
+            fields = entry.joinpath("stat").read_text().rpartition(")")[2].split()
+            command = entry.joinpath("cmdline").read_bytes()
+            if int(fields[1]) == process and b"spawn_main" in command:
+                found.append(int(entry.name))
+    return found
+
+
+def state(process: int) -> str:
+    """As the system has it; Z of one that is gone."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
