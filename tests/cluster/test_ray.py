@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.classroom.judges import Obedient
+from tests.classroom.made import TASK, right, store_with
+from tests.classroom.test_workers import all_done, hand_in, wait
 from tests.cluster.made import IMAGES, LABELS, NETWORK
+from tilewright.classroom.course import Course
+from tilewright.cluster.pool import RayPool
 from tilewright.errors import TilewrightError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'tilewright[cluster]'")
@@ -119,3 +124,28 @@ def test_ctrl_c_ends_the_command_and_its_cluster(tmp_path):
         assert not [each for each in left if str(short).encode() in each]
     finally:
         process.kill()
+
+
+def test_a_class_is_judged_by_the_cluster_s_workers(cluster, tmp_path):
+    """With the judges and tests of one machine: whatever becomes of a worker, all is judged."""
+    store, log = store_with(tmp_path, "anna", "ben"), tmp_path / "log"
+    log.touch()
+    course = Course(tmp_path, "C", "names", frozenset(), {}, None, {TASK.name: TASK})
+    given = ("right 0.5", "once", "wrong bias")
+    numbers = {words: hand_in(store, words) for words in given}
+    pool = RayPool(course, store, None, judge=Obedient(log), pause=0.05)
+    pool.start()
+    try:
+        wait(lambda: all_done(store), 120)
+        assert pool.alive() == 1
+    finally:
+        pool.stop()
+    assert ray.is_initialized()
+    found = {words: store.submission(number) for words, number in numbers.items()}
+    assert found["right 0.5"].judged == right(0.5)
+    assert found["wrong bias"].judged.reason == "bias"
+    assert (found["once"].judged.outcome, found["once"].attempts) == ("right", 2)
+    lines = log.read_text().splitlines()
+    assert sorted(lines) == ["once on opencl", "once on opencl", "right 0.5 on opencl",
+                             "wrong bias on opencl"]  # fmt: skip
+    assert {each.words for each in store.events(0) if each.kind == "progress"} == {"compiling"}

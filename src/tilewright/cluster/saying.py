@@ -1,0 +1,86 @@
+"""What a worker of a cluster says while it works, as a stream: words of progress, then the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
+from typing import Generic, TypeVar
+
+from tilewright.errors import TilewrightError
+
+Word = TypeVar("Word")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Told(Generic[Word]):
+    """Something on the way."""
+
+    words: Word
+
+
+@dataclass(frozen=True)
+class Done(Generic[Found]):
+    """What came of it."""
+
+    found: Found
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why nothing came of it; `expected` if the work itself said so."""
+
+    words: str
+    expected: bool
+
+
+Said = Told[Word] | Done[Found] | Failed
+
+
+def said(
+    work: Callable[[Callable[[Word], None]], Found], known: tuple[type[Exception], ...] = ()
+) -> Iterator[Said[Word, Found]]:
+    """All that is said while some work is done in a thread; errors that are `known` have words
+    for people.
+    """
+    heard: SimpleQueue[Said[Word, Found]] = SimpleQueue()
+
+    def do() -> None:
+        try:
+            heard.put(Done(work(lambda words: heard.put(Told(words)))))
+        except BaseException as error:  # nobody would hear of it in this thread
+            heard.put(failed(error, known))
+
+    Thread(target=do, daemon=True).start()
+    while True:
+        words = heard.get()
+        yield words
+        if not isinstance(words, Told):
+            return
+
+
+def failed(error: BaseException, known: tuple[type[Exception], ...] = ()) -> Failed:
+    if isinstance(error, (TilewrightError, *known)):
+        return Failed(str(error), isinstance(error, TilewrightError))
+    return Failed(f"internal error, {type(error).__name__}: {error}", expected=False)
+
+
+def listen(
+    answers: Iterable[Said[Word, Found]],
+    tell: Callable[[Word], None],
+    unexpected: type[Exception] = TilewrightError,
+) -> Found:
+    """What came of it; an error that was not expected is raised as another kind."""
+    for words in answers:
+        if isinstance(words, Done):
+            return words.found
+        if isinstance(words, Failed):
+            raise error_of(words, unexpected)
+        tell(words.words)
+    raise unexpected("its worker said nothing more")
+
+
+def error_of(words: Failed, unexpected: type[Exception]) -> Exception:
+    return (TilewrightError if words.expected else unexpected)(words.words)
