@@ -85,6 +85,19 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(cluster, one_process):
     assert ray.is_initialized()
 
 
+def test_a_ladder_is_proven_by_all_and_timed_by_one(cluster):
+    told = []
+    climbed = tilewright.ladder(
+        NETWORK, data=IMAGES, images=4, batch=4, repeats=1, quick=True, rungs=["im2col", "fused"],
+        on="ray", workers=2, progress=lambda doing, done, of: told.append(doing),
+    )  # fmt: skip
+    assert [row.rung for row in climbed.record.rows] == ["im2col", "fused"]
+    assert climbed.passed and all(row.verification.trials for row in climbed.record.rows)
+    assert climbed.record.rows[1].against.rung == "im2col"
+    assert all(row.network.median_seconds > 0 for row in climbed.record.rows)
+    assert told[:2] == ["starting the cluster", "starting workers"] and len(told) > 2
+
+
 def test_what_is_wrong_on_a_worker_is_one_line_here(cluster, tmp_path):
     for index, label in enumerate((1, 9)):
         labels = np.full(16, label)

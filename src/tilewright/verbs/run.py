@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tilewright import job
 from tilewright.data.catalogue import Source
 from tilewright.data.dataset import Dataset
-from tilewright.errors import TilewrightError
 from tilewright.model.load import Net, Weights
 from tilewright.model.network import Network
 from tilewright.plan import Plan
@@ -23,15 +22,7 @@ from tilewright.results.predictions import Predictions
 from tilewright.results.probabilities import are_probabilities
 from tilewright.results.run import RunRecord, record
 from tilewright.runtime.device import Device
-from tilewright.verbs.arguments import (
-    CLUSTERS,
-    Progress,
-    one_of,
-    positive,
-    positive_or_none,
-    quiet,
-    telling,
-)
+from tilewright.verbs.arguments import Progress, on_cluster, positive, quiet, telling
 from tilewright.verbs.request import request
 from tilewright.verbs.result import KeptResult, Value, table_of
 from tilewright.verbs.spread import SpreadResult, spread
@@ -150,11 +141,8 @@ def run(
     asked = request(
         net, weights, data, images, batch, device, rung, memory, precision, check, plan, repeats
     )
-    if one_of("on", on, CLUSTERS) is not None:
-        return spread(asked, positive_or_none("workers", workers), address, progress)
-    for name, value in (("workers", workers), ("address", address)):
-        if value is not None:
-            raise TilewrightError(f"--{name} is for --on ray: one process has neither")
+    if on_cluster(on, workers, address):
+        return spread(asked, workers, address, progress)
     title = str(net) if isinstance(net, str | Path) else "the network"
     with telling(progress) as tell:
         passed, built = (partial(tell, f"{title}, {what}") for what in ("images", "kernels built"))
