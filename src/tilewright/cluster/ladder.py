@@ -7,7 +7,6 @@ they are on one machine: the same code does both.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +18,17 @@ from tilewright import environment
 from tilewright.climb import Audience, Elsewhere, Ladder, Proof, Row
 from tilewright.cluster import session
 from tilewright.cluster.devices import Bench, of_one_kind
-from tilewright.cluster.saying import Done, Failed, Said, error_of, failed, listen, said
+from tilewright.cluster.saying import (
+    Doing,
+    Done,
+    Failed,
+    Often,
+    Said,
+    error_of,
+    failed,
+    listen,
+    said,
+)
 from tilewright.contest import Progress
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import MissingForm
@@ -32,17 +41,7 @@ from tilewright.truth.verify import Verdict
 if TYPE_CHECKING:
     from ray.actor import ActorHandle, ActorMethod
 
-TOLD_SECONDS = 0.1  # between two words of progress
 RETRIES = 2  # of a proof
-
-
-@dataclass(frozen=True)
-class Doing:
-    """What is being done, how much of it is done, and how much there is."""
-
-    doing: str
-    done: int
-    of: int
 
 
 @dataclass(frozen=True)
@@ -141,23 +140,18 @@ def spread(rungs: Sequence[Rung], proof: Proof, provers: Sequence[Prover]) -> It
         pool.shutdown(cancel_futures=True)
 
 
-class _Watching:
-    """Tells somebody far away, not too often, what a climb tells."""
+class _Watching(Often):
+    """Tells somebody far away what a climb tells."""
 
     def __init__(self, tell: Callable[[Word], None]) -> None:
-        self.tell, self.last = tell, 0.0
-
-    def progress(self, doing: str, done: int, of: int) -> None:
-        now = time.monotonic()
-        if now - self.last >= TOLD_SECONDS:
-            self.last = now
-            self.tell(Doing(doing, done, of))
+        super().__init__(tell)
+        self.found = tell
 
     def proven(self, row: Row) -> None:
-        self.tell(row)
+        self.found(row)
 
     def timed(self, name: str, seconds: float) -> None:
-        self.tell(Timed(name, seconds))
+        self.found(Timed(name, seconds))
 
 
 def climb_on(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -12,6 +13,7 @@ from tilewright.errors import TilewrightError
 
 Word = TypeVar("Word")
 Found = TypeVar("Found")
+TOLD_SECONDS = 0.1  # between two words of progress
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,28 @@ class Failed:
 
     words: str
     expected: bool
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What is being done, how much of it is done, and how much there is."""
+
+    doing: str
+    done: int
+    of: int
+
+
+class Often:
+    """Tells somebody far away how far something is, not more often than is worth it."""
+
+    def __init__(self, tell: Callable[[Doing], None]) -> None:
+        self.tell, self.last = tell, 0.0
+
+    def progress(self, doing: str, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now - self.last >= TOLD_SECONDS:
+            self.last = now
+            self.tell(Doing(doing, done, of))
 
 
 Said = Told[Word] | Done[Found] | Failed
