@@ -71,7 +71,7 @@ def main() -> None:
     if given.json:
         made = {"alone": alone, "runs": runs}
         with atomic_write(given.json) as file:
-            file.write((json.dumps(made, indent=1) + "\n").encode())
+            file.write((json.dumps(made, indent=1).replace(place, "FOLDER") + "\n").encode())
 
 
 def _prepare(folder: Path, images: int) -> None:
