@@ -37,6 +37,8 @@ BESIDE = HERE.parents[1] / "shared" / "data"
 
 # What `make check` leaves out: more than some seconds of compiling, of trying, of other processes.
 SLOW = (
+    "tests/classroom/test_judging.py",
+    "tests/classroom/test_workers.py",
     "tests/cli/test_explain.py",
     "tests/cli/test_history.py::test_a_ladder",
     "tests/cli/test_kernel_check.py",

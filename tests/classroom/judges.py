@@ -51,6 +51,10 @@ class Obedient:
 
     def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
         self._note(f"marks of {task.name}")
+        if "die" in task.title:
+            os._exit(3)
+        if "problem" in task.title:
+            raise TilewrightError("no marks")
         return {name: right() for name in task.marks}
 
     def _note(self, line: str) -> None:

@@ -57,6 +57,9 @@ def test_verdict_times_and_answers(task):
     assert found.outcome == "right", found.reason
     assert len(found.operations["conv"]) == len(found.baseline["conv"]) == 2
     assert len(found.cold["conv"]) == 2 and set(found.correct) == {"100", "120"}
+    profile = found.profile["conv"]
+    assert profile.flops > 0 and 0 < profile.share_of_peak < 1 and 0 < profile.share_of_memory < 1
+    assert 0 <= found.worst_share_of_bound <= 1
     assert said[0] == "compiling" and said[1] == "proving: 1 trials"
     assert any(words.startswith("timing mine: ") for words in said)
 
@@ -69,6 +72,13 @@ def test_what_is_wrong_is_told_and_what_is_for_another_device_is_refused(task):
     other = judge(task, {"a.cu": kernel_file(DIRECT, more='language = "cuda"').encode()}, print)
     assert other.outcome == "refused"
     assert other.reason == "it runs on cuda, and all are judged on opencl"
+
+
+def test_a_kernel_called_as_a_rung_is_refused(task):
+    """It would stand in the table as the one it is compared with."""
+    text = kernel_file(DIRECT, name="direct")
+    found = KernelJudge()(task, {"a.cl": text.encode()}, lambda words: None)
+    assert found.outcome == "refused" and "that of a rung" in found.reason
 
 
 def test_marks_are_rungs_and_those_that_cannot_run_here_say_why(task, monkeypatch):

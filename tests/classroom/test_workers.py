@@ -19,7 +19,7 @@ from tilewright.classroom.judging import measured
 from tilewright.classroom.locks import opened
 from tilewright.classroom.seats import LocalSeat, Lost
 from tilewright.classroom.store import Store
-from tilewright.classroom.workers import LocalPool, places
+from tilewright.classroom.workers import Attendant, LocalPool, Place, places
 from tilewright.errors import TilewrightError
 from tilewright.runtime.device import OPENCL, Device
 
@@ -68,7 +68,7 @@ def hand_in(store: Store, content: str, login: str = "anna") -> int:
     return store.hand_in(login, TASK, {"mine.cl": content.encode()}, True, NOW)
 
 
-def wait(until: Callable[[], object], seconds: float = 30) -> None:
+def wait(until: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < end, "it never came"
@@ -117,15 +117,15 @@ def test_a_process_that_hangs_is_given_up(log):
     assert seat.process.exitcode == -signal.SIGKILL
 
 
-def test_a_process_that_takes_too_long_is_given_up(log, monkeypatch):
-    monkeypatch.setattr("tilewright.classroom.seats.TIMING_SECONDS", 0.0)
-    seat = LocalSeat(OPENCL, Obedient(log))
-    try:
-        seat.open([TASK])
-        with pytest.raises(Lost, match="longer than 0 s"):
-            seat.judge(replace(TASK, limit=0), {"a.cl": b"sleep 30"}, lambda words: None)
-    finally:
-        seat.close()
+def test_what_takes_too_long_is_stopped_and_not_tried_again(store, log, pool, monkeypatch):
+    monkeypatch.setattr("tilewright.classroom.seats.MORE_SECONDS", 0.0)
+    long, after = hand_in(store, "sleep 60"), hand_in(store, "right 1")
+    pool(replace(TASK, limit=0))
+    wait(lambda: store.submission(long).state == "done")
+    found = store.submission(long)
+    assert (found.judged.outcome, found.attempts) == ("stopped", 1)
+    assert found.judged.reason == "all of it took longer than 0 s"
+    wait(lambda: store.submission(after).state == "done")
 
 
 def test_a_machine_that_cannot_judge_takes_nothing(store, log, pool):
@@ -156,6 +156,17 @@ def test_marks_are_timed_once_while_nobody_waits(store, log, pool):
     assert log.read_text().splitlines() == ["right 1 on opencl", "marks of first"]
 
 
+@pytest.mark.parametrize("what", ["die", "problem"])
+def test_marks_that_cannot_be_timed_hold_nobody_up(store, log, pool, what):
+    task = replace(TASK, title=what, marks=("direct",))
+    pool(task)
+    wait(lambda: log.read_text())
+    number = hand_in(store, "right 1")
+    wait(lambda: all_done(store))
+    assert store.submission(number).attempts == 1 and store.marks(measured(task)) is None
+    assert log.read_text().splitlines() == ["marks of first", "right 1 on opencl"]
+
+
 def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch):
     finish, refused = store.finish, []
 
@@ -172,7 +183,27 @@ def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch
     assert len(refused) == 3 and store.submission(number).attempts == 1
 
 
-def test_a_device_has_one_worker(monkeypatch):
+def test_whatever_happens_to_whoever_attends_there_is_another_try(store, log, capsys):
+    tries = []
+
+    def seat(device: Device) -> LocalSeat:
+        tries.append(device)
+        if len(tries) == 1:
+            raise OSError("no more processes")
+        return LocalSeat(device, Obedient(log))
+
+    number = hand_in(store, "right 1")
+    attendant = Attendant(store, {"first": TASK}, Place(OPENCL, frozenset({"opencl"})), seat, 0.05)
+    attendant.start()
+    try:
+        wait(lambda: all_done(store))
+    finally:
+        attendant.stop()
+    assert store.submission(number).attempts == 1
+    assert "OSError: no more processes" in capsys.readouterr().err
+
+
+def test_a_device_has_one_worker():
     tasks = [
         replace(TASK, name=str(index), device=Device.parse(name))
         for index, name in enumerate(("cuda", "cuda:0", "cuda:1", "opencl"))

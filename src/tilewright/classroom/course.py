@@ -6,24 +6,21 @@ hand anything in.
 
 from __future__ import annotations
 
-import csv
 import datetime
 import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tilewright.classroom.fields import LONGEST_TEXT, Fields, Mistakes, file_text, one_line
+from tilewright.classroom.fields import LONGEST_TEXT, Fields, Mistakes
+from tilewright.classroom.roster import LOGIN, no_login, read_roster
 from tilewright.errors import TilewrightError
 from tilewright.judge.grade import NAMES as IN_FORMULAS
 from tilewright.rungs.own.expression import Expression, Place
 from tilewright.runtime.device import GPU_KINDS, OPENCL, Device
 
 NAMES = ("names", "pseudonyms", "own")  # whom a leaderboard names: all, all in disguise, oneself
-LOGIN = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 TASK = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-LONGEST_NAME = 100
-MOST_PEOPLE = 10_000
 LEAST_INVITE = 8  # characters: it can be tried by whoever knows the address
 DAY = datetime.timedelta(days=1)
 
@@ -128,10 +125,10 @@ def read_course(folder: Path) -> Course:
     fields.done()
     if invite is not None and len(invite) < LEAST_INVITE:
         fields.wrong("invite", f"a code has at least {LEAST_INVITE} characters")
-    people = _roster(folder, roster, mistakes)
+    people = read_roster(folder, roster, mistakes)
     for login in sorted(teachers):
         if not LOGIN.fullmatch(login):
-            fields.wrong("teachers", _no_login(login))
+            fields.wrong("teachers", no_login(login))
         people.setdefault(login, login)
     if not teachers:
         fields.wrong("teachers", "a class has at least one, who sees the queue and all files")
@@ -146,52 +143,6 @@ def read_course(folder: Path) -> Course:
     if mistakes:
         raise Mistakes(mistakes)
     return Course(folder, title, names, teachers, people, invite, tasks)
-
-
-def _roster(folder: Path, name: str | None, mistakes: list[str]) -> dict[str, str]:
-    """Names by logins. Without a name the file may be missing."""
-    path = folder / (name or "roster.csv")
-    if name is None and not path.exists():
-        return {}
-    try:
-        rows = list(csv.reader(file_text(path).splitlines(), strict=True))
-    except csv.Error as error:
-        mistakes.append(f"{path.name}: {error}")
-        return {}
-    except TilewrightError as error:
-        mistakes.append(str(error))
-        return {}
-    if not rows or [cell.strip() for cell in rows[0]] != ["login", "name"]:
-        mistakes.append(f"{path.name}: line 1: the columns are login,name")
-        return {}
-    people: dict[str, str] = {}
-    for line, row in enumerate(rows[1:], 2):
-        if not any(cell.strip() for cell in row):
-            continue
-        problem = _wrong_row(row, people)
-        if problem is None:
-            people[row[0].strip().casefold()] = row[1].strip()
-        else:
-            mistakes.append(f"{path.name}: line {line}: {problem}")
-    return people
-
-
-def _wrong_row(row: list[str], people: dict[str, str]) -> str | None:
-    if len(row) != 2:
-        return f"a login and a name are meant, and there are {len(row)} cells"
-    login, name = row[0].strip().casefold(), row[1].strip()
-    if not LOGIN.fullmatch(login):
-        return _no_login(login)
-    if login in people:
-        return f"{login} is there twice"
-    if len(people) >= MOST_PEOPLE:
-        return f"a class has at most {MOST_PEOPLE:,} people"
-    problem = one_line(name, LONGEST_NAME)
-    return f"the name of {login}: {problem}" if problem else None
-
-
-def _no_login(login: str) -> str:
-    return f"{login!r:.80} is no login: letters, digits and . _ @ + - are meant, 64 at most"
 
 
 def _task(folder: Path, path: Path, mistakes: list[str]) -> Task:

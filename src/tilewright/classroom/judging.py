@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import structs
+
 from tilewright import __version__
 from tilewright.classroom.course import Task
 from tilewright.classroom.handed_in import kernel_of
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tilewright.judge.referee import Referee
 
 Tell = Callable[[str], None]
+LONGEST_REASON = 20_000  # characters: a compiler can be made to say a lot
 MOST_TASKS = 16  # whose images are kept in memory
 
 
@@ -50,7 +53,8 @@ class KernelJudge:
         kernel = kernel_of(files)
         others = {name: content for name, content in files.items() if name != kernel}
         handed_in = Submission("", kernel, files[kernel], included=others)
-        return replace(_referee(task), tell=tell)(handed_in)
+        judged = replace(_referee(task), tell=tell)(handed_in)
+        return structs.replace(judged, reason=judged.reason[:LONGEST_REASON])
 
     def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
         """A mark that this machine cannot have is refused, with the reason."""

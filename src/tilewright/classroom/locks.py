@@ -19,17 +19,25 @@ from tilewright.runtime.device import Device
 def opened(folder: Path) -> Iterator[tuple[Course, Store]]:
     """A class for its one server: what an earlier one was at when it ended waits again."""
     course = read_course(folder)
-    with _locked(course.state / "server.lock", wait=False) as held:
+    with alone(folder):
+        store = store_of(course)
+        try:
+            store.release_all("the server ended")
+            store.judged_on({name: str(task.device) for name, task in course.tasks.items()})
+            yield course, store
+        finally:
+            store.close()
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """While nobody else serves the class in a folder."""
+    with _locked(folder / "state" / "server.lock", wait=False) as held:
         if not held:
             raise TilewrightError(
                 f"{folder} has a server already: a class has one, and it may have many workers"
             )
-        store = store_of(course)
-        try:
-            store.release_all("the server ended")
-            yield course, store
-        finally:
-            store.close()
+        yield
 
 
 @contextmanager

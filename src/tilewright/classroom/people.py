@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.classroom.course import LOGIN, LONGEST_NAME
 from tilewright.classroom.fields import one_line
+from tilewright.classroom.roster import LOGIN, LONGEST_NAME, no_login
 from tilewright.classroom.tables import Tables, changed, kept
 from tilewright.errors import TilewrightError
 
@@ -52,30 +52,34 @@ class People(Tables):
 
     def enrol(self, login: str, name: str, teacher: bool = False) -> None:
         """Take somebody in, or take over a new name; what they have done stays theirs."""
-        login = login.casefold()
-        if not LOGIN.fullmatch(login):
-            raise TilewrightError(
-                f"{login!r:.80} is no login: letters, digits and . _ @ + - are meant, 64 at most"
-            )
-        if problem := one_line(name, LONGEST_NAME):
-            raise TilewrightError(f"the name of {login}: {problem}")
+        login = _checked(login, name)
         with self.database.writing() as database:
             _enrol(database, login, name, teacher)
 
     def enrol_all(self, people: Mapping[str, str], teachers: frozenset[str]) -> None:
-        """The class as its files say it; who is no teacher any more is a student."""
+        """The class as its files say it. Who is no teacher any more is a student; who is no longer
+        named, and did not come by an invitation, cannot log in, and what they handed in stays."""
         with self.database.writing() as database:
             database.execute("UPDATE people SET teacher = 0")
             for login, name in people.items():
                 _enrol(database, login, name, login in teachers)
+            here = database.execute("SELECT login FROM people WHERE NOT invited").fetchall()
+            for (login,) in here:
+                if login not in people:
+                    database.execute("UPDATE people SET code = NULL WHERE login = ?", (login,))
+                    _revoke(database, login)
 
     def register(self, login: str, name: str) -> str:
         """Take in somebody new, by an invitation; their login code. A login that is taken stays
         whose it is."""
-        if self.person(login) is not None:
-            raise TilewrightError(f"{login.casefold()!r:.80} is taken")
-        self.enrol(login, name)
-        return self.new_code(login)
+        login, drawn = _checked(login, name), _code()
+        with self.database.writing() as database:
+            if database.execute("SELECT 1 FROM people WHERE login = ?", (login,)).fetchone():
+                raise TilewrightError(f"{login!r:.80} is taken")
+            _enrol(database, login, name, False)
+            statement = "UPDATE people SET invited = 1, code = ? WHERE login = ?"
+            database.execute(statement, (_hash(drawn), login))
+        return drawn
 
     def people(self) -> list[Person]:
         rows = self.database.rows(f"SELECT {PERSON} FROM people ORDER BY login")
@@ -87,7 +91,7 @@ class People(Tables):
 
     def new_code(self, login: str) -> str:
         """A code to log in with; one that was there before is void."""
-        drawn = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
+        drawn = _code()
         with self.database.writing() as database:
             values = (_hash(drawn), login.casefold())
             if not changed(database, "UPDATE people SET code = ? WHERE login = ?", values):
@@ -126,8 +130,7 @@ class People(Tables):
     def revoke(self, login: str) -> None:
         """All tokens and sessions of a person: whatever was lost is of no use."""
         with self.database.writing() as database:
-            for table in ("tokens", "sessions"):
-                database.execute(f"DELETE FROM {table} WHERE login = ?", (login.casefold(),))
+            _revoke(database, login.casefold())
 
     def new_session(self, login: str, now: datetime.datetime) -> str:
         drawn = secrets.token_urlsafe(32)
@@ -147,6 +150,25 @@ class People(Tables):
     def end_session(self, secret: str) -> None:
         with self.database.writing() as database:
             database.execute("DELETE FROM sessions WHERE secret = ?", (_hash(secret),))
+
+
+def _checked(login: str, name: str) -> str:
+    """The login as it is kept."""
+    login = login.casefold()
+    if not LOGIN.fullmatch(login):
+        raise TilewrightError(no_login(login))
+    if problem := one_line(name, LONGEST_NAME):
+        raise TilewrightError(f"the name of {login}: {problem}")
+    return login
+
+
+def _code() -> str:
+    return "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
+
+
+def _revoke(database: sqlite3.Connection, login: str) -> None:
+    for table in ("tokens", "sessions"):
+        database.execute(f"DELETE FROM {table} WHERE login = ?", (login,))
 
 
 def _enrol(database: sqlite3.Connection, login: str, name: str, teacher: bool) -> None:

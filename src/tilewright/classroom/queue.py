@@ -21,6 +21,7 @@ from tilewright.database import plain
 from tilewright.results.grade import Judged
 
 MOST_ATTEMPTS = 2
+LONGEST_WORDS = 200  # characters of progress
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,17 @@ class Queue(Submissions):
             query = f"SELECT {COLUMNS} FROM submissions WHERE number = ?"
             return submitted(database.execute(query, (numbers[0],)).fetchone())
 
+    def judged_on(self, devices: Mapping[str, str]) -> None:
+        """The device of each task, by name: what waits, waits for that one."""
+        statement = "UPDATE submissions SET device = ? WHERE task = ? AND state = 'waiting'"
+        with self.database.writing() as database:
+            database.executemany(statement, [(device, task) for task, device in devices.items()])
+
     def progress(self, number: int, worker: str, words: str) -> bool:
         """Say what a worker is doing; False if the submission is no longer its own."""
         with self.database.writing() as database:
-            values = (plain(words), number, worker)
+            words = plain(words)[:LONGEST_WORDS]
+            values = (words, number, worker)
             statement = "UPDATE submissions SET words = ? WHERE number = ? AND worker = ?"
             mine = changed(database, statement, values)
             if mine:

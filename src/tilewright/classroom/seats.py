@@ -33,13 +33,17 @@ from tilewright.runtime.device import Device
 BEAT_SECONDS = 1.0
 SILENT_SECONDS = 120.0  # until a process that says nothing is given up
 OPEN_SECONDS = 600.0  # for networks and images to be read
-# Beside the proof, which has the task's own limit: to compile, to measure ceilings, to time.
-TIMING_SECONDS = 600.0
+# For all of a judging, which has limits for each of its steps: so many times the proof's, and more.
+PROOFS, MORE_SECONDS = 4, 600.0
 GONE_SECONDS = 30.0
 
 
 class Lost(Exception):
     """The process is gone or was given up, and why."""
+
+
+class TooLong(Lost):
+    """It was at it for longer than it may, and would be again."""
 
 
 class Seat(Protocol):
@@ -88,6 +92,7 @@ class LocalSeat:
         self.device, self.judging, self.silent = device, judge, silent
         self.process: SpawnProcess | None = None
         self.pipe: Connection | None = None
+        self.started = False
 
     def open(self, tasks: Iterable[Task]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -102,10 +107,10 @@ class LocalSeat:
             self._ask("prepare", task, {}, lambda words: None, OPEN_SECONDS)
 
     def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
-        return self._ask("judge", task, files, tell, task.limit + TIMING_SECONDS)[""]
+        return self._ask("judge", task, files, tell, PROOFS * task.limit + MORE_SECONDS)[""]
 
     def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
-        return self._ask("marks", task, {}, tell, len(task.marks) * TIMING_SECONDS)
+        return self._ask("marks", task, {}, tell, len(task.marks) * MORE_SECONDS)
 
     def close(self) -> None:
         if self.process is not None:
@@ -122,12 +127,13 @@ class LocalSeat:
             heard = begun = time.monotonic()
             while True:
                 if not self.pipe.poll(BEAT_SECONDS):
-                    if time.monotonic() - heard > self.silent:
-                        raise Lost(f"its worker was silent for {self.silent:g} s")
+                    silent = self.silent if self.started else OPEN_SECONDS
+                    if time.monotonic() - heard > silent:
+                        raise Lost(f"its worker was silent for {silent:g} s")
                     continue
-                heard = time.monotonic()
+                heard, self.started = time.monotonic(), True
                 if heard - begun > seconds:
-                    raise Lost(f"its worker took longer than {seconds:g} s")
+                    raise TooLong(f"all of it took longer than {seconds:g} s")
                 match msgspec.json.decode(self.pipe.recv_bytes(), type=Message):
                     case Done(found):
                         return found
@@ -151,14 +157,14 @@ def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    one = threading.Lock()
+    one, busy = threading.Lock(), threading.Event()
 
     def say(message: Message) -> None:
         with one, suppress(BrokenPipeError):  # nobody is left to hear it
             pipe.send_bytes(msgspec.json.encode(message))
 
     def beat() -> None:
-        while True:
+        while busy.wait():  # as nobody listens in between
             say(Alive())
             time.sleep(BEAT_SECONDS)
 
@@ -166,12 +172,15 @@ def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
     while True:
         try:
             what, task, files = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
+        busy.set()
         try:
-            say(_answer(judge, what, _on(task, device), files, say))
+            answer = _answer(judge, what, _on(task, device), files, say)
         except TilewrightError as error:
-            say(Problem(str(error)))
+            answer = Problem(str(error))
+        busy.clear()
+        say(answer)
 
 
 def _answer(

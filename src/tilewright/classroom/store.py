@@ -20,7 +20,8 @@ from tilewright.classroom.course import Course
 from tilewright.classroom.people import People, Person
 from tilewright.classroom.queue import Queue
 from tilewright.classroom.submissions import Submitted
-from tilewright.classroom.tables import Event, kept, moment, utc_now
+from tilewright.classroom.tables import APPLICATION, FORM, TABLES, Event, kept, moment, utc_now
+from tilewright.database import Database
 from tilewright.errors import TilewrightError
 from tilewright.files import reason
 from tilewright.results.grade import Judged
@@ -70,10 +71,18 @@ class Store(People, Queue):
             database.execute("ROLLBACK")  # SQLite's own copying reads by itself
             _copy(database, path)
 
+    def restore(self, path: Path) -> None:
+        """Be again what a backup is, all of it or nothing."""
+        backup = Database(path, APPLICATION, FORM, TABLES, "a class", "update Tilewright first")
+        with backup.reading() as database, closing(sqlite3.connect(self.path)) as own:
+            database.execute("ROLLBACK")
+            database.backup(own)
+
 
 def _copy(database: sqlite3.Connection, path: Path) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
+        part.touch(mode=0o600)  # it has people's work in it
         with closing(sqlite3.connect(part)) as copy:
             database.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")

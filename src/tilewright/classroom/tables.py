@@ -17,7 +17,7 @@ APPLICATION, FORM = 0x54575243, 1  # "TWRC"
 TABLES = (
     """CREATE TABLE people (
         login TEXT PRIMARY KEY, name TEXT NOT NULL, pseudonym TEXT NOT NULL UNIQUE,
-        teacher INTEGER NOT NULL, code TEXT)""",
+        teacher INTEGER NOT NULL, invited INTEGER NOT NULL DEFAULT 0, code TEXT)""",
     "CREATE TABLE tokens (secret TEXT PRIMARY KEY, login TEXT NOT NULL, label TEXT NOT NULL)",
     "CREATE TABLE sessions (secret TEXT PRIMARY KEY, login TEXT NOT NULL, until TEXT NOT NULL)",
     """CREATE TABLE submissions (

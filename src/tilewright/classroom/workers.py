@@ -18,7 +18,7 @@ from typing import Protocol
 
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.judging import Judge, KernelJudge, Tell, measured
-from tilewright.classroom.seats import LocalSeat, Lost, Seat
+from tilewright.classroom.seats import SILENT_SECONDS, LocalSeat, Lost, Seat, TooLong
 from tilewright.classroom.store import Store, Submitted
 from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged
@@ -91,6 +91,7 @@ class Attendant(threading.Thread):
         self.seat: Seat | None = None
         self.worker = ""
         self.ready = False
+        self.tried: set[str] = set()
         self.beaten = 0.0
 
     def stop(self) -> None:
@@ -109,6 +110,9 @@ class Attendant(threading.Thread):
                 self._release(str(lost))
             except TilewrightError as error:
                 self._say(f"cannot judge: {error}")
+            except Exception as error:  # whatever it is, the others' work goes on
+                say_once(f"a worker on {self.place.device}: {type(error).__name__}: {error}")
+                self._release(f"its worker failed with {type(error).__name__}")
             self.ready = False
             self.stopping.wait(self.pause)
             self._release("it was replaced")
@@ -132,24 +136,35 @@ class Attendant(threading.Thread):
 
     def _judge(self, seat: Seat, taken: Submitted) -> None:
         self._say(f"judges {taken.number}")
+        keep = partial(self.store.finish, taken.number, self.worker)
         task = self.tasks.get(taken.task)
         if task is None:
-            judged = Judged(outcome="nothing to judge", reason=f"there is no task {taken.task}")
-        else:
-            try:
-                judged = seat.judge(task, self.store.files(taken.number), self._telling(taken))
-            except TilewrightError as error:
-                raise Lost(f"its worker could not judge it: {error}") from error
-        self._surely(partial(self.store.finish, taken.number, self.worker, judged))
+            why = f"there is no task {taken.task}"
+            self._surely(partial(keep, Judged(outcome="nothing to judge", reason=why)))
+            return
+        try:
+            judged = seat.judge(task, self.store.files(taken.number), self._telling(taken))
+        except TooLong as lost:
+            self._surely(partial(keep, Judged(outcome="stopped", reason=str(lost))))
+            raise
+        except TilewrightError as error:
+            raise Lost(f"its worker could not judge it: {error}") from error
+        self._surely(partial(keep, judged))
 
     def _mark(self, seat: Seat) -> bool:
         """Time the marks of a task that has none yet, while nobody waits; whether there was one."""
-        for task in self.tasks.values():
-            if task.marks and self.store.marks(measured(task)) is None:
-                self._say(f"times the marks of {task.name}")
+        for name, task in self.tasks.items():
+            if not task.marks or name in self.tried or self.store.marks(measured(task)) is not None:
+                continue
+            self.tried.add(name)  # where it fails, the next server tries again
+            self._say(f"times the marks of {name}")
+            try:
                 found = seat.marks(task, lambda words: None)
-                self._surely(partial(self.store.keep_marks, measured(task), found))
+            except TilewrightError as error:
+                say_once(f"the marks of {name}: {error}")
                 return True
+            self._surely(partial(self.store.keep_marks, measured(task), found))
+            return True
         return False
 
     def _telling(self, taken: Submitted) -> Tell:
@@ -208,10 +223,15 @@ class LocalPool:
         devices: Collection[Device] = (),
         judge: Judge | None = None,
         pause: float = PAUSE_SECONDS,
+        silent: float = SILENT_SECONDS,
     ) -> None:
         chosen = judge or KernelJudge()
+
+        def new_seat(device: Device) -> Seat:
+            return LocalSeat(device, chosen, silent)
+
         self.attendants = [
-            Attendant(store, course.tasks, place, lambda device: LocalSeat(device, chosen), pause)
+            Attendant(store, course.tasks, place, new_seat, pause)
             for place in places(course.tasks.values(), devices)
         ]
 

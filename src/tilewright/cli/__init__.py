@@ -29,6 +29,7 @@ VERBS = {
     "kernel": "a kernel of your own: write a start, check it, compare it",
     "break": "plant mistakes into a rung and see the proof find them",
     "history": "what was measured before: list, show, compare, export",
+    "class": "a class of students: write one, check it, codes, backup, export",
     "show": "a network's layers: shapes, parameters, FLOP, bytes",
     "convert": "a network into another format: ONNX, safetensors and JSON, ConvNetJS text",
     "data": "list, fetch and check data sets",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
+
+from tilewright.cli import below
 
 # Each has a module of its own, tilewright.cli.kernel_NAME.
 VERBS = {
@@ -15,16 +16,8 @@ VERBS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="action", metavar="|".join(VERBS), required=True)
-    for name, about in VERBS.items():
-        module = import_module(f"tilewright.cli.kernel_{name}")
-        verb = verbs.add_parser(name, help=about, description=module.__doc__)
-        verb.add_argument(
-            "--traceback", action="store_true", default=argparse.SUPPRESS,
-            help="show where an error came from",
-        )  # fmt: skip
-        module.add_arguments(verb)
+    below.add_verbs(parser, "kernel", VERBS)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    return int(import_module(f"tilewright.cli.kernel_{arguments.action}").main(arguments))
+    return below.run(arguments, "kernel")

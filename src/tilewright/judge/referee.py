@@ -18,12 +18,13 @@ from msgspec import structs
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.judge.arena import Entry, Row
-from tilewright.judge.bench import bench
+from tilewright.judge.bench import Bench, bench
 from tilewright.judge.check import Checked, check
 from tilewright.judge.submissions import Submission
 from tilewright.measure.samples import Rounds, Sample
 from tilewright.model.network import Network
-from tilewright.results.grade import Judged
+from tilewright.results.benched import memory_share, peak_share
+from tilewright.results.grade import Judged, Profile
 from tilewright.rungs.own.expression import HeaderError
 from tilewright.rungs.own.rung import read, rung_of
 from tilewright.rungs.rung import Rung
@@ -80,7 +81,8 @@ class Referee:
             )
         verdict = checked.verdict
         assert verdict is not None  # of a kernel that is right
-        mine, other = self._timed(rung, verdict)
+        found = self._timed(rung, verdict)
+        mine, other = found.rows
         if mine.refused is not None:
             return Judged(outcome="refused", reason=mine.refused)
         if other.refused is not None:
@@ -91,7 +93,20 @@ class Referee:
             baseline=_seconds(other.warm),
             cold=_seconds(mine.cold),
             correct={str(size): share for size, share in mine.correct.items()},
+            profile=self._profile(found, mine),
+            worst_share_of_bound=verdict.worst,
         )
+
+    def _profile(self, found: Bench, row: Row) -> dict[str, Profile]:
+        made = {}
+        for stage in self.network.stages:
+            if (sample := row.warm.get(stage.name)) is not None:
+                made[stage.name] = Profile(
+                    flops=found.batch * stage.flops / sample.median,
+                    share_of_peak=peak_share(found, row, [stage], sample.median),
+                    share_of_memory=memory_share(found, row, [stage], sample.median),
+                )
+        return made
 
     def _elsewhere(self, path: Path) -> str | None:
         """Why a file is not for this device, if it is a kernel file at all."""
@@ -103,15 +118,13 @@ class Referee:
             return None
         return f"it runs on {' or '.join(devices)}, and all are judged on {self.device}"
 
-    def _timed(self, rung: Rung, verdict: Verdict) -> tuple[Row, Row]:
+    def _timed(self, rung: Rung, verdict: Verdict) -> Bench:
         entries = (Entry(rung, self.device, judged=True), Entry(self.baseline, self.device))
-        found = bench(
+        return bench(
             entries, self.network, self.dataset, self.device, self.batch, self.rounds, self.trust,
             proof=lambda isolated: verdict,
             progress=lambda doing, done, of: self.tell(f"{doing}: {done} of {of}"),
         )  # fmt: skip
-        mine, other = found.rows
-        return mine, other
 
     def _until(self, deadline: float) -> Callable[[int], None]:
         def progress(trials: int) -> None:

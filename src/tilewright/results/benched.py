@@ -88,20 +88,29 @@ def _library_share(row: Row, timed: list[Row]) -> float | None:
 
 def _peak_share(found: Bench, row: Row, network: Network) -> float | None:
     """Operations that a kernel in float32 really does, of the device's measured peak."""
+    return peak_share(found, row, _timed_stages(row, network), row.seconds)
+
+
+def peak_share(found: Bench, row: Row, stages: list[Stage], seconds: float) -> float | None:
+    """The same of some convolutions."""
     peak, rung = found.ceilings.flops, row.entry.rung
     if not peak or row.entry.inside or rung.precision.name != found.ceilings.precision:
         return None
-    stages = _timed_stages(row, network)
     flops = sum(each.inside_flops if rung.skips_taps else each.flops for each in stages)
-    return found.batch * flops / row.seconds / peak
+    return found.batch * flops / seconds / peak
 
 
 def _memory_share(found: Bench, row: Row, network: Network) -> float | None:
     """Bytes that must be moved at least, of what the device's memory moves in that time."""
+    return memory_share(found, row, _timed_stages(row, network), row.seconds)
+
+
+def memory_share(found: Bench, row: Row, stages: list[Stage], seconds: float) -> float | None:
+    """The same of some convolutions."""
     if not found.ceilings.bytes or row.entry.inside:
         return None
-    moved = sum(least_bytes(stage, found.batch) for stage in _timed_stages(row, network))
-    return moved / row.seconds / found.ceilings.bytes
+    moved = sum(least_bytes(stage, found.batch) for stage in stages)
+    return moved / seconds / found.ceilings.bytes
 
 
 def _timed_stages(row: Row, network: Network) -> list[Stage]:

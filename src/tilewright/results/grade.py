@@ -8,11 +8,21 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from tilewright.measure.samples import Sample
-from tilewright.results.record import Record, Seconds, Share, about, an_image
+from tilewright.results.record import Rate, Record, Seconds, Share, about, an_image
 
 Outcome = Literal[
     "right", "wrong", "does not compile", "stopped", "refused", "nothing to judge"
 ]  # fmt: skip
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """How near a convolution comes to what the device can do."""
+
+    flops: Annotated[Rate, about("operations of the convolution a second, warm")]
+    share_of_peak: Annotated[float | None, about("of the measured peak, in float32")] = None
+    share_of_memory: Annotated[
+        float | None, about("the fewest bytes it can move, of what the memory moves in that time")
+    ] = None
 
 
 class Judged(Struct, frozen=True, kw_only=True):
@@ -41,6 +51,13 @@ class Judged(Struct, frozen=True, kw_only=True):
     correct: Annotated[
         dict[str, Share], about("right answers of the network, by how many images there were")
     ] = {}
+
+    profile: Annotated[
+        dict[str, Profile], about("of each convolution; empty if it was not timed")
+    ] = {}
+    worst_share_of_bound: Annotated[
+        float | None, about("the largest error seen as a share of what rounding allows")
+    ] = None
 
     @property
     def total(self) -> Sample | None:
