@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -72,11 +73,17 @@ def test_also_when_the_work_fails(fake):
 
 
 def test_an_address_where_nobody_is(fake):
-    fake.fails = True
-    words = "--address far:1: no Ray cluster answers: nobody is there"
-    with pytest.raises(TilewrightError, match=words), session.connected("far:1"):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with session.connected(address):
+            assert fake.given["address"] == address
+        fake.fails = True
+        words = f"--address {address}: no Ray cluster answers: nobody is there"
+        with pytest.raises(TilewrightError, match=words), session.connected(address):
+            pass
+    words = f"--address {address}: no Ray cluster answers: .*refused"
+    with pytest.raises(TilewrightError, match=words), session.connected(address):
         pass
-    assert fake.given["address"] == "far:1"
 
 
 def test_a_user_s_own_settings_stay(fake, monkeypatch):

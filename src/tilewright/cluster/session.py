@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ QUIET = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+SILENT = {"logging_level": logging.ERROR, "log_to_driver": False}
+REACH_SECONDS = 10.0
 OBJECTS_BYTES = 512 << 20  # of memory that its processes share; what does not fit goes to disk
 LONGEST_FOLDER = 30  # characters: sockets lie in it, whose paths have 107 at most
 
@@ -59,16 +62,10 @@ def connected(address: str | None, processors: int = 1) -> Iterator[None]:
         return
     with _nothing_left() as folder, _settings(QUIET):
         try:
-            # Half a cluster cannot be ended: Ctrl-C waits.
-            with _own_signals(), _unheard(), held_back():
-                if address is None:
-                    ray.init(
-                        address="local", num_cpus=max(processors, cpu_cores()),
-                        object_store_memory=OBJECTS_BYTES, include_dashboard=False,
-                        _temp_dir=str(folder), logging_level=logging.ERROR, log_to_driver=False,
-                    )  # fmt: skip
-                else:
-                    _join(ray, address)
+            if address is None:
+                _start(ray, processors, folder)
+            else:
+                _join(ray, address)
             # It would print what it thinks of workers that die; we say what it means for the run.
             ray._private.worker._worker_logs_enabled = False
             yield
@@ -83,12 +80,30 @@ def machines() -> list[tuple[int, int]]:
     return [(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in found]
 
 
+def _start(ray: ModuleType, processors: int, folder: Path) -> None:
+    # Half a cluster cannot be ended: Ctrl-C waits.
+    with _own_signals(), _unheard(), held_back():
+        ray.init(
+            address="local", num_cpus=max(processors, cpu_cores()), include_dashboard=False,
+            object_store_memory=OBJECTS_BYTES, _temp_dir=str(folder), **SILENT,
+        )  # fmt: skip
+
+
 def _join(ray: ModuleType, address: str) -> None:
     try:
-        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        _reach(address)
+        with _own_signals(), _unheard():
+            ray.init(address=address, **SILENT)
     except Exception as error:  # each kind of address has its own
         words = " ".join(str(error).split())
         raise TilewrightError(f"--address {address}: no Ray cluster answers: {words}") from error
+
+
+def _reach(address: str) -> None:
+    """Whether anybody listens there: Ray itself would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
 
 
 @contextmanager
