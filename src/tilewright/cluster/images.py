@@ -135,16 +135,13 @@ class _Sent:
             num_cpus=room.cpus,
             num_gpus=room.gpus,
         )  # fmt: skip
-        try:
+        with session.in_one_line():
             for block in answers.iter_batches(batch_size=None, prefetch_batches=0):
                 for row in block[ANSWER]:
                     answer: Answer | Problem = pickle.loads(row)
                     if isinstance(answer, Problem):
                         raise TilewrightError(answer.words)
                     yield answer
-        except self.ray.exceptions.RayError as error:
-            words = " ".join(str(error).split())
-            raise TilewrightError(f"a worker could not go on: {words:.300}") from error
 
     def lost(self) -> set[str]:
         """Workers that died in the middle of a part."""

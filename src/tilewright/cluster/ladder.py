@@ -179,8 +179,5 @@ def climb_on(
                     audience.proven(row)
 
         streaming: ActorMethod = first.climb.options(num_returns="streaming")
-        try:
+        with session.in_one_line():
             return listen(map(ray.get, streaming.remote(climb, others)), hear)
-        except ray.exceptions.RayError as error:
-            words = " ".join(str(error).split())
-            raise TilewrightError(f"a worker could not go on: {words:.300}") from error

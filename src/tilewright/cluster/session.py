@@ -80,6 +80,16 @@ def machines() -> list[tuple[int, int]]:
     return [(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in found]
 
 
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Ray's errors are pages long."""
+    try:
+        yield
+    except library().exceptions.RayError as error:
+        words = " ".join(str(error).split())
+        raise TilewrightError(f"a worker could not go on: {words:.300}") from error
+
+
 def _start(ray: ModuleType, processors: int, folder: Path) -> None:
     # Half a cluster cannot be ended: Ctrl-C waits.
     with _own_signals(), _unheard(), held_back():

@@ -166,8 +166,5 @@ def tune_on(
 
         there = replace(asked, out=Path(asked.out).absolute())
         streaming: ActorMethod = first.tune.options(num_returns="streaming")
-        try:
+        with session.in_one_line():
             return listen(map(ray.get, streaming.remote(there, others)), hear)
-        except ray.exceptions.RayError as error:
-            words = " ".join(str(error).split())
-            raise TilewrightError(f"a worker could not go on: {words:.300}") from error

@@ -91,8 +91,9 @@ def _phases(run: RunRecord) -> RenderableType:
 
 def _workers(run: RunRecord) -> RenderableType:
     several = len({each.device_name for each in run.workers if each.parts}) > 1
+    lost = any(each.lost for each in run.workers)
     rows = table("Workers", "worker", *(["device"] if several else []), ">images", ">starting",
-                 ">loading", ">computing", ">waiting", "")  # fmt: skip
+                 ">loading", ">computing", ">waiting", *(["note"] if lost else []))  # fmt: skip
     for each in run.workers:
         spent = (each.starting_seconds, each.loading_seconds, each.computing_seconds,
                  each.waiting_seconds)  # fmt: skip
@@ -101,7 +102,7 @@ def _workers(run: RunRecord) -> RenderableType:
             *([each.device_name] if several else []),
             units.count(each.images),
             *map(units.seconds, spent),
-            "lost, replaced" if each.lost else "",
+            *(["lost, replaced" if each.lost else ""] if lost else []),
         )
     return rows
 
