@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.classroom.made import NOW, class_folder
 from tilewright.classroom.course import Late, Task, read_course
@@ -56,6 +59,7 @@ def test_every_mistake_is_told_at_once(tmp_path):
         "one": 'titel = "x"\ndevice = "gpu"\nimages = 0\npoints = "10 * speed"\n',
         "two": 'network = "ece40"\nagainst = "tund"\nmarks = ["serial"]\nbatch = true\n',
         "three": 'opens = "2026-12-01"\ncloses = "soon"\nlate = { days = 2 }\n',
+        "far": 'opens = 0001-01-01T00:00:00+14:00\ncloses = "9999-12-31T23:59:59-14:00"\n',
         "four": 'opens = 2026-12-01T00:00:00Z\ncloses = 2026-11-01T00:00:00Z\nstart = "none.cl"\n',
         "five": "title =",
         "Six!": 'device = "cpu"',
@@ -88,6 +92,8 @@ def test_every_mistake_is_told_at_once(tmp_path):
         "tasks/three.toml: closes: 'soon' is no date",
         "tasks/three.toml: late.percent_a_day: it is missing",
         "tasks/three.toml: late: a rule for late work needs `closes`",
+        "tasks/far.toml: opens: 0001-01-01T00:00:00+14:00 is in no year from 2000 to 2999",
+        "tasks/far.toml: closes: 9999-12-31T23:59:59-14:00 is in no year from 2000 to 2999",
         "tasks/four.toml: closes: it closes before it opens",
         "tasks/four.toml: start: there is no file none.cl",
         "tasks/five.toml: ",
@@ -110,6 +116,44 @@ def test_files_that_are_no_text_or_too_large_are_one_line(tmp_path, content):
 def test_a_folder_without_a_class_says_how_to_get_one(tmp_path):
     with pytest.raises(TilewrightError, match="tilewright class new"):
         read_course(tmp_path)
+
+
+KEYS = (
+    "title", "text", "network", "data", "device", "images", "batch", "against", "seed", "limit",
+    "repeats", "points", "most_points", "opens", "closes", "late", "marks", "start", "teachers",
+    "names", "invite", "roster",
+)  # fmt: skip
+written = st.recursive(
+    st.integers(-(10**20), 10**20).map(str)
+    | st.booleans().map(lambda found: str(found).lower())
+    | st.sampled_from(
+        ["nan", "inf", "1979-05-27", "07:32:00", "0001-01-01T00:00:00+14:00", '"opencl:999"',
+         '"9999-12-31T23:59:59-14:00"', '"time // rank"', '"."', '"tasks"', '"torch"']
+    )
+    | st.text(max_size=8).map(json.dumps),
+    lambda inner: st.lists(inner, max_size=2).map(lambda some: f"[{', '.join(some)}]")
+    | st.tuples(st.sampled_from(["days", "percent_a_day", "x"]), inner).map(
+        lambda pair: f"{{ {pair[0]} = {pair[1]} }}"
+    ),
+    max_leaves=3,
+)  # fmt: skip
+tables = st.dictionaries(st.sampled_from(KEYS), written, max_size=6).map(
+    lambda pairs: "".join(f"{key} = {value}\n" for key, value in pairs.items())
+)
+
+
+@given(tables, tables, st.text(max_size=30))
+@settings(max_examples=40)
+def test_whatever_is_written_is_a_class_or_mistakes(tmp_path_factory, top, task, roster):
+    folder = tmp_path_factory.mktemp("drawn")
+    (folder / "tasks").mkdir()
+    (folder / "class.toml").write_text(top, errors="replace")
+    (folder / "tasks" / "first.toml").write_text(task, errors="replace")
+    (folder / "roster.csv").write_text(f"login,name\n{roster}", errors="replace")
+    try:
+        read_course(folder)
+    except TilewrightError as error:
+        assert str(error)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,14 @@ def test_strangers_and_floods_are_refused(store, monkeypatch):
     with pytest.raises(NotTaken, match="3 of yours are waiting"):
         hand_in(store, "anna")
     assert len(hand_in(store, "ben")) == 1
+
+
+def test_nothing_is_taken_outside_a_tasks_times(store):
+    task = replace(TASK, opens=NOW, closes=NOW + datetime.timedelta(days=1))
+    for days, problem in ((-1, "opens on"), (2, "closed on")):
+        with pytest.raises(NotTaken, match=problem):
+            store.hand_in("anna", task, KERNEL, True, NOW + datetime.timedelta(days=days))
+    assert store.hand_in("anna", task, KERNEL, True, NOW) == 1
 
 
 def test_secrets_are_shown_once_and_kept_as_hashes(store):

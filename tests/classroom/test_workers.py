@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from tests.classroom.judges import Obedient
 from tests.classroom.made import NOW, TASK, class_folder, right, store_with
 from tilewright.classroom.course import Course
 from tilewright.classroom.judging import measured
-from tilewright.classroom.locks import opened
+from tilewright.classroom.locks import device_turn, opened
 from tilewright.classroom.seats import LocalSeat, Lost
 from tilewright.classroom.store import Store
 from tilewright.classroom.workers import Attendant, LocalPool, Place, places
@@ -27,7 +28,7 @@ SERVER = """
 import sys, time
 from pathlib import Path
 from tests.classroom.judges import Obedient
-from tilewright.classroom.locks import opened
+from tilewright.classroom.locks import device_turn, opened
 from tilewright.classroom.workers import LocalPool
 
 with opened(Path(sys.argv[1])) as (course, store):
@@ -128,6 +129,30 @@ def test_what_takes_too_long_is_stopped_and_not_tried_again(store, log, pool, mo
     wait(lambda: store.submission(after).state == "done")
 
 
+def test_to_wait_for_the_device_takes_nothing_off_ones_time(log, monkeypatch):
+    monkeypatch.setattr("tilewright.classroom.seats.MORE_SECONDS", 0.0)
+    ends: list[str] = []
+
+    def judge() -> None:
+        try:
+            seat.judge(replace(TASK, limit=0), {"a.cl": b"sleep 60"}, lambda words: None)
+        except Lost as lost:
+            ends.append(str(lost))
+
+    seat = LocalSeat(OPENCL, Obedient(log))
+    try:
+        seat.open([TASK])
+        other = threading.Thread(target=judge)
+        with device_turn(OPENCL):
+            other.start()
+            other.join(2.5)
+            assert ends == [] and log.read_text() == ""
+        other.join()
+    finally:
+        seat.close()
+    assert ends == ["all of it took longer than 0 s"]
+
+
 def test_a_machine_that_cannot_judge_takes_nothing(store, log, pool):
     number = hand_in(store, "right")
     running = pool(judge=Obedient(log, broken="there is no GPU"))
@@ -144,6 +169,18 @@ def test_stopping_gives_back_what_was_begun(store, pool):
     found = store.submission(number)
     assert (found.state, found.attempts, running.alive()) == ("waiting", 0, 0)
     assert store.workers() == []
+
+
+def test_a_worker_that_died_while_it_waited_costs_nobody_a_try(store, log, pool):
+    running = pool()
+    (attendant,) = running.attendants
+    wait(running.alive)
+    attendant.seat.process.kill()
+    number = hand_in(store, "once")
+    wait(lambda: all_done(store))
+    found = store.submission(number)
+    assert (found.judged.outcome, found.attempts) == ("right", 2)
+    assert log.read_text().splitlines() == 2 * ["once on opencl"]
 
 
 def test_marks_are_timed_once_while_nobody_waits(store, log, pool):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from tilewright import environment
 from tilewright.classroom.course import Course, Task
-from tilewright.classroom.ranking import Standing, points, standings
+from tilewright.classroom.ranking import Standing, others_than, points, standings
 from tilewright.classroom.store import Store
 from tilewright.classroom.submissions import Submitted
 from tilewright.files import atomic_write
@@ -58,12 +58,7 @@ def gradescope(store: Store, task: Task, each: Submitted) -> str:
 
 
 def _gradescope(class_of: list[Standing], task: Task, each: Submitted, where: Environment) -> str:
-    others = [
-        standing.best.judged.total.median
-        for standing in class_of
-        if standing.best and standing.best.judged and standing.best.judged.total
-        and standing.person.login != each.login
-    ]  # fmt: skip
+    others = others_than(each.login, class_of)
     record = GradeRecord(
         network=Path(task.network).stem, device=str(task.device), device_name=str(task.device),
         environment=where, folder=task.name, seed=task.seed, images=task.images, batch=task.batch,
@@ -84,14 +79,22 @@ def _shown(each: Submitted) -> Judged:
     return each.judged or Judged(outcome="nothing to judge", reason="it is not judged yet")
 
 
-def to_zip(course: Course, store: Store, path: Path) -> None:
+def to_zip(
+    course: Course,
+    store: Store,
+    path: Path,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> None:
     """The whole class: its files, tables, and every submission with what came of it."""
+    of, done = sum(len(store.of_task(name)) for name in course.tasks), 0
     with (
         atomic_write(path, mode=0o600) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made,
     ):
         for name, content in entries(course, store):
             made.writestr(name, content)
+            done += name.endswith("/results.json")
+            progress(done, of)
 
 
 def entries(course: Course, store: Store) -> Iterator[tuple[str, bytes]]:

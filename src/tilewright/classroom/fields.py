@@ -16,6 +16,7 @@ from tilewright.files import check_file, reason
 T = TypeVar("T")
 
 LARGEST_FILE = 2**20  # bytes
+YEARS = range(2000, 3000)
 LONGEST_TEXT = 50_000  # characters of a task's text
 
 
@@ -116,6 +117,9 @@ class Fields:
             return None
         if made.tzinfo is None:
             self.wrong(key, f"{made.isoformat()} has no zone, as +01:00 or Z at its end")
+            return None
+        if made.year not in YEARS:  # near the ends of the calendar there is no other zone
+            self.wrong(key, f"{made.isoformat()} is in no year from {YEARS[0]} to {YEARS[-1]}")
             return None
         return made.astimezone(datetime.UTC)
 

@@ -7,8 +7,9 @@ worth does not depend on the same person's others, so that handing in again neve
 from __future__ import annotations
 
 import datetime
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.classroom.course import Course, Task
@@ -16,7 +17,6 @@ from tilewright.classroom.judging import measured
 from tilewright.classroom.people import Person
 from tilewright.classroom.store import Store
 from tilewright.classroom.submissions import Submitted
-from tilewright.measure.samples import Sample
 from tilewright.rungs.own.expression import Expression
 
 
@@ -94,41 +94,34 @@ def standings(store: Store, task: Task) -> list[Standing]:
     handed_in: dict[str, list[Submitted]] = defaultdict(list)
     for each in store.of_task(task.name):
         handed_in[each.login].append(each)
-    counting = {
-        login: [each for each in of if each.counts and each.judged and each.judged.total]
-        for login, of in handed_in.items()
-    }
+    formula = task.formula
     students = [person for person in store.people() if not person.teacher]
-    times = {
-        person.login: min(map(_seconds, counting[person.login]))
-        for person in students
-        if counting.get(person.login)
-    }
+    fastest = {person.login: _fastest(handed_in[person.login]) for person in students}
+    times = sorted(_seconds(each) for each in fastest.values() if each is not None)
     found = [
-        _standing(
-            person, handed_in.get(person.login, ()), counting.get(person.login, ()), times, task
-        )
+        _standing(person, handed_in[person.login], fastest[person.login], times, task, formula)
         for person in students
     ]
     return sorted(found, key=lambda each: (each.rank is None, each.rank or 0, each.person.login))
 
 
+def _fastest(handed_in: Sequence[Submitted]) -> Submitted | None:
+    counting = [each for each in handed_in if each.counts]
+    return min(counting, key=lambda each: (_seconds(each), each.number), default=None)
+
+
 def _standing(
-    person: Person,
-    handed_in: Sequence[Submitted],
-    counting: Sequence[Submitted],
-    times: Mapping[str, float],
-    task: Task,
-) -> Standing:
-    if not counting:
+    person: Person, handed_in: Sequence[Submitted], best: Submitted | None,
+    times: Sequence[float], task: Task, formula: Expression,
+) -> Standing:  # fmt: skip
+    if best is None:
         return Standing(person, tuple(handed_in))
-    others = [time for login, time in times.items() if login != person.login]
-    formula = task.formula
-    worth = [(points(each, others, task, formula), each) for each in counting]
+    others = list(times)
+    others.remove(_seconds(best))
+    worth = [(points(each, others, task, formula), each) for each in handed_in if each.counts]
     given, paid = max(worth, key=lambda pair: (pair[0], -pair[1].number))
-    best = min(counting, key=lambda each: (_seconds(each), each.number))
     return Standing(
-        person, tuple(handed_in), best, paid, 1 + sum(other < _seconds(best) for other in others),
+        person, tuple(handed_in), best, paid, 1 + bisect_left(others, _seconds(best)),
         given, task.late_percent(paid.handed_in),
     )  # fmt: skip
 
@@ -136,15 +129,16 @@ def _standing(
 def points(
     each: Submitted, others: Sequence[float], task: Task, formula: Expression | None = None
 ) -> int:
-    """What a submission is worth among the best times of the other people; 0 unless it counts."""
-    if not each.counts or each.judged is None or each.judged.total is None:
+    """What a submission is worth among the best times of the other people, fastest first; 0 unless
+    it counts."""
+    if not each.counts or each.judged is None:
         return 0
     time, baseline = _seconds(each), each.judged.baseline_total
     given = (formula or task.formula).value(
         {
             "time": _microseconds(time),
-            "best": _microseconds(min((time, *others))),
-            "rank": 1 + sum(other < time for other in others),
+            "best": _microseconds(min([time, *others[:1]])),
+            "rank": 1 + bisect_left(others, time),
             "count": 1 + len(others),
             "baseline": _microseconds(baseline.median if baseline else 0.0),
         }
@@ -152,16 +146,21 @@ def points(
     return max(0, given) * (100 - task.late_percent(each.handed_in)) // 100
 
 
+def others_than(login: str, class_of: Sequence[Standing]) -> list[float]:
+    """The best times of the other people, fastest first."""
+    return sorted(
+        _seconds(each.best) for each in class_of if each.best and each.person.login != login
+    )
+
+
 def steps(store: Store, task: str, login: str) -> list[Step]:
     """How a person's times went, submission by submission."""
     made: list[Step] = []
     best: float | None = None
     for each in store.of_person(login, task):
-        total = None if each.judged is None else each.judged.total
-        seconds = None if total is None else total.median
-        if seconds is not None and each.counts:
-            best = seconds if best is None else min(best, seconds)
-        made.append(Step(each.number, each.handed_in, seconds, best))
+        if each.counts:
+            best = _seconds(each) if best is None else min(best, _seconds(each))
+        made.append(Step(each.number, each.handed_in, each.seconds, best))
     return made
 
 
@@ -198,17 +197,13 @@ def _marks(store: Store, task: Task) -> list[Row]:
 
 
 def _seconds(each: Submitted) -> float:
-    return _total(each).median
+    assert each.seconds is not None  # as it counts
+    return each.seconds
 
 
 def _times(each: Submitted) -> float | None:
     baseline = None if each.judged is None else each.judged.baseline_total
     return None if baseline is None else baseline.median / _seconds(each)
-
-
-def _total(each: Submitted) -> Sample:
-    assert each.judged is not None and each.judged.total is not None  # as it counts
-    return each.judged.total
 
 
 def _microseconds(seconds: float) -> int:

@@ -7,6 +7,7 @@ a pipe. It is killed with whoever started it.
 from __future__ import annotations
 
 import ctypes
+import math
 import multiprocessing
 import signal
 import sys
@@ -39,7 +40,11 @@ GONE_SECONDS = 30.0
 
 
 class Lost(Exception):
-    """The process is gone or was given up, and why."""
+    """The process is gone or was given up, and why; `begun` unless it was still before the work."""
+
+    def __init__(self, words: str, begun: bool = True) -> None:
+        super().__init__(words)
+        self.begun = begun
 
 
 class TooLong(Lost):
@@ -122,14 +127,15 @@ class LocalSeat:
     ) -> dict[str, Judged]:
         """An answer, within so many seconds from when the device was free."""
         assert self.pipe is not None
+        heard = time.monotonic()
+        begun = heard if what == "prepare" else math.inf
         try:
             self.pipe.send((what, task, dict(files)))
-            heard = begun = time.monotonic()
             while True:
                 if not self.pipe.poll(BEAT_SECONDS):
                     silent = self.silent if self.started else OPEN_SECONDS
                     if time.monotonic() - heard > silent:
-                        raise Lost(f"its worker was silent for {silent:g} s")
+                        raise Lost(f"its worker was silent for {silent:g} s", begun < math.inf)
                     continue
                 heard, self.started = time.monotonic(), True
                 if heard - begun > seconds:
@@ -144,7 +150,7 @@ class LocalSeat:
                     case Problem(words):
                         raise TilewrightError(words)
         except (EOFError, OSError) as error:
-            raise Lost(f"its worker {self._end()}") from error
+            raise Lost(f"its worker {self._end()}", begun < math.inf) from error
 
     def _end(self) -> str:
         assert self.process is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -47,11 +48,17 @@ class Submitted:
     judged: Judged | None
     disqualified: str | None
 
+    @cached_property
+    def seconds(self) -> float | None:
+        """The time of all convolutions, if it was timed."""
+        total = None if self.judged is None else self.judged.total
+        return None if total is None else total.median
+
     @property
     def counts(self) -> bool:
         """Whether it can have a place: ranked, right, timed, not taken out."""
         right = self.judged is not None and self.judged.outcome == "right"
-        return self.ranked and right and self.disqualified is None
+        return self.ranked and right and self.seconds is not None and self.disqualified is None
 
 
 class Submissions(Tables):

@@ -107,7 +107,7 @@ class Attendant(threading.Thread):
             try:
                 self._attend()
             except Lost as lost:
-                self._release(str(lost))
+                self._release(str(lost), lost.begun)
             except TilewrightError as error:
                 self._say(f"cannot judge: {error}")
             except Exception as error:  # whatever it is, the others' work goes on
@@ -180,9 +180,9 @@ class Attendant(threading.Thread):
 
         return tell
 
-    def _release(self, reason: str) -> None:
-        """What ends with the server was not cut by its own doing."""
-        counts = not self.stopping.is_set()
+    def _release(self, reason: str, begun: bool = True) -> None:
+        """What was not begun, or ends with the server, was not cut by its own doing."""
+        counts = begun and not self.stopping.is_set()
         self._surely(partial(self.store.release, self.worker, reason, counts))
 
     def _say(self, words: str, every: float = 0.0) -> None:

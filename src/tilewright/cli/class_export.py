@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     from tilewright.classroom.export import gradescope, to_csv, to_zip
     from tilewright.classroom.store import store_of
     from tilewright.terminal import printable
+    from tilewright.views import console
 
     chosen = [name for name in OUTPUTS if getattr(arguments, name) is not None]
     if not chosen:
@@ -51,7 +53,9 @@ def main(arguments: argparse.Namespace) -> int:
         made = gradescope(store, course.tasks[found.task], found)
         output.write((arguments.gradescope, made))
     if arguments.zip is not None:
-        to_zip(course, store, Path(arguments.zip))
+        with console.progress_line() as tell:
+            progress = partial(tell, "submissions")
+            to_zip(course, store, Path(arguments.zip), progress)
     for name in chosen:
         print(f"wrote {printable(getattr(arguments, name))}")
     return 0

@@ -7,16 +7,16 @@ sits a process of its own, in the same isolation, that holds its device while it
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.judging import Judge, KernelJudge, Tell
-from tilewright.classroom.seats import OPEN_SECONDS, LocalSeat, Lost
+from tilewright.classroom.seats import OPEN_SECONDS, SILENT_SECONDS, LocalSeat, Lost
 from tilewright.classroom.store import Store
-from tilewright.classroom.workers import PAUSE_SECONDS, Attendant, Place, places
+from tilewright.classroom.workers import PAUSE_SECONDS, Attendant, LocalPool, Place, places
 from tilewright.cluster import session
 from tilewright.cluster.saying import Failed, Said, error_of, failed, listen, said
 from tilewright.errors import TilewrightError
@@ -34,8 +34,8 @@ Judging = Iterator[Said[str, dict[str, Judged]]]
 class Chair:
     """The other end: a seat in a process of Ray's, which has a GPU if it asked for one."""
 
-    def __init__(self, device: Device, judge: Judge) -> None:
-        self.seat = LocalSeat(_own(device), judge)
+    def __init__(self, device: Device, judge: Judge, silent: float = SILENT_SECONDS) -> None:
+        self.seat = LocalSeat(_own(device), judge, silent)
 
     def open(self, tasks: Iterable[Task]) -> Failed | None:
         # In the thread that stays: the process that is started ends with whoever started it.
@@ -70,8 +70,8 @@ def _own(device: Device) -> Device:
 class RaySeat:
     """One place to judge at, somewhere in the cluster."""
 
-    def __init__(self, device: Device, judge: Judge) -> None:
-        self.device, self.judging = device, judge
+    def __init__(self, device: Device, judge: Judge, silent: float = SILENT_SECONDS) -> None:
+        self.device, self.judging, self.silent = device, judge, silent
         self.ray = session.library()
         self.chair: ActorHandle[Chair] | None = None
 
@@ -79,7 +79,7 @@ class RaySeat:
         gpus = 1 if self.device.kind == "cuda" else 0
         # Workers without a GPU are spread over the machines, and time in turns on each.
         chairs = self.ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD")(Chair)
-        self.chair = chair = chairs.remote(self.device, self.judging)
+        self.chair = chair = chairs.remote(self.device, self.judging, self.silent)
         try:
             problem: Failed | None = self.ray.get(
                 chair.open.remote(list(tasks)), timeout=OPEN_SECONDS
@@ -114,43 +114,46 @@ def _short(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-class RayPool:
-    """Workers of a class in the cluster at an address; None: on this machine."""
+class RayPool(LocalPool):
+    """Workers of a class in the cluster at an address; None: on this machine.
+
+    For each device that is named, for each GPU, or for each machine where tasks need none.
+    """
 
     def __init__(
         self,
         course: Course,
         store: Store,
         address: str | None,
+        devices: Collection[Device] = (),
         judge: Judge | None = None,
         pause: float = PAUSE_SECONDS,
+        silent: float = SILENT_SECONDS,
     ) -> None:
-        self.course, self.store, self.address = course, store, address
-        self.judge, self.pause = judge or KernelJudge(), pause
+        self.course, self.store, self.address, self.devices = course, store, address, devices
+        self.judge, self.pause, self.silent = judge or KernelJudge(), pause, silent
         self.opened = ExitStack()
         self.attendants: list[Attendant] = []
 
     def start(self) -> None:
-        self.opened.enter_context(session.connected(self.address))
+        self.opened.enter_context(session.connected(self.address, len(self.devices)))
+        tasks = self.course.tasks
         self.attendants = [
-            Attendant(self.store, self.course.tasks, place, self._seat, self.pause)
-            for place in everywhere(self.course.tasks.values(), session.machines())
+            Attendant(self.store, tasks, place, self._seat, self.pause)
+            for place in (
+                places(tasks.values(), self.devices)
+                if self.devices
+                else everywhere(tasks.values(), session.machines())
+            )
         ]
-        for attendant in self.attendants:
-            attendant.start()
+        super().start()
 
     def _seat(self, device: Device) -> RaySeat:
-        return RaySeat(device, self.judge)
+        return RaySeat(device, self.judge, self.silent)
 
     def stop(self) -> None:
-        for attendant in self.attendants:
-            attendant.stopping.set()
-        for attendant in self.attendants:
-            attendant.stop()
+        super().stop()
         self.opened.close()
-
-    def alive(self) -> int:
-        return sum(attendant.ready for attendant in self.attendants)
 
 
 def everywhere(tasks: Iterable[Task], machines: list[tuple[int, int]]) -> list[Place]:
