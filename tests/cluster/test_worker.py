@@ -106,13 +106,15 @@ def test_who_died_before_an_answer_is_in_the_table(answers):
     assert lost == {"b:2": 0}
 
 
-def test_what_is_wrong_with_a_part_is_one_line_that_names_its_images(monkeypatch):
-    wrong = list_data((IMAGES, np.full(230, 7)), NETWORK.input.shape, None).cut(8, 1).all[2]
+def test_what_is_wrong_with_a_part_is_one_line_that_names_its_images(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, images=IMAGES, labels=np.full(230, 7))
+    wrong = list_data(path, NETWORK.input.shape, None).cut(8, 1).all[2]
     rows = Worker(REQUEST, 0)({PART: np.array([pickle.dumps(wrong)], object)})
     (problem,) = map(pickle.loads, rows[ANSWER])
     assert isinstance(problem, Problem)
     first, last = wrong.first, wrong.first + wrong.images - 1
-    assert problem.words.startswith(f"images {first} to {last}: the given arrays: label 7 of image")
+    assert problem.words.startswith(f"images {first} to {last}: {path}: label 7 of image 0 is out")
 
 
 def test_a_part_that_kills_its_workers_is_given_up():

@@ -23,6 +23,7 @@ from tilewright.data.dataset import Dataset, checked_labels
 from tilewright.data.parts import Part
 from tilewright.errors import TilewrightError
 from tilewright.memory import pin, pins
+from tilewright.model.load import describe
 from tilewright.plan import Plan
 from tilewright.results.probabilities import are_probabilities
 from tilewright.results.run import RunRecord, record
@@ -76,6 +77,7 @@ class Worker:
         self.born = time.time()
         self.name = f"{platform.node()}:{os.getpid()}"
         self.request = request
+        self.classes = int(np.prod(describe(request.net).output_shape))
         self.begin = begin
         self.held = take_cores(cores) if cores else None
         self.ready: job.Ready | None = None
@@ -98,19 +100,18 @@ class Worker:
             raise TilewrightError(f"{TRIES} workers ended in the middle of them")
         with trace.phase("load data"):
             dataset = part.read()
+            if dataset.labels is not None:
+                checked_labels(dataset.labels, self.classes, dataset.source)
         with trace.phase("start"):
             ready = self.ready = self.ready or self._start(dataset)
-        with trace.phase("load labels"):
-            if dataset.labels is not None:
-                classes = int(np.prod(ready.network.output_shape))
-                checked_labels(dataset.labels, classes, dataset.source)
+        with trace.phase("pin images"):
             if pins(ready.program):
                 dataset = replace(dataset, images=pin(ready.program, dataset.images))
         result = job.forward(replace(ready, dataset=dataset), trace)
         spent = trace.phase_seconds
         times = Times(
             self.born, began, time.time(), spent("start"),
-            spent("load data") + spent("load labels"), spent("forward") + spent("accuracy"),
+            spent("load data") + spent("pin images"), spent("forward") + spent("accuracy"),
         )  # fmt: skip
         values = result.outputs[np.arange(len(dataset)), result.predicted]
         return Answer(
