@@ -1,6 +1,6 @@
 """A class under load: is anything lost, or done twice, when workers crash and servers are killed?
 
-    python -m benchmarks.load FOLDER --students 200 --count 2000 --workers 4 --kills 5
+    python -m benchmarks.load FOLDER --students 200 --count 2000 --workers 4 --kills 5 [--ray]
 
 Makes a class in a new folder and serves it with a stand-in for the judge, which takes a moment and
 then does what the submission says: it may be right, wrong, kill its own process, stand still, or
@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from tilewright.classroom.course import Task, read_course
@@ -30,6 +31,7 @@ from tilewright.classroom.judging import Tell
 from tilewright.classroom.locks import opened
 from tilewright.classroom.store import Store, store_of
 from tilewright.classroom.workers import LocalPool
+from tilewright.cluster.pool import RayPool
 from tilewright.results.grade import Judged
 from tilewright.runtime.device import Device
 
@@ -88,10 +90,11 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kills", type=int, default=5, help="of the server")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ray", action="store_true", help="workers of a local Ray cluster")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        return serve(arguments.folder, arguments.workers)
+        return serve(arguments.folder, arguments.workers, arguments.ray)
     write(arguments.folder, arguments.students)
     begin = time.monotonic()
     kinds = load(arguments)
@@ -113,12 +116,17 @@ def write(folder: Path, students: int) -> None:
     (folder / "log").touch()
 
 
-def serve(folder: Path, workers: int) -> int:
+def serve(folder: Path, workers: int, ray: bool) -> int:
     """Until it is killed."""
     with opened(folder) as (course, store):
         devices = [Device("opencl", number) for number in range(workers)]
-        judge = StandIn(folder / "log")
-        pool = LocalPool(course, store, devices, judge, pause=0.1, silent=SILENT_SECONDS)
+        # By the name that other processes know it by, too.
+        judge = import_module("benchmarks.load").StandIn(folder / "log")
+        given = {"judge": judge, "pause": 0.1, "silent": SILENT_SECONDS}
+        if ray:
+            pool = RayPool(course, store, None, devices, **given)
+        else:
+            pool = LocalPool(course, store, devices, **given)
         pool.start()
         while True:
             time.sleep(1)
@@ -159,7 +167,8 @@ def load(arguments: argparse.Namespace) -> dict[int, str]:
 
 def _started(arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "benchmarks.load", str(arguments.folder), "--serve"]
-    return subprocess.Popen([*command, "--workers", str(arguments.workers)])
+    on = ["--ray"] if arguments.ray else []
+    return subprocess.Popen([*command, "--workers", str(arguments.workers), *on])
 
 
 def found_wrong(folder: Path, kinds: Mapping[int, str]) -> Iterator[str]:

@@ -48,6 +48,7 @@ SLOW = (
     "tests/cli/test_profile.py",
     "tests/cli/test_train.py",
     "tests/cli/test_tune.py",
+    "tests/cluster/test_ray.py",
     "tests/fuse/cpu/test_arm.py",
     "tests/fuse/cpu/test_generate.py",
     "tests/fuse/cpu/test_nan.py",

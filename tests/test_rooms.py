@@ -211,7 +211,7 @@ def test_a_trace_knows_nobody():
 
 def test_libraries_of_devices_are_imported_when_they_are_asked_for():
     """But for the module whose only purpose it is."""
-    heavy = {"cupy", "pyopencl", "torch", "onnxruntime", "onnx", "cuda", "cupti"}
+    heavy = {"cupy", "pyopencl", "torch", "onnxruntime", "onnx", "cuda", "cupti", "ray"}
     early = {
         (name, top)
         for name, tree in modules().items()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilewright.verbs.ladder import LadderResult, ladder
     from tilewright.verbs.profile import ComparisonResult, ProfileResult, profile
     from tilewright.verbs.run import RunResult, run
+    from tilewright.verbs.spread import SpreadResult
     from tilewright.verbs.verify import VerifyResult, verify
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ _ELSEWHERE = {
     # The verbs of the command line, and what they give.
     "run": "tilewright.verbs.run",
     "RunResult": "tilewright.verbs.run",
+    "SpreadResult": "tilewright.verbs.spread",
     "ladder": "tilewright.verbs.ladder",
     "LadderResult": "tilewright.verbs.ladder",
     "profile": "tilewright.verbs.profile",
@@ -56,6 +58,7 @@ __all__ = [
     "Network",
     "ProfileResult",
     "RunResult",
+    "SpreadResult",
     "TilewrightError",
     "VerifyResult",
     "compile",

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -39,6 +40,8 @@ from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import Verdict, verify, verify_briefly
 
 Proof = Callable[[Rung, Callable[[], None]], Verdict]  # told of each trial
+# Given rungs and the proof of one, a way to have them proven elsewhere at the same time.
+Elsewhere = Callable[[Sequence[Rung], Proof], AbstractContextManager[Proof]]
 SAMPLE_CLASSES = 10  # of the sample that ships, which networks of one channel are measured on
 
 
@@ -184,6 +187,7 @@ def climb(
     against: str | None = None,
     short: bool = False,
     audience: Audience = NOBODY,
+    elsewhere: Elsewhere | None = None,
 ) -> Ladder:
     """Verify and time rungs of a device's ladder on a network and some images: all, or those with
     `names`.
@@ -192,7 +196,8 @@ def climb(
     `own` are rungs in files of a user's: each has its place behind the rung that it changes.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
     With `memory` ALL each rung has a row for every memory plan, and the CPU's serial loops one.
-    A `short` proof is of the network's own layers.
+    A `short` proof is of the network's own layers. Rungs are timed here, in turns, wherever they
+    are proven.
     """
     wanted = [*names, against] if names and against else names
     ladder = with_own(_chosen(device, wanted), own)
@@ -205,7 +210,7 @@ def climb(
     able = [rung for rung in able if rung not in guests]
     size = min(batch, len(images))  # the batch that is timed is tried, too
     proven = {}
-    for row in _prove(able, device, network, size, short, progress):
+    for row in _prove(able, device, network, size, short, progress, elsewhere):
         proven[row.rung.label] = row
         audience.proven(row)
     rows = [
@@ -243,11 +248,12 @@ def _prove(
     batch: int,
     short: bool,
     progress: Progress,
+    elsewhere: Elsewhere | None,
 ) -> Iterator[Row]:
     """Rungs with their verdicts, as they come."""
     # What is wrong with a user's file is told before minutes of others' proofs.
     mine, ours = ([r for r in able if (r.origin is None) == of_ours] for of_ours in (False, True))
-    with _proofs(ours, device, network, batch, short) as prove:
+    with _proofs(ours, device, network, batch, short, elsewhere) as prove:
         for index, rung in enumerate((*mine, *ours)):
             count = itertools.count(1)
 
@@ -321,17 +327,26 @@ def with_own(ladder: Sequence[Rung], own: Sequence[Rung]) -> list[Rung]:
     return rungs
 
 
+def _proof(
+    device: Device, network: Network, batch: int, short: bool, rung: Rung, tell: Callable[[], None]
+) -> Verdict:
+    given = verify_briefly if short else verify
+    return given(in_worker(rung), device_of(rung, device), network, batch=batch, progress=tell)
+
+
 def _proofs(
-    able: Sequence[Rung], device: Device, network: Network, batch: int, short: bool = False
+    able: Sequence[Rung],
+    device: Device,
+    network: Network,
+    batch: int,
+    short: bool = False,
+    elsewhere: Elsewhere | None = None,
 ) -> AbstractContextManager[Proof]:
     """Side by side on a GPU; a CPU is busy enough with one."""
-    given = verify_briefly if short else verify
-
-    def here(rung: Rung, tell: Callable[[], None]) -> Verdict:
-        on = device_of(rung, device)
-        return given(in_worker(rung), on, network, batch=batch, progress=tell)
-
+    here = partial(_proof, device, network, batch, short)
     many = [rung for rung in able if device_of(rung, device) == device]
+    if elsewhere is not None:
+        return elsewhere(many, here)
     if device.kind != "cuda" or len(many) < 2 or short or not cuda.takes_processes(device.index):
         return nullcontext(here)
     cores = sorted(os.sched_getaffinity(0))

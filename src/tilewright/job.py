@@ -105,6 +105,18 @@ def run(
                 with other.phase("forward"):
                     program(dataset.images, other, lambda done: progress(done, total))
                 before.append(other.phase_seconds("forward"))
+    result = forward(ready, trace, progress)
+    with trace.phase("free memory"):
+        del program, ready
+    samples = (*before, result.trace.phase_seconds("forward")) if before else ()
+    return replace(result, forward_samples=samples, usage=environment.usage())
+
+
+def forward(
+    ready: Ready, trace: Trace, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Result:
+    """The images through the program, and what that gave."""
+    program, dataset, total = ready.program, ready.dataset, len(ready.dataset)
     with trace.phase("forward"):
         outputs = program(dataset.images, trace, lambda done: progress(done, total))
     with trace.phase("accuracy"):
@@ -112,14 +124,10 @@ def run(
         check_finite(outputs, program, dataset)
         predicted = outputs.argmax(1)
         correct = None if dataset.labels is None else int((predicted == dataset.labels).sum())
-    device, network, rung = program.runtime.describe(), ready.network, ready.rung
-    plan, proof = ready.plan, ready.proof
-    with trace.phase("free memory"):
-        del program, ready
     return Result(
-        network, dataset, rung, plan, device, outputs, predicted, correct, trace,
-        environment.peak_memory_bytes(), environment.fingerprint(), proof,
-        (*before, trace.phase_seconds("forward")) if before else (), environment.usage(),
+        ready.network, dataset, ready.rung, ready.plan, program.runtime.describe(), outputs,
+        predicted, correct, trace, environment.peak_memory_bytes(), environment.fingerprint(),
+        ready.proof,
     )  # fmt: skip
 
 

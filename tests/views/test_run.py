@@ -15,11 +15,11 @@ from tilewright.job import Result
 from tilewright.model import zoo
 from tilewright.plan import uniform
 from tilewright.results.document import text
-from tilewright.results.run import record
+from tilewright.results.run import WorkerTime, record
 from tilewright.rungs import choose
 from tilewright.runtime.device import CPU
 from tilewright.trace import Event, Trace
-from tilewright.views import meaning
+from tilewright.views import console, meaning
 from tilewright.views import run as view
 
 
@@ -110,13 +110,6 @@ def test_the_report_says_it_all_within_100_columns():
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_predictions():
-    assert view.predictions_csv(result(KERNELS)).splitlines() == [
-        "index,label,predicted,probability", "0,1,1,1.000000", "1,2,3,1.000000",
-    ]  # fmt: skip
-    assert view.predictions_csv(result(KERNELS, None)).splitlines()[1] == "0,,1,1.000000"
-
-
 def test_no_labels_no_correctness():
     some = result(KERNELS, None)
     assert record(some).accuracy is None
@@ -136,3 +129,25 @@ def test_what_a_run_means_is_said_in_two_sentences():
     share = 100 * slowest.executed_flop / slowest.seconds / 1e9
     assert f"{slowest.name} reaches {share:.0f} % of the 1.00 GFLOP/s" in second
     assert len(list(meaning.sentences(replace(made, peak_flops=None)))) == 1
+
+
+def worker(name, **changes):
+    facts = {"name": name, "device_name": "a CPU", "images": 1, "parts": 1, "starting_seconds": 1.0,
+             "loading_seconds": 0.5, "computing_seconds": 8.0, "waiting_seconds": 2.0}  # fmt: skip
+    return WorkerTime(**(facts | changes))
+
+
+def test_workers_have_a_table_of_their_own():
+    one = record(result(KERNELS))
+    spread = replace(one, workers=(worker("a:1"), worker("b:22")), images_per_second=100.0)
+    text = console.text(view.report(spread))
+    assert "rung im2col on cpu (a CPU), 2 workers" in text
+    assert "forward (all workers)" in text and "forward (wall)" not in text
+    assert "100 images/s, 10.0 ms an image" in text
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("b:22")]
+    assert row == ["b:22", "1", "1.00", "s", "500", "ms", "8.00", "s", "2.00", "s"]
+    assert "lost" not in text
+    kinds = (worker("a:1"), worker("b:2", device_name="another"), worker("c:3", lost=True, parts=0))
+    text = console.text(view.report(replace(spread, workers=kinds)))
+    assert "2 workers" in text and "another" in text and "lost, replaced" in text
+    assert max(map(len, text.splitlines())) <= 100

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE|-",
         help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip
+    options.add_cluster(parser)
     options.add_format(parser)
     keeping.add_no_save(parser)
 

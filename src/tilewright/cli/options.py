@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_writable
-from tilewright.verbs.arguments import LARGEST, PRECISIONS
+from tilewright.verbs.arguments import CLUSTERS, LARGEST, PRECISIONS
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
@@ -97,8 +97,8 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", metavar="NAME|PATH",
-        help="a data set that `tilewright data` lists, a folder of CIFAR-10 batches, IDX files or "
-        "pictures, or a .bin, .npz or IDX file (default: one that fits the network)",
+        help="a data set that `tilewright data` lists, a folder of CIFAR-10 batches, IDX, .npz or "
+        ".parquet files or pictures, or such a file (default: one that fits the network)",
     )  # fmt: skip
 
 
@@ -172,6 +172,19 @@ def add_format(parser: argparse.ArgumentParser) -> None:
         "--format", choices=FORMATS, default=FORMATS[0], metavar="FORMAT",
         help=f"of the tables: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, the last two with all "
         "digits of every number (default: %(default)s)",
+    )  # fmt: skip
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--on", choices=CLUSTERS, help="send the work to workers of a Ray cluster")
+    parser.add_argument(
+        "--workers", type=positive, metavar="N",
+        help="worker processes of the cluster (default: one for each processor or GPU)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--address", metavar="ADDRESS",
+        help="of a Ray cluster that runs, as in auto or HOST:6379 (default: one of this machine's "
+        "own is started, and ended afterwards)",
     )  # fmt: skip
 
 

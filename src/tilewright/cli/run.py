@@ -23,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--predictions", type=Path, metavar="FILE",
-        help="write a CSV of index, label, predicted, probability (or output, without a softmax)",
+        help="write index, label, predicted and probability (or output, without a softmax) of "
+        "every image: .parquet, .npz, and CSV for any other name",
     )  # fmt: skip
     parser.add_argument(
         "--repeats", type=options.positive, default=1, metavar="N",
@@ -33,24 +34,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--show", type=options.positive, metavar="N",
         help="so many images with what was predicted, wrong ones first",
     )  # fmt: skip
+    options.add_cluster(parser)
     options.add_format(parser)
     keeping.add_save(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
+    from tilewright.results.predictions import check_kind
     from tilewright.verbs.run import run
 
     if arguments.plan is not None and arguments.save_plan is not None:
         raise TilewrightError("--save-plan is not for --plan: the plan says all of it")
     if arguments.show is not None and arguments.format != "text":
         raise TilewrightError(f"--show draws pictures, which --format {arguments.format} has not")
+    if arguments.show is not None and arguments.on is not None:
+        raise TilewrightError("--show is not for --on ray: images stay with the workers")
     outputs = ("json", "predictions", "save_plan")
     options.check_outputs(arguments, outputs, may_be_stdout=("json",))
+    if arguments.predictions is not None:
+        check_kind(arguments.predictions)
     result = run(**options.given(arguments, run), progress=True)
     text = result.to_json()
     output.write((arguments.json, text))
     if arguments.predictions is not None:
-        output.write((arguments.predictions, result.predictions_csv()))
+        result.predictions.write(arguments.predictions)
     if arguments.save_plan is not None:
         result.save_plan(arguments.save_plan)
     with keeping.keeping(result.record, arguments):

@@ -10,6 +10,8 @@ import io
 import math
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -35,24 +37,39 @@ LARGEST_HEADER = 10_000  # NumPy's own limit, which it looks at when it has read
 
 
 def read(path: Path, wanted: Wanted = ALL) -> Dataset:
+    with _opened(path) as archive:
+        images = _Array.find(archive, "images", path)
+        labelled = "labels.npy" in archive.namelist()
+        labels = _Array.find(archive, "labels", path) if labelled else None
+        # All that the headers can tell is checked before anything is unpacked.
+        _check(images, labels, path, wanted)
+        start, count = wanted.start, wanted.count(images.shape[0])
+        values = values_of(images.read(archive, start, count, path), path)
+        classes = (
+            None if labels is None else labels_of(labels.read(archive, start, count, path), path)
+        )
+    return Dataset(path.stem, values, classes, str(path))
+
+
+def count(path: Path) -> int:
+    """The images in an archive, as its header has it."""
+    with _opened(path) as archive:
+        return _Array.find(archive, "images", path).shape[0]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive that has images; what is wrong with it is an error that names it."""
     check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
-            if "images.npy" not in names:
+            if "images.npy" not in archive.namelist():
                 raise TilewrightError(f"{path}: no array named 'images'")
-            images = _Array.find(archive, "images", path)
-            labels = _Array.find(archive, "labels", path) if "labels.npy" in names else None
-            # All that the headers can tell is checked before anything is unpacked.
-            _check(images, labels, path, wanted)
-            count = wanted.count(images.shape[0])
-            values = _values(images.read(archive, count, path), path)
-            classes = None if labels is None else _labels(labels.read(archive, count, path), path)
+            yield archive
     except DAMAGE as error:
         raise TilewrightError(f"{path}: damaged .npz file: {error}") from error
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
-    return Dataset(path.stem, values, classes, str(path))
 
 
 def given(arrays: Arrays, wanted: Wanted = ALL) -> Dataset:
@@ -69,8 +86,8 @@ def given(arrays: Arrays, wanted: Wanted = ALL) -> Dataset:
     count = wanted.count(len(found))
     return Dataset(
         "arrays",
-        _values(found[:count], GIVEN),
-        None if classes is None else _labels(classes[:count], GIVEN),
+        values_of(found[:count], GIVEN),
+        None if classes is None else labels_of(classes[:count], GIVEN),
         GIVEN,
     )
 
@@ -122,16 +139,17 @@ class _Array:
             )
         return cls(name, shape, dtype, start)
 
-    def read(self, archive: zipfile.ZipFile, count: int, path: Path) -> NDArray[Any]:
-        """The first `count` along its first axis, read piece by piece."""
+    def read(self, archive: zipfile.ZipFile, start: int, count: int, path: Path) -> NDArray[Any]:
+        """`count` along its first axis from the `start`-th on, read piece by piece."""
         shape = (count, *self.shape[1:])
+        skipped = start * math.prod(self.shape[1:]) * self.dtype.itemsize
         expected = math.prod(shape) * self.dtype.itemsize
         content = bytearray()
         with archive.open(f"{self.name}.npy") as file:
-            file.read(self.start)
+            file.seek(self.start + skipped)
             while piece := file.read(min(CHUNK, expected - len(content))):
                 content += piece
-            if count == self.shape[0]:
+            if start + count == self.shape[0]:
                 file.read(1)  # at its very end the archive's checksum is compared
         if len(content) < expected:
             raise TilewrightError(f"{path}: {self.name!r} ends after {len(content)} bytes")
@@ -170,7 +188,8 @@ def _check(
         )
 
 
-def _values(images: NDArray[Any], path: Path | str) -> NDArray[Any]:
+def values_of(images: NDArray[Any], path: Path | str) -> NDArray[Any]:
+    """Pixels as they are, or values in float32, all of them finite; one channel if none is said."""
     if images.ndim == 3:
         images = images[:, None]
     if images.dtype == np.uint8:
@@ -183,7 +202,8 @@ def _values(images: NDArray[Any], path: Path | str) -> NDArray[Any]:
     return values
 
 
-def _labels(labels: NDArray[Any], path: Path | str) -> NDArray[np.int64]:
+def labels_of(labels: NDArray[Any], path: Path | str) -> NDArray[np.int64]:
+    """Labels that could be classes."""
     wrong = np.flatnonzero((labels < 0) | (labels > LARGEST_LABEL))
     if wrong.size:
         raise TilewrightError(f"{path}: label {labels[wrong[0]]} of image {wrong[0]} is no class")

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tilewright.data import arrays, cifar10, drawn, fashion_mnist, folder
-from tilewright.data.dataset import ALL, Dataset, Wanted, check_shape
+import numpy as np
+
+from tilewright.data import arrays, cifar10, drawn, fashion_mnist, folder, parquet
+from tilewright.data.dataset import ALL, Dataset, Wanted, check_shape, check_size
 from tilewright.errors import TilewrightError, unknown
 from tilewright.files import ASSETS, cache_home, reason
 from tilewright.model.layers import Shape, dimensions
 
 SAMPLE = "fashion-mnist-sample"
 CIFAR10: Shape = (3, 32, 32)
+SHARDS = (".parquet", ".npz")  # of which a folder may hold many
 # All that images may be given as.
 Source = str | Path | arrays.Arrays
 
@@ -144,7 +147,11 @@ def open_data(source: Source, shape: Shape, images: int | None = None) -> Datase
         raise TilewrightError(f"data {str(path)!r} does not exist")
     else:
         raise unknown("data set", str(source), [*ENTRIES, drawn.NAME])
-    dataset = dataset.first(images)
+    return fitted(dataset.first(images), shape)
+
+
+def fitted(dataset: Dataset, shape: Shape) -> Dataset:
+    """A data set as a network of this input shape takes it."""
     if dataset.shape[0] == shape[0] and dataset.name == "fashion-mnist":
         dataset = dataset.resized(shape[1], shape[2])
     check_shape(dataset.shape, shape, dataset.source)
@@ -172,16 +179,20 @@ def open_parts(folder: Path | None, shape: Shape) -> tuple[Dataset, Dataset]:
 
 def open_named(name: str, wanted: Wanted = ALL) -> Dataset:
     """A data set of the catalogue as it is stored."""
+    dataset = ENTRIES[name].read(located(name), wanted)
+    return dataset if ENTRIES[name].fetched_as else replace(dataset, source=f"{name} (shipped)")
+
+
+def located(name: str) -> list[Path]:
+    """The files of a data set of the catalogue."""
     entry = ENTRIES[name]
-    found = entry.locate(home())
-    if not found:
-        debian = " (or install Debian's dataset-fashion-mnist)" if "fashion" in name else ""
-        raise TilewrightError(
-            f"data set {name!r} is not on this machine: "
-            f"get it with `tilewright data fetch {entry.fetched_as}`{debian}"
-        )
-    dataset = entry.read(found, wanted)
-    return dataset if entry.fetched_as else replace(dataset, source=f"{name} (shipped)")
+    if found := entry.locate(home()):
+        return found
+    debian = " (or install Debian's dataset-fashion-mnist)" if "fashion" in name else ""
+    raise TilewrightError(
+        f"data set {name!r} is not on this machine: "
+        f"get it with `tilewright data fetch {entry.fetched_as}`{debian}"
+    )
 
 
 def open_stored(path: Path, wanted: Wanted = ALL) -> Dataset:
@@ -200,21 +211,82 @@ def open_stored(path: Path, wanted: Wanted = ALL) -> Dataset:
 def _open_folder(path: Path, wanted: Wanted) -> Dataset:
     if cifar10.is_folder(path):
         return cifar10.read_folder(path, wanted)
-    if any(fashion_mnist.find(path, part) for part in fashion_mnist.PARTS):
+    if fashion_mnist.images_of(path):
         return fashion_mnist.read_folder(path, wanted)
+    if files := shards_of(path):
+        return _joined(path, files, wanted)
     if folder.is_folder(path):
         return folder.read(path, wanted.shape or folder.first_shape(path), wanted.images)
-    raise TilewrightError(f"{path}: no images found (CIFAR-10 batches, IDX files or pictures)")
+    raise no_images(path)
+
+
+def no_images(path: Path) -> TilewrightError:
+    return TilewrightError(
+        f"{path}: no images found (CIFAR-10 batches, IDX files, .npz or .parquet files, pictures)"
+    )
+
+
+def shards_of(path: Path) -> list[Path]:
+    """The files of a folder that hold a data set in their order: all .parquet or all .npz."""
+    for suffix in SHARDS:
+        if files := sorted(file for file in path.glob(f"*{suffix}") if file.name[0] != "."):
+            return files
+    return []
+
+
+def _joined(path: Path, files: Sequence[Path], wanted: Wanted) -> Dataset:
+    """Files of one data set, one behind the other, no more of them than are wanted."""
+    stored = [count_of(file) for file in files]
+    found: list[Dataset] = []
+    left = wanted.count(sum(stored))
+    if wanted.shape is not None:
+        check_size(left, wanted.shape, 1, str(path))
+    for file, here in zip(files, stored, strict=True):
+        if left and here:
+            found.append(_open_file(file, Wanted(wanted.shape, min(here, left))))
+            left -= len(found[-1])
+    return joined(found, f"{path} ({len(files)} files)")
+
+
+def joined(found: Sequence[Dataset], source: str) -> Dataset:
+    """Data sets as one: all are pixels or all are values, and all have labels or none has."""
+    if not found:
+        raise TilewrightError(f"{source}: holds no images")
+    kinds = {(each.shape, each.images.dtype, each.labels is None): each.source for each in found}
+    if len(kinds) > 1:
+        one, other, *_ = kinds.values()
+        raise TilewrightError(
+            f"{one} and {other} differ in their images' shape or type, or in having labels"
+        )
+    labels = [each.labels for each in found if each.labels is not None]
+    return Dataset(
+        found[0].name,
+        np.concatenate([each.images for each in found]),
+        np.concatenate(labels) if labels else None,
+        source,
+    )
+
+
+def count_of(path: Path) -> int:
+    """The images in a file, as its header or its size has it."""
+    return _reader(path)[0](path)
 
 
 def _open_file(path: Path, wanted: Wanted) -> Dataset:
+    return _reader(path)[1](path, wanted)
+
+
+def _reader(path: Path) -> tuple[Callable[[Path], int], Callable[[Path, Wanted], Dataset]]:
+    """How the images of a file are counted, and how they are read."""
     if path.suffix == ".bin":
-        return cifar10.read([path], wanted)
+        return cifar10.count, lambda path, wanted: cifar10.read([path], wanted)
     if path.suffix == ".npz":
-        return arrays.read(path, wanted)
+        return arrays.count, arrays.read
+    if path.suffix == ".parquet":
+        return parquet.count, parquet.read
     if fashion_mnist.is_images_file(path):
-        return fashion_mnist.read(path, wanted)
+        return fashion_mnist.count, fashion_mnist.read
     raise TilewrightError(
         f"{path}: not a CIFAR-10 batch (.bin), an IDX images file "
-        f"(*{fashion_mnist.IMAGES}[.gz]) or an .npz"
+        f"(*{fashion_mnist.IMAGES}[.gz]), an .npz or a .parquet"
     )

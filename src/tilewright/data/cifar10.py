@@ -33,29 +33,33 @@ def is_folder(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (*TRAINING, TEST))
 
 
-def read_folder(folder: Path, wanted: Wanted = ALL) -> Dataset:
+def batches_of(folder: Path) -> list[Path]:
     """The training batches that are there, in order; without any, the test batch."""
-    batches = [folder / name for name in TRAINING if (folder / name).is_file()]
-    return read(batches or [folder / TEST], wanted)
+    return [folder / name for name in TRAINING if (folder / name).is_file()] or [folder / TEST]
+
+
+def read_folder(folder: Path, wanted: Wanted = ALL) -> Dataset:
+    return read(batches_of(folder), wanted)
 
 
 def read(batches: list[Path], wanted: Wanted = ALL) -> Dataset:
     """These batch files, one after the other, each any whole number of records."""
     source = str(batches[0]) if len(batches) == 1 else _names(batches)
     check_shape(SHAPE, wanted.shape, source)
-    stored = [_count(path) for path in batches]
-    left = wanted.count(sum(stored))
+    stored = [count(path) for path in batches]
+    skip, left = wanted.start, wanted.count(sum(stored))
     check_size(left, SHAPE, 1, source)
     records = []
-    for path, count in zip(batches, stored, strict=True):
-        records.append(_records(path, min(count, left)))
-        left -= len(records[-1])
+    for path, here in zip(batches, stored, strict=True):
+        start = min(skip, here)
+        records.append(_records(path, start, min(here - start, left)))
+        skip, left = skip - start, left - len(records[-1])
     images = np.concatenate([part[:, 1:] for part in records]).reshape(-1, *SHAPE)
     labels = np.concatenate([part[:, 0] for part in records]).astype(np.int64)
     return Dataset("cifar10", images, labels, source, NAMES)
 
 
-def _count(path: Path) -> int:
+def count(path: Path) -> int:
     """The records in a batch, by the size of the file."""
     check_file(path)
     size = path.stat().st_size
@@ -67,9 +71,9 @@ def _count(path: Path) -> int:
     return size // RECORD
 
 
-def _records(path: Path, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+def _records(path: Path, start: int, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
     try:
-        content = np.fromfile(path, np.uint8, count * RECORD)
+        content = np.fromfile(path, np.uint8, count * RECORD, offset=start * RECORD)
     except OSError as error:
         raise TilewrightError(f"cannot read {path}: {reason(error)}") from error
     if content.size != count * RECORD:

@@ -19,13 +19,15 @@ LARGEST_BYTES = 4 << 30
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reader is asked for: images of this shape (None: any), the first so many (None: all).
+    """What a reader is asked for: images of this shape (None: any), so many (None: all) from the
+    `start`-th on.
 
     It reads no more than that, and refuses what its file's header rules out before it reads on.
     """
 
     shape: Shape | None = None
     images: int | None = None
+    start: int = 0
 
     def __post_init__(self) -> None:
         if self.images is not None and self.images < 1:
@@ -33,7 +35,8 @@ class Wanted:
 
     def count(self, stored: int) -> int:
         """How many to read of those that are stored."""
-        return stored if self.images is None else min(self.images, stored)
+        left = stored - self.start
+        return left if self.images is None else min(self.images, left)
 
 
 ALL = Wanted()

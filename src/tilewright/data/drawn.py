@@ -19,13 +19,13 @@ COUNT = 1000  # images, if no number is asked for
 SOURCE = "drawn pictures (no labels: correctness is not measured)"
 
 
-def pictures(shape: Shape, images: int | None) -> Dataset:
-    """So many images of a shape."""
+def pictures(shape: Shape, images: int | None, start: int = 0) -> Dataset:
+    """So many images of a shape, from the `start`-th on."""
     count = COUNT if images is None else images
     check_size(count, shape, 1, SOURCE)
     generator = np.random.default_rng(SEED)
-    made = np.stack([_picture(shape, generator) for _ in range(min(count, DIFFERENT))])
-    return Dataset(NAME, made[np.arange(count) % len(made)], None, SOURCE)
+    made = [_picture(shape, generator) for _ in range(min(start + count, DIFFERENT))]
+    return Dataset(NAME, np.stack(made)[np.arange(start, start + count) % len(made)], None, SOURCE)
 
 
 def _picture(shape: Shape, generator: np.random.Generator) -> NDArray[np.uint8]:

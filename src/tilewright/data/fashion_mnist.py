@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -57,9 +58,13 @@ def is_images_file(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith(IMAGES)
 
 
-def read_folder(folder: Path, wanted: Wanted = ALL) -> Dataset:
+def images_of(folder: Path) -> Path | None:
     """The test part if it is there, else the training part."""
-    images = find(folder, TEST) or find(folder, TRAINING)
+    return find(folder, TEST) or find(folder, TRAINING)
+
+
+def read_folder(folder: Path, wanted: Wanted = ALL) -> Dataset:
+    images = images_of(folder)
     if images is None:
         raise TilewrightError(f"{folder}: no file named *{IMAGES}[.gz]")
     return read(images, wanted)
@@ -85,9 +90,9 @@ def read(path: Path, wanted: Wanted = ALL) -> Dataset:
             raise TilewrightError(f"{path}: holds no images")
         if wanted.shape is not None and wanted.shape[0] != 1:
             check_shape((1, *size), wanted.shape, str(path))
-        count = wanted.count(stored)
-        check_size(count, (1, *size), 1, str(path))
-        pixels, classes = images.read(count), labels.read(count)
+        start, many = wanted.start, wanted.count(stored)
+        check_size(many, (1, *size), 1, str(path))
+        pixels, classes = images.read(start, many), labels.read(start, many)
     checked = checked_labels(classes, CLASSES, str(found))
     return Dataset("fashion-mnist", pixels[:, None], checked, str(path))
 
@@ -95,7 +100,13 @@ def read(path: Path, wanted: Wanted = ALL) -> Dataset:
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """An IDX file of unsigned bytes with that many dimensions."""
     with _open(path, dimensions) as file:
-        return file.read(file.shape[0])
+        return file.read(0, file.shape[0])
+
+
+def count(path: Path) -> int:
+    """The images in a file, as its header has it."""
+    with _open(path, 3) as file:
+        return file.shape[0]
 
 
 @dataclass(frozen=True)
@@ -106,16 +117,18 @@ class _Idx:
     file: BinaryIO | gzip.GzipFile
     shape: tuple[int, ...]
 
-    def read(self, count: int) -> NDArray[np.uint8]:
-        """The first `count` of what it holds; if that is all, nothing may follow."""
+    def read(self, start: int, count: int) -> NDArray[np.uint8]:
+        """`count` of what it holds from the `start`-th on; behind the last nothing may follow."""
         shape = (count, *self.shape[1:])
         expected = math.prod(shape)
         # Read piece by piece: memory follows what is really there, not what the header claims.
         content = bytearray()
         with _damage_named(self.path):
+            # A packed file is unpacked up to there: the format has no other way.
+            self.file.seek(start * math.prod(self.shape[1:]), os.SEEK_CUR)
             while piece := self.file.read(min(CHUNK, expected - len(content))):
                 content += piece
-            more = count == self.shape[0] and self.file.read(1)
+            more = start + count == self.shape[0] and self.file.read(1)
         if len(content) < expected or more:
             found = "more" if more else f"only {len(content)}"
             raise TilewrightError(

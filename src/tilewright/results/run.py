@@ -94,8 +94,26 @@ class Plan(Struct, frozen=True, kw_only=True):
     ] = {}
 
 
+class WorkerTime(Struct, frozen=True, kw_only=True):
+    """What a worker process of a cluster did, and where its time went."""
+
+    name: Annotated[str, about("its machine and process")]
+    device_name: str
+    images: Count
+    parts: Annotated[Count, about("of the data set that it computed")]
+    starting_seconds: Annotated[Seconds, about("device opened, kernels built and warmed up")]
+    loading_seconds: Annotated[Seconds, about("images read")]
+    computing_seconds: Annotated[Seconds, about("images through the network, answers compared")]
+    waiting_seconds: Annotated[Seconds, about("for work, until the last worker was done")]
+    lost: Annotated[bool, about("it ended in the middle, and another took its place")] = False
+
+
 class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
-    """One run of a network over a data set. All times are in seconds, all sizes in bytes."""
+    """One run of a network over a data set. All times are in seconds, all sizes in bytes.
+
+    Of a run on a cluster, times of layers and copies are those of all workers together, and so is
+    `forward_seconds`; phases and speed are what passed on the clock.
+    """
 
     data: Annotated[str, about("what was read, in words")]
     images: Annotated[int, Meta(ge=1)]
@@ -119,9 +137,9 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     remainder_seconds: Annotated[
         float, about("forward_seconds less the layers and the copies, plus their overlap")
     ]
-    forward_seconds: Annotated[Seconds, about("wall time")]
+    forward_seconds: Annotated[Seconds, about("wall time; of all workers, where there are any")]
     total_seconds: Annotated[Seconds, about("the whole job")]
-    images_per_second: Annotated[Rate, about("images over forward_seconds")]
+    images_per_second: Annotated[Rate, about("images over the wall time of the forward phase")]
     peak_memory_bytes: Annotated[Count, about("of the process on the host")]
     proof: Annotated[
         Verification | None, about("what was tried before the run; null if nothing was")
@@ -131,6 +149,9 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     ] = ()
     peak_flops: Annotated[Rate | None, about("a second, measured, in float32")] = None
     usage: Annotated[Usage | None, about("of the process until it had its results")] = None
+    workers: Annotated[
+        tuple[WorkerTime, ...], about("of a cluster; none where one process did it all")
+    ] = ()
 
     @property
     def headline(self) -> str:
@@ -150,8 +171,9 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
 
     @property
     def settings(self) -> Mapping[str, object]:
+        workers = {"workers": len(self.workers)} if self.workers else {}
         return {"images": self.images, "batch": self.batch, "memory": self.plan.memory,
-                "rung": self.label, "data": self.data}  # fmt: skip
+                "rung": self.label, "data": self.data, **workers}  # fmt: skip
 
 
 def record(result: Result) -> RunRecord:

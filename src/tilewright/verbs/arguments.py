@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LARGEST, LARGEST_SEED = 10**9, 2**32 - 1
 PRECISIONS = ("fp16", "tf32", "fp32")
+CLUSTERS = ("ray",)
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
 # Called with what is being done, how much of it is done, and how much there is.
@@ -65,6 +66,17 @@ def memory_plan(value: str | None, *more: str) -> str | None:
 
 def device_of(value: str | Device) -> Device:
     return value if isinstance(value, Device) else Device.parse(str(value))
+
+
+def on_cluster(on: str | None, workers: int | None, address: str | None) -> bool:
+    """Whether the work is to be sent to a cluster; nothing else may have workers or an address."""
+    positive_or_none("workers", workers)
+    if one_of("on", on, CLUSTERS) is not None:
+        return True
+    for name, value in (("workers", workers), ("address", address)):
+        if value is not None:
+            raise TilewrightError(f"--{name} is for --on ray: one process has neither")
+    return False
 
 
 def file_or_none(value: str | Path | None) -> Path | None:

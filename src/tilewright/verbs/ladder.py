@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from tilewright.verbs.arguments import (
     Tell,
     device_of,
     memory_plan,
+    on_cluster,
     own_rungs,
     positive,
     positive_or_none,
@@ -70,6 +72,9 @@ def ladder(
     quick: bool = False,
     repeats: int | None = None,
     rung: str | Path | Sequence[str | Path] = (),
+    on: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
     progress: Progress = False,
 ) -> LadderResult:
     """Verify rungs of a device, then time all of them in turns.
@@ -80,21 +85,27 @@ def ladder(
     `repeats` the timed rounds after one of warm-up (default: until times are certain). `rungs` are
     names (default: all of the device), and `rung` is a kernel file, or several, to be among them.
     `against` names a rung that all are compared with. `quick` is a first look in seconds: a short
-    proof, few images, few rounds.
+    proof, few images, few rounds. `on`, `workers` and `address` are as for `run`: all workers
+    prove, and one times.
     """
-    on, plan = device_of(device), memory_plan(memory, ALL)
+    there, plan = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
     count = positive_or_none("images", images) or (QUICK_IMAGES if quick else IMAGES)
     subject = prepare(net, weights, data, count, or_all=images is None)
-    own = own_rungs(on, rung)
+    climbing = partial(
+        climb, subject.network, subject.dataset.images, there, size,
+        rounds or (QUICK_ROUNDS if quick else Rounds()), plan, own=own_rungs(there, rung),
+        names=[rungs] if isinstance(rungs, str) else list(rungs), against=against, short=quick,
+    )  # fmt: skip
     with _watched(progress) as (tell, audience):
-        found = climb(
-            subject.network, subject.dataset.images, on, size,
-            rounds or (QUICK_ROUNDS if quick else Rounds()), plan, own=own, progress=tell,
-            names=[rungs] if isinstance(rungs, str) else list(rungs), against=against, short=quick,
-            audience=audience,
-        )  # fmt: skip
-    return LadderResult(record(found, subject, on, size, plan, environment.fingerprint()))
+        if on_cluster(on, workers, address):
+            from tilewright.cluster.ladder import climb_on
+
+            found, machine = climb_on(climbing, there, workers, address, tell, audience)
+        else:
+            found = climbing(progress=tell, audience=audience)
+            machine = environment.fingerprint()
+    return LadderResult(record(found, subject, there, size, plan, machine))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from tilewright.model.load import Net, Weights
 from tilewright.model.network import Network
 from tilewright.plan import Plan
 from tilewright.profiling.near import beside_peak
+from tilewright.results.predictions import Predictions
+from tilewright.results.probabilities import are_probabilities
 from tilewright.results.run import RunRecord, record
 from tilewright.runtime.device import Device
-from tilewright.verbs.arguments import Progress, positive, quiet, telling
+from tilewright.verbs.arguments import Progress, on_cluster, positive, quiet, telling
 from tilewright.verbs.request import request
 from tilewright.verbs.result import KeptResult, Value, table_of
+from tilewright.verbs.spread import SpreadResult, spread
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,11 +58,15 @@ class RunResult(KeptResult[RunRecord]):
         """A row a layer."""
         return table_of(self.record.layers)
 
+    @property
+    def predictions(self) -> Predictions:
+        """Of every image; `write(path)` makes a CSV, Parquet or .npz file of them."""
+        values = self.outputs[np.arange(len(self.predicted)), self.predicted]
+        return Predictions(self.predicted, values, self.labels, are_probabilities(self.outputs))
+
     def predictions_csv(self) -> str:
         """A CSV of index, label, predicted, probability."""
-        from tilewright.views.run import predictions_csv
-
-        return predictions_csv(self)
+        return "".join(self.predictions.csv())
 
     def pictures(self, count: int) -> Iterator[RenderableType]:
         """So many images with what was predicted, wrong ones first, for `rich` to print."""
@@ -74,6 +81,29 @@ class RunResult(KeptResult[RunRecord]):
         write(Path(path), self.plan, self.network)
 
 
+class Asked(TypedDict, total=False):
+    """What may be asked of a run, wherever it is."""
+
+    weights: Weights | None
+    data: Source | None
+    images: int | None
+    batch: int | None
+    device: str | Device | None
+    rung: str | Path | None
+    memory: str | None
+    precision: str | None
+    check: bool
+    plan: str | Path | None
+    repeats: int
+    workers: int | None
+    address: str | None
+    progress: Progress
+
+
+@overload
+def run(net: Net = ..., *, on: None = None, **asked: Unpack[Asked]) -> RunResult: ...
+@overload
+def run(net: Net = ..., *, on: str, **asked: Unpack[Asked]) -> SpreadResult: ...
 @quiet
 def run(
     net: Net = "ece408",
@@ -89,8 +119,11 @@ def run(
     check: bool = False,
     plan: str | Path | None = None,
     repeats: int = 1,
+    on: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
     progress: Progress = False,
-) -> RunResult:
+) -> RunResult | SpreadResult:
     """Run a network over images on one rung.
 
     `net` is a name, a path, a `Network` or a dict; `weights` a path or a mapping of arrays. `data`
@@ -100,12 +133,16 @@ def run(
     device); `memory` how data travels on a GPU; `precision` fp16, tf32 or fp32 where a rung has the
     choice. `check` proves the rung first. `plan` is a file that `save_plan` wrote, which has
     device, rung, memory, batch and precision. `repeats` are forward passes; tables are of the last.
+    `on` "ray" sends the images through a Ray cluster: so many `workers` (default: one for each
+    processor or GPU) of the cluster at `address`, or of one that is started here for it.
     `progress`: True for a bar, or a function that is told what is being done, how much of it is
     done and how much there is.
     """
     asked = request(
         net, weights, data, images, batch, device, rung, memory, precision, check, plan, repeats
     )
+    if on_cluster(on, workers, address):
+        return spread(asked, workers, address, progress)
     title = str(net) if isinstance(net, str | Path) else "the network"
     with telling(progress) as tell:
         passed, built = (partial(tell, f"{title}, {what}") for what in ("images", "kernels built"))

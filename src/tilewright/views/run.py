@@ -1,9 +1,7 @@
-"""A run as the tables people read, and its predictions as CSV."""
+"""A run as the tables people read."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +10,6 @@ from numpy.typing import NDArray
 from rich.console import RenderableType
 
 from tilewright.measure.samples import Sample
-from tilewright.results.probabilities import are_probabilities
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
 from tilewright.views import colours, meaning, units
@@ -40,22 +37,6 @@ class Predictions(Protocol):
     def outputs(self) -> NDArray[np.float32]: ...
 
 
-def predictions_csv(result: Predictions) -> str:
-    """One row an image; the label is empty where the data has none.
-
-    The last column is a probability, or an output as it is where the network ends without softmax.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    value = "probability" if are_probabilities(result.outputs) else "output"
-    writer.writerow(["index", "label", "predicted", value])
-    labels = result.dataset.labels
-    for index, predicted in enumerate(result.predicted):
-        label = "" if labels is None else labels[index]
-        writer.writerow([index, label, predicted, f"{result.outputs[index, predicted]:.6f}"])
-    return text.getvalue()
-
-
 def pictures(result: Predictions, count: int) -> Iterator[RenderableType]:
     """Some images with what was predicted."""
     yield ""
@@ -68,11 +49,14 @@ def report(run: RunRecord) -> Iterator[RenderableType]:
     yield (
         f"{run.network} over {images}, "
         f"{_batches(run)}, rung {run.label} on {run.device} "
-        f"({run.device_name}){_memory(run)}"
+        f"({run.device_name}){_memory(run)}{_spread(run)}"
     )
     yield f"{run.data}\n"
     yield _phases(run)
     yield ""
+    if run.workers:
+        yield _workers(run)
+        yield ""
     yield _layers(run)
     yield ""
     yield from _summary(run)
@@ -81,6 +65,11 @@ def report(run: RunRecord) -> Iterator[RenderableType]:
 def _batches(run: RunRecord) -> str:
     batch = min(run.batch, run.images)
     return "one by one" if batch == 1 else f"{units.count(batch)} at a time"
+
+
+def _spread(run: RunRecord) -> str:
+    working = sum(not each.lost for each in run.workers)
+    return f", {units.plural(working, 'worker')}" if working else ""
 
 
 def _memory(run: RunRecord) -> str:
@@ -97,6 +86,24 @@ def _phases(run: RunRecord) -> RenderableType:
     rows.add_row("between phases", units.seconds(between), units.share(between / total))
     rows.add_section()
     rows.add_row("total", units.seconds(total), units.share(1))
+    return rows
+
+
+def _workers(run: RunRecord) -> RenderableType:
+    several = len({each.device_name for each in run.workers if each.parts}) > 1
+    lost = any(each.lost for each in run.workers)
+    rows = table("Workers", "worker", *(["device"] if several else []), ">images", ">starting",
+                 ">loading", ">computing", ">waiting", *(["note"] if lost else []))  # fmt: skip
+    for each in run.workers:
+        spent = (each.starting_seconds, each.loading_seconds, each.computing_seconds,
+                 each.waiting_seconds)  # fmt: skip
+        rows.add_row(
+            each.name,
+            *([each.device_name] if several else []),
+            units.count(each.images),
+            *map(units.seconds, spent),
+            *(["lost, replaced" if each.lost else ""] if lost else []),
+        )
     return rows
 
 
@@ -133,7 +140,8 @@ def _layers(run: RunRecord) -> RenderableType:
         )
     rows.add_row("remainder", "", units.seconds(rest), units.share(rest / forward), "")
     overall = _rate(sum(layer.flop for layer in run.layers), forward)
-    rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), overall)
+    whole = "forward (all workers)" if run.workers else "forward (wall)"
+    rows.add_row(whole, "", units.seconds(forward), units.share(1), overall)
     return rows
 
 
@@ -168,8 +176,8 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
             "Correctness",
             f"{run.accuracy:.4f} ({units.count(run.correct)} of {units.count(images)})",
         )
-    rate = units.count(images / forward)
-    grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
+    rate = run.images_per_second
+    grid.add_row("Speed", f"{units.count(rate)} images/s, {units.seconds(1 / rate)} an image")
     if run.forward_samples:
         sample = Sample(run.forward_samples)
         many = f"median of {len(sample.seconds)} forward passes, {sample.verdict}"

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from tilewright.cluster.saying import Done, Failed, Told, listen, said
+from tilewright.errors import TilewrightError
+
+
+class Gone(Exception):
+    pass
+
+
+def test_what_is_said_comes_as_it_is_said():
+    def work(tell):
+        tell("compiling")
+        tell("timing")
+        return 7
+
+    assert list(said(work)) == [Told("compiling"), Told("timing"), Done(7)]
+    told = []
+    assert listen(said(work), told.append) == 7
+    assert told == ["compiling", "timing"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "raised"),
+    [
+        (Gone("it is gone"), Failed("it is gone", False), Gone),
+        (TilewrightError("no such network"), Failed("no such network", True), TilewrightError),
+        (KeyError("x"), Failed("internal error, KeyError: 'x'", False), Gone),
+        (SystemExit(3), Failed("internal error, SystemExit: 3", False), Gone),
+    ],
+)
+def test_no_end_is_silent(error, expected, raised):
+    def work(tell):
+        raise error
+
+    assert list(said(work, (Gone,))) == [expected]
+    with pytest.raises(raised, match=r"gone|network|KeyError|SystemExit"):
+        listen([expected], print, Gone)
+
+
+def test_a_stream_that_ends_without_an_end():
+    with pytest.raises(Gone, match="nothing more"):
+        listen([Told("a")], lambda words: None, Gone)
