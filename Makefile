@@ -1,6 +1,7 @@
 # make run     the main job, on a fresh machine too
 # make test    lint, types and all tests; what was compiled is kept in .pytest_cache for the next time
 # make check   the quick half, under a minute the second time: lint, types, tests that are not slow
+# make fuzz    tests on drawn examples, with others and ten times as many
 # make docs    the documentation as a site, in build/site
 # make clean   as after cloning
 
@@ -10,7 +11,8 @@ SOURCES := pyproject.toml Makefile
 # A worker per core; a GPU is there for one of them at a time.
 PYTEST := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
-.PHONY: run test check lint types tests quick-tests docs clean
+
+.PHONY: run test check fuzz lint types tests quick-tests docs clean
 
 run: $(VENV)/installed
 	@$(VENV)/bin/tilewright run
@@ -36,6 +38,9 @@ tests: $(VENV)/installed-for-tests
 
 quick-tests: $(VENV)/installed-for-tests
 	$(PYTEST) -m "not slow"
+
+fuzz: $(VENV)/installed-for-tests
+	$(PYTEST) -m hypothesis --hypothesis-profile fuzz
 
 docs: $(VENV)/installed-for-docs
 	$(VENV)/bin/mkdocs build --strict --quiet

@@ -16,9 +16,9 @@ import pytest
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
-from tests import quick_builds  # noqa: E402
+from tests import examples, quick_builds  # noqa: E402, F401
 from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
 from tilewright.judge import sandbox  # noqa: E402
@@ -80,9 +80,7 @@ OF_CACHING = (
     "tests/test_store.py",
 )
 
-# Timings on a shared machine say nothing about correctness.
-settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("project")
+settings.load_profile("test")  # `--hypothesis-profile fuzz` comes later, and stands
 
 
 def _beside(name: str) -> Path:

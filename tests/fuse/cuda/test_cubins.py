@@ -8,9 +8,10 @@ from unittest import mock
 
 import pytest
 from benchmarks.cpu import networks
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.kept import compile_cubin
 from tests.rungs.gpu.kernels import ACTIVATIONS
 from tests.strategies import networks as drawn_networks
@@ -88,7 +89,7 @@ def keep_in_registers(kernels: list[nvrtc.Compiled]) -> None:
         assert made.stack_bytes < 200
 
 
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(drawn_networks(), st.sampled_from(list(ARITHMETICS)), st.sampled_from([80, 90, 120]))
 def test_networks_of_any_shape(network: Network, precision: str, capability: int) -> None:
     assert compiled(network, precision, capability, nvrtc.compile_cubin)  # not worth keeping

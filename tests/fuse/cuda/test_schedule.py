@@ -9,9 +9,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.memory import Mistake
 from tests.strategies import networks as drawn_networks
@@ -94,7 +95,7 @@ def test_what_the_verifier_tries(precision: str) -> None:
     assert tried > 70
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(drawn_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1))
 def test_networks_of_any_shape(network: Network, precision: str, seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -168,7 +169,7 @@ def test_strips_through_several_layers(
     assert problem(ready, images, precision) is None
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     drawn_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1),
     st.integers(1, 6).map(lambda each: 2048 * each),
