@@ -11,6 +11,9 @@ SOURCES := pyproject.toml Makefile
 # A worker per core; a GPU is there for one of them at a time.
 PYTEST := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
+# What is installed for tests has no bytecode yet, and most tests start Python: each would compile
+# all that it imports again, two seconds for Numba alone.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test check fuzz lint types tests quick-tests docs clean
 
@@ -65,3 +68,4 @@ $(VENV)/installed-for-docs: $(VENV)/bin/python $(SOURCES)
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
