@@ -149,24 +149,23 @@ def main(what: str, device: Device) -> dict[str, str]:
         with tempfile.TemporaryFile("w+") as file:
             os.dup2(file.fileno(), sys.stderr.fileno())
             if what == "rungs":  # nothing is found in them, and they share what is compiled
-                run(name, device)
+                said(partial(run, name, device))
+            elif child := os.fork():  # Oclgrind falls silent after some findings; imports are done
+                os.waitpid(child, 0)
             else:
-                in_a_child(partial(run, name, device))
+                said(partial(run, name, device))
+                os._exit(0)
             file.seek(0)
             found[name] = file.read()
     return found
 
 
-def in_a_child(run: Callable[[], None]) -> None:
-    """Oclgrind falls silent after some findings, so each fault has a process; imports are done."""
-    if child := os.fork():
-        os.waitpid(child, 0)
-        return
+def said(run: Callable[[], None]) -> None:
+    """Errors of ours are findings, too."""
     try:
         run()
     except BaseException:
         traceback.print_exc()
-    os._exit(0)
 
 
 if __name__ == "__main__":
