@@ -1,6 +1,7 @@
 # make run     the main job, on a fresh machine too
 # make test    lint, types and all tests; what was compiled is kept in .pytest_cache for the next time
 # make check   the quick half, under a minute the second time: lint, types, tests that are not slow
+# make fuzz    tests on drawn examples, with others and ten times as many
 # make docs    the documentation as a site, in build/site
 # make clean   as after cloning
 
@@ -10,7 +11,11 @@ SOURCES := pyproject.toml Makefile
 # A worker per core; a GPU is there for one of them at a time.
 PYTEST := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
 
-.PHONY: run test check lint types tests quick-tests docs clean
+# What is installed for tests has no bytecode yet, and most tests start Python: each would compile
+# all that it imports again, two seconds for Numba alone.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run test check fuzz lint types tests quick-tests docs clean
 
 run: $(VENV)/installed
 	@$(VENV)/bin/tilewright run
@@ -37,6 +42,9 @@ tests: $(VENV)/installed-for-tests
 quick-tests: $(VENV)/installed-for-tests
 	$(PYTEST) -m "not slow"
 
+fuzz: $(VENV)/installed-for-tests
+	$(PYTEST) -m hypothesis --hypothesis-profile fuzz
+
 docs: $(VENV)/installed-for-docs
 	$(VENV)/bin/mkdocs build --strict --quiet
 	@echo "build/site/index.html; with search: python3 -m http.server --directory build/site"
@@ -60,3 +68,4 @@ $(VENV)/installed-for-docs: $(VENV)/bin/python $(SOURCES)
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -16,9 +16,9 @@ import pytest
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
-from tests import quick_builds  # noqa: E402
+from tests import examples, quick_builds  # noqa: E402, F401
 from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
 from tilewright.judge import sandbox  # noqa: E402
@@ -85,9 +85,7 @@ OF_CACHING = (
     "tests/test_store.py",
 )
 
-# Timings on a shared machine say nothing about correctness.
-settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("project")
+settings.load_profile("test")  # `--hypothesis-profile fuzz` comes later, and stands
 
 
 def _beside(name: str) -> Path:
@@ -154,6 +152,11 @@ def own_cache(
             (KEPT / kind).mkdir(mode=0o700, parents=True, exist_ok=True)
             (home / "tilewright" / kind).symlink_to(KEPT / kind)
     return home
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Workers tell each other the names of tests: those of megabytes are called by their length."""
+    return f"{len(val)} long" if isinstance(val, str | bytes) and len(val) > 500 else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+from tests import examples
 from tests.conftest import OF_CACHING, SLOW
 from tests.kept import compile_cubin
 from tilewright.errors import TilewrightError
@@ -22,6 +25,17 @@ def test_what_is_named_is_there():
     for prefix in SLOW + OF_CACHING:
         file, _, name = prefix.partition("::")
         assert f"def {name}" in (ROOT / file).read_text()
+
+
+def test_make_fuzz_draws_more_and_others_everywhere(request):
+    """A number that a test gives hypothesis itself would bind there, too."""
+    profile = settings.get_profile("fuzz")
+    assert not profile.derandomize and profile.max_examples == 10 * examples.USUAL
+    if request.config.getoption("hypothesis_profile") is None:
+        assert settings.default.derandomize and examples.examples(7).max_examples == 7
+        assert examples.examples(7).derandomize
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        assert not re.search(r"@(hypothesis\.)?settings\(", file.read_text()), file
 
 
 @pytest.mark.xdist_group("alone")

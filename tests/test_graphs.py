@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.strategies import graphs
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, program_of
@@ -103,7 +104,7 @@ def agree(program: Program, images: np.ndarray) -> None:
 
 
 @given(graphs(), st.integers(0, 9))
-@settings(max_examples=25)
+@examples(25)
 def test_any_graph_in_numpy(network, seed):
     agree(program_of(weighted(network, seed), find("im2col"), CPU, 2), pixels(network, 3))
 

@@ -17,6 +17,7 @@ import pytest
 
 import tilewright
 
+pytestmark = pytest.mark.xdist_group("rooms")  # the source is read once
 SOURCE = Path(tilewright.__file__).parent
 OPENING = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "atomic_write"}
 
@@ -32,6 +33,10 @@ READERS = {
 RUNTIMES_BEYOND = {("tilewright.runtime.cpu", "tilewright.fuse.cpu.build")}
 # Types in their own way: what a rung's `prepare` takes is what its own `open_runtime` gave.
 UNTYPED = {("tilewright.rungs.rung", "runtime")}
+
+
+# Where an import can be.
+STATEMENTS = ast.stmt | ast.excepthandler | ast.match_case
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ def _imports(node: ast.AST, late: bool) -> Iterator[Import]:
         elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
             continue
         else:
-            yield from _imports(child, late or isinstance(child, ast.FunctionDef | ast.Lambda))
+            if isinstance(child, STATEMENTS):
+                yield from _imports(child, late or isinstance(child, ast.FunctionDef))
             continue
         yield from (Import(name, late) for name in names if name in modules())
 

@@ -31,10 +31,10 @@ IN_THE_ROOT = {
 
 @pytest.fixture(scope="module")
 def built(request, tmp_path_factory):
-    """Both, the wheel from the source distribution."""
+    """Both, the wheel from the source distribution, with the builder that tests install."""
     out = tmp_path_factory.mktemp("built")
     subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", out, request.config.rootpath],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, request.config.rootpath],
         check=True, capture_output=True,
     )  # fmt: skip
     return out

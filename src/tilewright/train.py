@@ -155,7 +155,7 @@ class Training:
             scores = self._scores(images, self.parameters, self.norms)
             loss = functional.cross_entropy(scores, labels)
             self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self.optimizer.step()
             loss_sum += loss.detach() * len(chosen)
             correct += (scores.argmax(1) == labels).sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tilewright.judge.check import _choices
 from tilewright.rungs.own import parse
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
+from tilewright.truth.trials import trials
 
 pytestmark = [
     pytest.mark.skipif(bool(opencl.missing(OPENCL)), reason="no OpenCL device: tilewright[opencl]"),
@@ -46,6 +48,14 @@ def check(tmp_path, capsys):
     return run
 
 
+@pytest.fixture
+def few_trials(monkeypatch):
+    """Every twentieth, where it does not matter which: each layer of them is compiled."""
+    monkeypatch.setattr(
+        "tilewright.judge.check.trials", lambda *given: islice(trials(*given), 0, None, 20)
+    )
+
+
 def test_right_wrong_and_broken_files_each_have_their_block(check):
     files = {
         "right": kernel_file(DIRECT),
@@ -76,6 +86,7 @@ def test_right_wrong_and_broken_files_each_have_their_block(check):
     assert found[1]["verification"]["seed"] == 7 and found[2]["verification"] is None
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_a_file_that_is_right_is_code_0_also_for_some_layers_alone(check):
     code, out, _, found = check({"fast": WINOGRAD.format(precision="fp32-winograd")})
     assert code == 0
@@ -84,6 +95,7 @@ def test_a_file_that_is_right_is_code_0_also_for_some_layers_alone(check):
     assert "trials are of layers that it is not for" in out
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_other_choices_of_parameters_are_tried_too(check):
     """As written it is right; the tile of 8 has a row too few."""
     more = "[parameters]\nSIDE = [16, 8]\n"

@@ -133,9 +133,11 @@ def test_names_are_shown_as_they_are_whatever_is_in_them(tmp_path, capsys):
     assert "[/] :smile:" in capsys.readouterr().out
 
 
-def test_a_terminal_that_knows_only_ascii_gets_escapes():
+def test_a_terminal_that_knows_only_ascii_gets_escapes(tmp_path):
+    net = {"name": "µs", "input": {"shape": [1, 2, 2]}, "layers": [{"type": "flatten"}]}
+    (tmp_path / "net.json").write_text(json.dumps(net))
     done = subprocess.run(
-        [*COMMAND, "run", "--images", "1"], capture_output=True, check=False,
+        [*COMMAND, "show", tmp_path / "net.json"], capture_output=True, check=False,
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

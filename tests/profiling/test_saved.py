@@ -9,8 +9,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from tests.examples import examples
 from tests.profiling.made import CEILINGS, profile, profiles
 from tilewright.errors import TilewrightError
 from tilewright.profiling import saved
@@ -29,7 +30,7 @@ def test_what_is_saved_comes_back(drawn):
 
 
 @given(profiles)
-@settings(max_examples=25)
+@examples(25)
 def test_it_follows_the_schema(drawn):
     jsonschema.validate(json.loads(document.text(saved.record(drawn))), SCHEMA)
 

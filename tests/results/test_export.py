@@ -7,9 +7,10 @@ import sys
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.results import made
 from tilewright.errors import TilewrightError
 from tilewright.results import export, schema
@@ -31,7 +32,7 @@ def test_csv_has_a_row_for_everything_that_was_timed():
 
 
 @given(st.lists(made.runs | made.ladders, max_size=3))
-@settings(max_examples=20)
+@examples(20)
 def test_csv_can_be_read_whatever_names_there_are(records):
     numbered = list(enumerate(records, 1))
     rows = list(csv.DictReader(io.StringIO(export.export(numbered, "csv").decode(), newline="")))

@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.results import made
 from tilewright.database import Database
 from tilewright.errors import TilewrightError
@@ -58,7 +59,7 @@ def sound(path):
 
 
 @given(st.lists(made.runs | made.ladders, max_size=4))
-@settings(max_examples=20)
+@examples(20)
 def test_what_is_kept_comes_back(tmp_path_factory, records):
     history = History(tmp_path_factory.mktemp("history") / "h.sqlite")
     numbers = [history.add(record) for record in records]
@@ -68,7 +69,7 @@ def test_what_is_kept_comes_back(tmp_path_factory, records):
 
 
 @given(made.runs | made.ladders)
-@settings(max_examples=50)
+@examples(50)
 def test_a_record_is_the_same_after_json(record):
     for text in (document.text(record), document.line(record)):
         assert document.decode(text, type(record)) == record
@@ -102,7 +103,7 @@ def test_filters_are_those_of_plain_python(tmp_path_factory):
     kept = {}
 
     @given(made.runs | made.ladders, st.lists(wanted, min_size=5, max_size=5))
-    @settings(max_examples=30)
+    @examples(30)
     def check(record, filters):
         kept[history.add(record)] = record
         for some in filters:

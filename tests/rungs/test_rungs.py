@@ -7,10 +7,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tests.examples import examples
 from tests.strategies import fixed_networks, networks
 from tilewright.errors import TilewrightError
 from tilewright.execute import program_of
@@ -113,7 +114,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("rung", "device"), ON_CPU)
-@settings(max_examples=15)
+@examples(15)
 @given(**SIZES)
 def test_any_network_in_any_batches(rung, device, network, images, batch, seed):
     check_any_network(rung, device, network, images, batch, seed)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from tests.examples import examples
 from tests.profiling.made import profile
 from tests.results import made
 from tilewright.profiling import saved
@@ -28,7 +29,7 @@ def test_every_record_can_be_shown_listed_and_compared(capsys, tmp_path):
     history = History(tmp_path / "h.sqlite")
 
     @given(st.tuples(made.runs, made.runs) | st.tuples(made.ladders, made.ladders))
-    @settings(max_examples=12, phases=[Phase.generate])
+    @examples(12, phases=[Phase.generate])
     def check(records):
         number, _ = map(history.add, records)
         kept = history.read(number)

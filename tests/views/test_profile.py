@@ -3,10 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from rich.cells import cell_len
 from rich.console import Console
 
+from tests.examples import examples
 from tests.profiling.made import profile, profiles
 from tilewright.profiling.compare import compare
 from tilewright.profiling.tally import Row
@@ -87,7 +88,7 @@ def test_nothing_recorded_is_a_table_too():
 
 @pytest.mark.parametrize("device", [CPU, Device("cuda", 1)], ids=str)
 @given(profiles)
-@settings(max_examples=25, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
+@examples(25, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
 def test_any_profile_fits(device, drawn):
     text = printed(view.report(replace(drawn, device=device)))
     assert max(map(cell_len, text.split("\n"))) <= 100

@@ -23,7 +23,7 @@ LAYERS = (
     Network("padded", Pixels((2, 6, 5)), (Convolution(3, 3, padding=1),)),
     Network("strided", Pixels((3, 7, 8)), (Convolution(4, (2, 3), stride=(2, 1), bias=False),)),
 )
-BATCH, IMAGES = 2, 3
+IMAGES = 2  # at a time: one may write where the other does
 DONE = "all layers are computed"
 
 
@@ -36,7 +36,7 @@ def main(path: str, device_name: str) -> None:
         ready = network.with_parameters(random_parameters(network, generator))
         pixels = generator.integers(0, 256, (IMAGES, *network.input.shape), np.uint8)
         try:
-            Program(ready, uniform(ready, rung, device, BATCH), {rung.name: rung})(pixels)
+            Program(ready, uniform(ready, rung, device, IMAGES), {rung.name: rung})(pixels)
         except DoesNotFit:
             continue  # the file is not for such layers
     print(DONE, flush=True)

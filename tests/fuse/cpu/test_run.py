@@ -4,10 +4,11 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright
+from tests.examples import examples
 from tests.fuse.cpu.branches import BRANCHES
 from tests.fuse.cpu.machines import ON_THIS_CPU, runnable
 from tests.strategies import every_network
@@ -49,7 +50,7 @@ def filled(network, seed=0):
 
 
 @pytest.mark.parametrize("level", X86_LEVELS)
-@settings(max_examples=8)
+@examples(8)
 @given(
     network=every_network,
     images=st.integers(1, 70),
@@ -67,7 +68,7 @@ def test_any_network_on_every_level_of_vectors(level, network, images, seed, pix
         check(ready, on, single, sizes, seed, pixels)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(
     network=every_network,
     images=st.integers(1, 70),

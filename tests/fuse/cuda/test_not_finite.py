@@ -8,9 +8,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fuse.cuda.interpreter import interpret
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
@@ -110,7 +111,7 @@ def test_rows_of_fully_connected_layers_are_no_other_images(precision: str) -> N
     check_others(network, kernels, images)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     drawn_networks(), st.sampled_from(PRECISIONS), st.integers(0, 2**32 - 1),
     st.sampled_from([2048, 4096, 8192, 2**17]),

@@ -89,7 +89,7 @@ class Case(NamedTuple):
 def case(precision: str, shape: Shape, layers: tuple[Layer, ...], kind: Any = np.uint8) -> Case:
     network, generator = Network("net", Pixels(shape), layers), np.random.default_rng(0)
     network = network.with_parameters(random_parameters(network, generator))
-    images = generator.integers(0, 256, (3, *shape)).astype(kind)
+    images = generator.integers(0, 256, (2, *shape)).astype(kind)
     (plan,) = cut(network.stages, ARITHMETICS[precision], 90)
     assert isinstance(plan, Stack)
     made = program(plan, network.input, "uint8" if kind is np.uint8 else "float32")

@@ -8,11 +8,12 @@ import tracemalloc
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import tilewright
+from tests.examples import examples
 from tests.model.formats.graphs import agrees, model, saved
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
@@ -222,7 +223,7 @@ def test_no_models_at_all(text, tmp_path, capsys):
 CONTENT = small().SerializeToString()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(0, 255)), min_size=1, max_size=8

@@ -4,10 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright
+from tests.examples import examples
 from tests.rungs.gpu.geometries import geometries
 from tests.rungs.gpu.kernels import GPU_RUNGS, USUAL
 from tilewright.rungs.gpu import direct, per_layer
@@ -76,7 +77,7 @@ def test_a_plane_is_covered_by_its_tiles(geometry):
 
 
 @pytest.mark.parametrize("rung", GPU_RUNGS, ids=lambda rung: rung.name)
-@settings(max_examples=10)
+@examples(10)
 @given(geometry=geometries(), threads=st.sampled_from([1024, 64]), shared=st.sampled_from([48, 4]))
 def test_candidates_fit_and_the_choice_is_one_of_them(rung, geometry, threads, shared):
     limits = replace(USUAL, threads=threads, shared_bytes=shared * 1024)
@@ -126,7 +127,7 @@ def test_rows_of_a_layer_waste_least(geometry):
 
 
 @pytest.mark.parametrize("rung", GPU_RUNGS, ids=lambda rung: rung.name)
-@settings(max_examples=25)  # choosing a tile takes a sixth of a second
+@examples(25)  # choosing a tile takes a sixth of a second
 @given(geometry=geometries())
 def test_every_design_fits_or_says_that_it_does_not(rung, geometry):
     """Threads enough for every output, within the usual limits, and arguments that exist."""

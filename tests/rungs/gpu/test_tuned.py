@@ -4,9 +4,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.rungs.gpu.geometries import geometries
 from tests.rungs.gpu.kernels import USUAL
 from tilewright.rungs.gpu import tuned
@@ -16,7 +17,7 @@ from tilewright.runtime.dialect import DoesNotFit
 CIFAR10_CONV2 = Geometry(16, 16, 16, 20, 5, 5, 1, 1, 2, 2, 16, 16)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(geometries(), st.sampled_from([48, 32, 16, 4]), st.sampled_from([1024, 256, 64]))
 def test_the_chosen_tile_fits(geometry, kibibytes, threads):
     limits = replace(USUAL, shared_bytes=kibibytes * 1024, threads=threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -113,14 +114,16 @@ def picture(
             for extra in range(0, 32, 2)
         ]
 
-    def cost(each: Picture) -> tuple[float, int]:
+    best, least = candidates[0], (math.inf, 0)
+    for each in candidates:
         length = steps(arithmetic, each, taps_x, reads)
         # Where a lane reads alone, it is the number of reads that counts.
         if not arithmetic.tensor and not aligned(each, reads):
             length *= unaligned
-        return length * (2 + conflicts(arithmetic, each, reads)), each.size
-
-    return min(candidates, key=cost)
+        if (2 * length, each.size) < least:  # else it is no better, even without a conflict
+            cost = length * (2 + conflicts(arithmetic, each, reads)), each.size
+            best, least = min((best, least), (each, cost), key=lambda found: found[1])
+    return best
 
 
 def aligned(source: Picture, reads: Sequence[Reads]) -> bool:

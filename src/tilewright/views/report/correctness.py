@@ -149,13 +149,18 @@ def _spec(answers: AnswersRecord, height: int) -> Spec:
             "taken:N", sort=list(answers.classes), title="taken for", axis=alt.Axis(orient="top")
         ),
         y=alt.Y("class:N", sort=list(answers.classes), title="is"),
-        tooltip=["class:N", "taken:N", "images:Q", alt.Tooltip("share:Q", format=".1%")],
+        tooltip=[
+            *charts.told_of(("class", "taken")), alt.Tooltip("images:Q"),
+            alt.Tooltip("share:Q", format=".1%"),
+        ],
     )  # fmt: skip
     cells = base.mark_rect().encode(
         color=alt.Color("share:Q", scale=alt.Scale(scheme="blues"), legend=None)
     )
     dark = "datum.share > 0.5 ? 'white' : datum.images ? '#1b2733' : 'transparent'"
-    counts = base.mark_text(fontSize=11).encode(text="images:Q", color=alt.value(alt.ExprRef(dark)))
+    counts = base.mark_text(fontSize=11).encode(
+        text=alt.Text("images:Q"), color=alt.ColorValue(alt.ExprRef(dark))
+    )
     return charts.spec(cells + counts, height)
 
 

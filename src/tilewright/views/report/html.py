@@ -42,12 +42,13 @@ def to_html(page: Page) -> str:
             if isinstance(block, Chart):
                 numbers[index, section.id] = len(charts)
                 charts.append(dict(block.variants))
-    return environment.get_template("page.html").render(
+    html: str = environment.get_template("page.html").render(
         title=page.title, lead=page.lead, facts=page.facts, sections=page.sections,
         numbers=numbers, version=__version__, markdown=lambda text: Markup(rendered(text)),
         data=Markup(in_script(page.data)), charts=Markup(in_script(json.dumps(charts))),
         style=Markup(_text("page.css")), script=Markup(_text("page.js")), library=Markup(library()),
     )  # fmt: skip
+    return html
 
 
 def in_script(text: str) -> str:

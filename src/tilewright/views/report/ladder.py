@@ -106,13 +106,15 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
         "median:Q", title=f"ms {ON_DEVICE if _on_device(record) else ''}for all images",
         scale=alt.Scale(type=scale, domain=[start, end], nice=False),
     )  # fmt: skip
-    whole = base.mark_rule(strokeWidth=1).encode(x=alt.X("fastest:Q"), x2="slowest:Q")
-    interval = base.mark_rule(strokeWidth=5, opacity=0.5).encode(x=alt.X("low:Q"), x2="high:Q")
+    whole = base.mark_rule(strokeWidth=1).encode(x=alt.X("fastest:Q"), x2=alt.X2("slowest:Q"))
+    interval = base.mark_rule(strokeWidth=5, opacity=0.5).encode(
+        x=alt.X("low:Q"), x2=alt.X2("high:Q")
+    )
     point = base.mark_point(filled=True, size=80, opacity=1).encode(
         x=x, shape=alt.Shape("whose:N", sort=WHOSE, legend=None)
     )
     label = base.mark_text(align="left", dx=9, color="gray").encode(
-        x=alt.X("slowest:Q"), text="time:N", color=alt.value("gray")
+        x=alt.X("slowest:Q"), text=alt.Text("time:N"), color=alt.ColorValue("gray")
     )
     return charts.spec(alt.layer(point, whole, interval, label), height)
 

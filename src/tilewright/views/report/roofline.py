@@ -78,7 +78,7 @@ def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
             size=alt.Size("ms:Q", scale=alt.Scale(range=[30, 400]), legend=None),
             color=alt.Color("held up by:N", title=None, legend=legend),
             shape=alt.Shape("held up by:N", title=None, legend=legend),
-            tooltip=["kernel:N", "layers:N", "rung:N", "time:N", "of peak:N", "limit:N"],
+            tooltip=charts.told_of(("kernel", "layers", "rung", "time", "of peak", "limit")),
         )
     )  # fmt: skip
     roof = _roof(profiles, [float(str(row["intensity"])) for row in rows])

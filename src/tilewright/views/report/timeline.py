@@ -80,14 +80,14 @@ def _spec(record: TimelineRecord, lanes: Sequence[str], height: int) -> Spec:
         .encode(
             y=alt.Y("lane:N", sort=list(lanes), title=None),
             x=alt.X("start:Q", title="ms", scale=alt.Scale(nice=False)),
-            x2="end:Q",
+            x2=alt.X2("end:Q"),
             color=alt.Color(
                 "kind:N",
                 title=None,
                 legend=alt.Legend(orient="top"),
                 scale=alt.Scale(domain=kinds, range=[COLOURS[kind] for kind in kinds]),
             ),
-            tooltip=["name:N", "kind:N", "layers:N", "time:N"],
+            tooltip=charts.told_of(("name", "kind", "layers", "time")),
         )
         .add_params(zoom)
     )

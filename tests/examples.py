@@ -1,0 +1,23 @@
+"""How many examples hypothesis draws, and whether they are the same each time.
+
+`make test` gives one answer: its examples follow from the tests alone. `make fuzz` draws others,
+ten times as many, and keeps what fails for the next time (in .hypothesis).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+USUAL = 30
+
+# No deadline: timings on a shared machine say nothing about correctness.
+COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("test", max_examples=USUAL, derandomize=True, **COMMON)
+settings.register_profile("fuzz", max_examples=10 * USUAL, **COMMON)
+
+
+def examples(count: int, **more: Any) -> settings:
+    """For tests that have a use for more or fewer than is usual: `make fuzz` multiplies them."""
+    return settings(max_examples=count * settings.default.max_examples // USUAL, **more)
