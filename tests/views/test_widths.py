@@ -52,3 +52,26 @@ def test_a_terminal_is_used_up_to_200_columns_and_a_pipe_up_to_100(monkeypatch):
     assert console.output().width == console.WIDEST == 200
     monkeypatch.setenv("COLUMNS", "20")
     assert console.output().width == console.NARROWEST == 60
+
+
+def test_a_pipe_has_no_blanks_at_the_end_of_a_line(capsys):
+    for part in REPORTS["run"]():
+        console.output().print(part)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 20
+    assert not [line for line in lines if line != line.rstrip()]
+    assert not [line for line in console.text(REPORTS["run"]()).splitlines() if line.endswith(" ")]
+
+
+def test_without_colour_nothing_is_bold_either(monkeypatch):
+    def printed():
+        screen = console.Screen(file=io.StringIO(), width=100, force_terminal=True)
+        for part in REPORTS["run"]():
+            screen.print(part)
+        return screen.file.getvalue()
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1m" in printed()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in printed()
