@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from rich.cells import cell_len
@@ -13,6 +14,7 @@ from tilewright.views import console, units
 from tilewright.views import ladder as ladder_view
 from tilewright.views import profile as profile_view
 from tilewright.views import run as run_view
+from tilewright.views.formats import document
 from tilewright.views.table import Table
 
 RUNGS = {f"rung-of-a-long-name-{number}, per-layer": made.TIMES for number in range(12)}
@@ -43,6 +45,20 @@ def test_everything_fits_and_all_numbers_of_kept_columns_are_whole(name, width):
             numbers = (cell for row in part.rows for cell, s in zip(row, spare, strict=True)
                        if isinstance(cell, units.Quantity) and not s)  # fmt: skip
             assert all(cell in text for cell in numbers)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_table_of_a_file_has_a_title_and_numbers_in_plain_units(name):
+    found = json.loads(document(REPORTS[name](), "json"))["tables"]
+    assert len(found) > 1
+    for each in found:
+        assert each["title"]
+        for column in each["columns"]:
+            assert column["unit"] in ("", "s", "B", "%", "x")
+            assert not column["name"].endswith((" ms", " MB"))
+            if column["kind"] != "text":
+                values = [row[column["name"]] for row in each["rows"]]
+                assert all(value is None or isinstance(value, int | float) for value in values)
 
 
 def test_a_terminal_is_used_up_to_200_columns_and_a_pipe_up_to_100(monkeypatch):

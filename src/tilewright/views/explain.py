@@ -20,8 +20,8 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         f"measured peak {explanation.peak / 1e9:.0f} GFLOP/s\n{_division(explanation.shares)}\n"
     )
     rows = table(
-        "", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA", ">MFLOP\nnominal",
-        ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", "%of\ntime",
+        "Groups of layers", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA",
+        ">MFLOP\nnominal", ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", "%of\ntime",
     )  # fmt: skip
     for group in (*explanation.groups, explanation.total):
         first, last = group.layers[0], group.layers[-1]

@@ -25,7 +25,7 @@ FEWEST = 6  # samples that say how certain their median is
 
 
 def entries(kept: Sequence[Entry]) -> RenderableType:
-    rows = table("", ">id", "when (UTC)", "verb", "network", "device", "machine", "result")
+    rows = table("History", ">id", "when (UTC)", "verb", "network", "device", "machine", "result")
     for entry in kept:
         rows.add_row(
             units.fixed(entry.id, 0), _moment(entry.date), entry.verb,
@@ -58,7 +58,7 @@ def _timings(record: Record) -> Iterator[RenderableType]:
     """Of a kind that has no tables of its own here."""
     yield f"{record.verb()} of {record.network} on {record.device} ({record.device_name})"
     yield f"{record.headline}\n"
-    rows = table("", "timed", ">samples", ">an image", ">± %")
+    rows = table("Times", "timed", ">samples", ">an image", ">± %")
     for name, sample in record.timings.items():
         spread = ladder.percent(sample.uncertainty)
         rows.add_row(name, units.count(len(sample.seconds)), units.seconds(sample.median), spread)
@@ -80,7 +80,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
     if found.before.environment.machine != found.after.environment.machine:
         yield "\nThese are different machines: a change may be theirs."
     yield ""
-    rows = table("", "timed", ">A, an image", ">B, an image", ">times", ">± %", "change")
+    rows = table("Changes", "timed", ">A, an image", ">B, an image", ">times", ">± %", "change")
     for change in found.rows:
         rows.add_row(
             change.name, _median(change.before), _median(change.after), *_times(change),

@@ -50,6 +50,8 @@ def tables(ladder: LadderRecord) -> Iterator[RenderableType]:
     if ladder.memory == ALL and timed:
         yield ""
         yield _matrix(ladder)
+        yield ""
+        yield _page_faults(ladder)
     if timed:
         yield ""
         yield _speeds(ladder)
@@ -66,11 +68,13 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
     copied = any(row.copies for row in ladder)
     on_device = any(row.device_time for row in ladder)
     rows = table(
-        "", "\nrung", Column("\nproof", "number", spare=1),
-        *(Column(f"{name}\nms", "number", spare=2) for name in convolutions),
-        *([">device\nms"] if on_device else ()), *([">copies\nms"] if copied else ()),
-        f">{'total' if on_device else 'network'}\nms", Column("\n± %", "number", spare=1),
-        *([Column("copies\nMB", "number", spare=2)] if copied else ()),
+        "Rungs", "\nrung", Column("\nproof", "number", spare=1),
+        *(Column(name, "number", spare=2, unit="ms") for name in convolutions),
+        *([Column("device", "number", unit="ms")] if on_device else ()),
+        *([Column("copies", "number", unit="ms")] if copied else ()),
+        Column("total" if on_device else "network", "number", unit="ms"),
+        Column("\n± %", "number", spare=1),
+        *([Column("copied", "number", spare=2, unit="MB")] if copied else ()),
         Column("\ncorrect", "number", spare=1),
     )  # fmt: skip
     for row in ladder:
@@ -98,8 +102,8 @@ def _milliseconds(time: Timing | None) -> str:
 def _matrix(ladder: LadderRecord) -> RenderableType:
     """Every layer and every kind under every memory plan, as the thesis shows its variants."""
     timed = [row for row, _ in ladder.timed]
-    names = (f">{row.rung.replace(', ', chr(10))}" for row in timed)
-    rows = table(f"Layer by layer, {units.count(ladder.images)} images, ms", "layer", *names)
+    names = _variants(timed, "ms")
+    rows = table(f"Layer by layer, {units.count(ladder.images)} images", "layer", *names)
     layers = list(dict.fromkeys(each.layers for row in timed for each in row.layers))
     kinds = list(dict.fromkeys(each.kind for row in timed for each in row.layers))
     for wanted in layers:
@@ -111,10 +115,21 @@ def _matrix(ladder: LadderRecord) -> RenderableType:
         rows.add_row(f"all {kind}", *map(_sum, found))
     rows.add_section()
     rows.add_row("copies", *(_milliseconds(row.copies) for row in timed))
-    faults = (row.page_faults for row in timed)
-    rows.add_row("page faults", *("-" if n is None else units.count(n) for n in faults))
     rows.add_row("total", *(_milliseconds(row.network) for row in timed))
     return rows
+
+
+def _page_faults(ladder: LadderRecord) -> RenderableType:
+    timed = [row for row, _ in ladder.timed]
+    rows = table("Page faults of the host, a median round", "what", *_variants(timed))
+    faults = (row.page_faults for row in timed)
+    rows.add_row("page faults", *("-" if n is None else units.count(n) for n in faults))
+    return rows
+
+
+def _variants(timed: Sequence[RungRecord], unit: str = "") -> list[Column]:
+    """A column for each rung and memory plan."""
+    return [Column(row.rung.replace(", ", "\n"), "number", unit=unit) for row in timed]
 
 
 def _sum(layers: list[LayerTiming]) -> str:
@@ -133,7 +148,7 @@ def _speeds(ladder: LadderRecord) -> RenderableType:
     timed = ladder.ranked
     (first, first_time), *_ = timed
     rows = table(
-        "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
+        "Speeds", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
         "\nthat of", f">times\n{first.rung}", ">% of\nvendor",
     )  # fmt: skip
     libraries = [time.sample for row, time in timed if row.vendor]
@@ -179,17 +194,17 @@ def percent(share: float) -> str:
     """Of an uncertainty; beyond 99 % it hardly matters by how much."""
     if math.isinf(share):
         return "-"
-    return units.digits(100 * share) if share < WILD else ">99"
+    return units.digits(100 * share) if share < WILD else units.Quantity(">99", 100 * share)
 
 
 def _correctness(ladder: LadderRecord) -> RenderableType:
     """The share of right predictions among the first images, as the course checks it."""
-    shares: dict[tuple[str, ...], list[str]] = {}
+    shares: dict[tuple[units.Quantity, ...], list[str]] = {}
     sizes: list[int] = []
     for row in ladder.rows:
         if row.correctness:
             sizes = [each.images for each in row.correctness]
-            found = tuple(str(units.fixed(each.share, 4)) for each in row.correctness)
+            found = tuple(units.fixed(each.share, 4) for each in row.correctness)
             shares.setdefault(found, []).append(row.rung)
     rows = table("Correctness", "images", *(f">{units.count(size)}" for size in sizes))
     for found, names in shares.items():
@@ -218,7 +233,7 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
     if any(row.page_faults for row in rows) and ladder.memory == ALL:
-        yield "page faults: the host's, in a median round; `profile --memory managed` has the GPU's"
+        yield "`profile --memory managed` has the GPU's page faults"
     yield (
         f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
         f"{SAME} may as well be\nequal; proof: the largest error seen as a share of its rounding "

@@ -145,7 +145,7 @@ def _most(profile: Profile) -> Iterator[RenderableType]:
         ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
         ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
     )
-    made = table(f"What takes {units.share(MOST)[:-4]} %", "share", "name", "what it is")
+    made = table(f"What takes {units.share(MOST)[:-4]} %", "%share", "of", "name", "what it is")
     first = True
     for title, rows, words in parts:
         if not rows:
@@ -155,9 +155,7 @@ def _most(profile: Profile) -> Iterator[RenderableType]:
         first = False
         total = sum(row.seconds for row in rows) or 1.0
         for row in most(rows):
-            made.add_row(
-                f"{units.share(row.seconds / total)} of {title}", _short(row.name), words(row)
-            )
+            made.add_row(units.share(row.seconds / total), title, _short(row.name), words(row))
     yield made
 
 

@@ -18,7 +18,7 @@ from tilewright.results.run import RunRecord
 from tilewright.views import colours, meaning, units
 from tilewright.views.console import WIDTH
 from tilewright.views.pictures import Pictures
-from tilewright.views.table import Column, facts, table
+from tilewright.views.table import Column, Listed, facts, table
 
 if TYPE_CHECKING:
     from tilewright.data.dataset import Dataset
@@ -154,35 +154,47 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     by_kind = sorted(((s, kind) for kind, s in kinds.items() if s), reverse=True)
     forward = run.forward_seconds
     parts = [f"{kind} {units.seconds(s)} ({units.share(s / forward)})" for s, kind in by_kind]
-    ops = [f"{x.name} {units.seconds(x.seconds)}" for x in layers if x.kind == "conv"]
+    ops = [(x.name, units.seconds(x.seconds)) for x in layers if x.kind == "conv"]
     images = run.images
-    grid = facts()
-    grid.add_row("By kind", _listed(parts))
-    grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
+    grid = facts("Summary")
+    numbers = [(kind, units.seconds(s)) for s, kind in by_kind]
+    grid.add_row("By kind", Listed(_lines(parts), numbers))
+    if ops:
+        grid.add_row("Op time", Listed(", ".join(map(" ".join, ops)), ops))
+    else:
+        grid.add_row("Op time", "- (the convolutions are not computed separately)")
     if run.proof is not None:
         grid.add_row("Proof", proof(run.proof))
     if run.correct is None or run.accuracy is None:
         grid.add_row("Correctness", "- (the data has no labels)")
     else:
-        grid.add_row(
-            "Correctness",
-            f"{run.accuracy:.4f} ({units.count(run.correct)} of {units.count(images)})",
+        share, right, of = (
+            units.fixed(run.accuracy, 4),
+            units.count(run.correct),
+            units.count(images),
         )
-    rate = units.count(images / forward)
-    grid.add_row("Speed", f"{rate} images/s, {units.seconds(forward / images)} an image")
+        numbers = [("share", share), ("right", right), ("images", of)]
+        grid.add_row("Correctness", Listed(f"{share} ({right} of {of})", numbers))
+    rate, each = units.count(images / forward), units.seconds(forward / images)
+    numbers = [("images/s", rate), ("an image", each)]
+    grid.add_row("Speed", Listed(f"{rate} images/s, {each} an image", numbers))
     if run.forward_samples:
         sample = Sample(run.forward_samples)
         many = f"median of {len(sample.seconds)} forward passes, {sample.verdict}"
-        grid.add_row("Repeats", f"{units.seconds(sample.median)}, {many}")
+        median = units.seconds(sample.median)
+        grid.add_row("Repeats", Listed(f"{median}, {many}", [("median", median)]))
     grid.add_row("Peak memory", units.size(run.peak_memory_bytes))
     if run.usage is not None:
         used = run.usage
-        grid.add_row(
-            "Process",
-            f"{units.seconds(used.user_seconds)} user, {units.seconds(used.system_seconds)} "
-            f"system, {units.seconds(used.elapsed_seconds)} elapsed, {100 * used.cpu_share:.0f} % "
-            f"CPU, {units.count(used.page_faults)} page faults",
-        )
+        numbers = [
+            ("user", units.seconds(used.user_seconds)),
+            ("system", units.seconds(used.system_seconds)),
+            ("elapsed", units.seconds(used.elapsed_seconds)),
+            ("CPU", units.Quantity(f"{100 * used.cpu_share:.0f} %", 100 * used.cpu_share, "%")),
+            ("page faults", units.count(used.page_faults)),
+        ]
+        text = ", ".join(f"{number} {name}" for name, number in numbers)
+        grid.add_row("Process", Listed(text, numbers))
     yield grid
     if words := " ".join(meaning.sentences(run)):
         yield f"\n{words}"
@@ -190,10 +202,12 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
 
 def proof(found: Verification) -> str:
     assert found.worst is not None  # a run goes no further than a fault
-    return f"{units.plural(found.trials, 'trial')}, worst {found.worst:.2f} of its bound"
+    numbers = [("trials", units.count(found.trials)), ("worst", units.fixed(found.worst, 2))]
+    text = f"{units.plural(found.trials, 'trial')}, worst {found.worst:.2f} of its bound"
+    return Listed(text, numbers)
 
 
-def _listed(parts: list[str]) -> str:
+def _lines(parts: list[str]) -> str:
     """Parts that are never broken in the middle, as many to a line as fit beside the row's name."""
     lines: list[str] = []
     for part in parts:

@@ -32,13 +32,13 @@ def seconds(value: float) -> Quantity:
 
 
 def milliseconds(value: float) -> Quantity:
-    """Three significant digits, for a column that is in ms."""
-    return digits(1e3 * value)
+    """Three significant digits, for a column that is in ms; the number is in seconds."""
+    return Quantity(digits(1e3 * value), value, "s")
 
 
 def megabytes(value: float) -> Quantity:
-    """Three significant digits, for a column that is in MB."""
-    return digits(value / 1e6)
+    """Three significant digits, for a column that is in MB; the number is in bytes."""
+    return Quantity(digits(value / 1e6), value, "B")
 
 
 def size(value: float) -> Quantity:

@@ -34,7 +34,8 @@ def fitted(table: Table, width: int, bars: bool = False) -> Iterator[RenderableT
             yield ""
         room = width - _width(chosen, [_widest(table, place) for place in range(len(needed))])
         bar = bars and room > BAR_WIDTH
-        yield _grid(table, chosen, table.title if number == 0 else "", bar)
+        title = table.title if table.headed and number == 0 else ""
+        yield _grid(table, chosen, title, bar)
     if left_out:
         yield Text(f"too narrow for: {', '.join(left_out)}", style="dim")
 
@@ -77,7 +78,7 @@ def _least(table: Table, place: int) -> int:
 
 
 def _widest(table: Table, place: int) -> int:
-    heading = table.columns[place].heading if table.headed else ""
+    heading = table.columns[place].shown if table.headed else ""
     lines = [line for cell in (heading, *table.cells(place)) for line in cell.split("\n")]
     return max(cell_len(printable(line)) for line in lines)
 
@@ -92,7 +93,7 @@ def _grid(table: Table, places: Sequence[int], title: str, bar: bool) -> Grid:
         each = table.columns[place]
         number = each.kind != "text"
         grid.add_column(
-            each.heading, justify="right" if number else "left", no_wrap=number, overflow="fold"
+            each.shown, justify="right" if number else "left", no_wrap=number, overflow="fold"
         )
         if place in shares:
             grid.add_column("", width=BAR_WIDTH, no_wrap=True)
