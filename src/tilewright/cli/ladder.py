@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_device(parser)
     options.add_memory(parser, every=True)
     parser.add_argument(
-        "--rungs", type=_names, default=(), metavar="A,B,C",
+        "--rungs", default=(), metavar="A,B,C",
         help="only these rungs; on a GPU also rungs of the CPU, timed beside it (default: all of "
         "the device)",
     )  # fmt: skip
@@ -46,10 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     options.add_format(parser)
     keeping.add_no_save(parser)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def main(arguments: argparse.Namespace) -> int:

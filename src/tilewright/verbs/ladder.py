@@ -21,6 +21,7 @@ from tilewright.verbs.arguments import (
     Tell,
     device_of,
     memory_plan,
+    names_in,
     own_rungs,
     positive,
     positive_or_none,
@@ -65,7 +66,7 @@ def ladder(
     batch: int = 100,
     device: str | Device = "cpu",
     memory: str | None = None,
-    rungs: Sequence[str] = (),
+    rungs: str | Sequence[str] = (),
     against: str | None = None,
     quick: bool = False,
     repeats: int | None = None,
@@ -78,9 +79,9 @@ def ladder(
     all: each rung under each of them. Weights or data that are not given are made, and the result
     says so. `images` are those of each round (default: 100, or 10 if `quick`), `batch` at a time;
     `repeats` the timed rounds after one of warm-up (default: until times are certain). `rungs` are
-    names (default: all of the device), and `rung` is a kernel file, or several, to be among them.
-    `against` names a rung that all are compared with. `quick` is a first look in seconds: a short
-    proof, few images, few rounds.
+    names, or a text with commas between them (default: all of the device), and `rung` is a kernel
+    file, or several, to be among them. `against` names a rung that all are compared with. `quick`
+    is a first look in seconds: a short proof, few images, few rounds.
     """
     on, plan = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
@@ -91,7 +92,7 @@ def ladder(
         found = climb(
             subject.network, subject.dataset.images, on, size,
             rounds or (QUICK_ROUNDS if quick else Rounds()), plan, own=own, progress=tell,
-            names=[rungs] if isinstance(rungs, str) else list(rungs), against=against, short=quick,
+            names=names_in(rungs), against=against, short=quick,
             audience=audience,
         )  # fmt: skip
     return LadderResult(record(found, subject, on, size, plan, environment.fingerprint()))

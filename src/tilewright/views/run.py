@@ -47,19 +47,25 @@ def predictions_csv(result: Predictions) -> str:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    value = "probability" if are_probabilities(result.outputs) else "output"
+    outputs = _flat(result)
+    value = "probability" if are_probabilities(outputs) else "output"
     writer.writerow(["index", "label", "predicted", value])
     labels = result.dataset.labels
     for index, predicted in enumerate(result.predicted):
         label = "" if labels is None else labels[index]
-        writer.writerow([index, label, predicted, f"{result.outputs[index, predicted]:.6f}"])
+        writer.writerow([index, label, predicted, f"{outputs[index, predicted]:.6f}"])
     return text.getvalue()
 
 
 def pictures(result: Predictions, count: int) -> Iterator[RenderableType]:
     """Some images with what was predicted."""
     yield ""
-    yield Pictures(result.dataset, result.predicted, result.outputs, count)
+    yield Pictures(result.dataset, result.predicted, _flat(result), count)
+
+
+def _flat(result: Predictions) -> NDArray[np.float32]:
+    """A row an image, whatever shape the network gives."""
+    return result.outputs.reshape(len(result.predicted), -1)
 
 
 def report(run: RunRecord) -> Iterator[RenderableType]:

@@ -27,6 +27,7 @@ from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
 
 
+@np.errstate(all="ignore")  # what a damaged file's numbers come to is refused, not warned of
 def read(path: Path) -> Network:
     """The network of a file, with its weights."""
     model = onnx_file.parse(path)
