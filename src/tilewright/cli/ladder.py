@@ -41,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "several times",
     )  # fmt: skip
     parser.add_argument(
+        "--plan", action="append", default=[], metavar="FILE",
+        help="a plan that `tune` or `run --save-plan` wrote for this device, batch and memory, to "
+        "be among the rungs; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
         "--json", metavar="FILE|-",
         help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip

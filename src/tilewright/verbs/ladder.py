@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright import environment
-from tilewright.climb import NOBODY, Audience, climb, prepare
+from tilewright import environment, plan_file
+from tilewright.climb import NOBODY, Audience, Planned, climb, prepare
 from tilewright.data.catalogue import Source
+from tilewright.errors import TilewrightError
+from tilewright.job import blaming
 from tilewright.measure.samples import Rounds
 from tilewright.model.load import Net, Weights
+from tilewright.model.network import Network
 from tilewright.results.climbed import record
 from tilewright.results.ladder import ALL, LadderRecord
+from tilewright.rungs import resolve
 from tilewright.runtime.device import Device
 from tilewright.verbs.arguments import (
     Progress,
@@ -71,6 +75,7 @@ def ladder(
     quick: bool = False,
     repeats: int | None = None,
     rung: str | Path | Sequence[str | Path] = (),
+    plan: str | Path | Sequence[str | Path] = (),
     progress: Progress = False,
 ) -> LadderResult:
     """Verify rungs of a device, then time all of them in turns.
@@ -81,21 +86,47 @@ def ladder(
     `repeats` the timed rounds after one of warm-up (default: until times are certain). `rungs` are
     names, or a text with commas between them (default: all of the device), and `rung` is a kernel
     file, or several, to be among them. `against` names a rung that all are compared with. `quick`
-    is a first look in seconds: a short proof, few images, few rounds.
+    is a first look in seconds: a short proof, few images, few rounds. `plan` is a file that `tune`
+    or a run's `save_plan` wrote, or several: each has a row.
     """
-    on, plan = device_of(device), memory_plan(memory, ALL)
+    on, travels = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
     count = positive_or_none("images", images) or (QUICK_IMAGES if quick else IMAGES)
     subject = prepare(net, weights, data, count, or_all=images is None)
     own = own_rungs(on, rung)
+    files = [Path(file) for file in ([plan] if isinstance(plan, str | Path) else plan)]
+    planned = [_planned(file, files, subject.network, on, size, travels) for file in files]
     with _watched(progress) as (tell, audience):
         found = climb(
             subject.network, subject.dataset.images, on, size,
-            rounds or (QUICK_ROUNDS if quick else Rounds()), plan, own=own, progress=tell,
+            rounds or (QUICK_ROUNDS if quick else Rounds()), travels, own=own, progress=tell,
             names=names_in(rungs), against=against, short=quick,
-            audience=audience,
+            audience=audience, planned=planned,
         )  # fmt: skip
-    return LadderResult(record(found, subject, on, size, plan, environment.fingerprint()))
+    return LadderResult(record(found, subject, on, size, travels, environment.fingerprint()))
+
+
+def _planned(
+    file: Path,
+    files: Sequence[Path],
+    network: Network,
+    device: Device,
+    batch: int,
+    memory: str | None,
+) -> Planned:
+    """A plan from a file, if what it was made for is what this ladder measures."""
+    plan = plan_file.read(file, network)
+    wanted = (
+        ("--device", str(plan.device), str(device)),
+        ("--batch", str(plan.batch), str(batch)),
+        ("--memory", plan.memory, plan.memory if memory in (None, ALL) else memory),
+    )
+    for option, its, ours in wanted:
+        if its != ours:
+            raise TilewrightError(f"{file}: the plan is for {option} {its}, not {ours}")
+    alike = [other for other in files if other.name == file.name]
+    with blaming(file):
+        return Planned(file.name if len(alike) == 1 else str(file), plan, resolve(plan))
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def _percent(sample: Sample) -> str:
 def _proof(row: KernelRecord) -> str:
     if row.worst_share_of_bound is None:
         return "-"
-    return units.fixed(row.worst_share_of_bound, 2)
+    return units.of_bound(row.worst_share_of_bound)
 
 
 def _notes(record: BenchRecord, timed: list[KernelRecord]) -> Iterator[str]:

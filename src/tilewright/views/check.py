@@ -46,7 +46,8 @@ def _verdict(checked: Checked, seed: int) -> Iterator[str]:
         skipped = f"; {checked.skipped} trials are of layers that it is not for, or do not fit"
         yield (
             f"  right: {units.plural(verdict.trials, 'trial')}, {units.count(verdict.outputs)} "
-            f"outputs, worst {verdict.worst:.2f} of its bound{skipped if checked.skipped else ''}"
+            f"outputs, worst {units.of_bound(verdict.worst)} of its bound"
+            f"{skipped if checked.skipped else ''}"
         )
         return
     yield from diagnosed(diagnosis)

@@ -32,7 +32,8 @@ def report(ladder: LadderRecord) -> Iterator[RenderableType]:
     """Everything a person wants to know of a ladder, from top to bottom."""
     yield (
         f"{ladder.network} on {ladder.device} ({ladder.device_name}): "
-        f"{units.count(ladder.images)} images, {ladder.repeats} rounds in turns after a warm-up"
+        f"{units.plural(ladder.images, 'image')}, {units.plural(ladder.repeats, 'round')} in turns "
+        "after a warm-up"
     )
     yield f"{ladder.data}; {ladder.weights}\n"
     yield from tables(ladder)
@@ -170,10 +171,9 @@ def _speeds(ladder: LadderRecord) -> RenderableType:
 
 
 def _proof(found: Verification | None) -> str:
-    """Rounded down: less than all of a bound must not look like all of it."""
     if found is None or found.worst is None:
         return "-"
-    return units.fixed(math.floor(100 * found.worst) / 100, 2)
+    return units.of_bound(found.worst)
 
 
 def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:

@@ -208,8 +208,10 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
 
 def proof(found: Verification) -> str:
     assert found.worst is not None  # a run goes no further than a fault
-    numbers = [("trials", units.count(found.trials)), ("worst", units.fixed(found.worst, 2))]
-    text = f"{units.plural(found.trials, 'trial')}, worst {found.worst:.2f} of its bound"
+    numbers = [("trials", units.count(found.trials)), ("worst", units.of_bound(found.worst))]
+    text = (
+        f"{units.plural(found.trials, 'trial')}, worst {units.of_bound(found.worst)} of its bound"
+    )
     return Listed(text, numbers)
 
 
