@@ -120,6 +120,25 @@ def test_the_start_of_the_program_is_shown_when_asked_for():
     assert "From the start" not in printed(view.report(some))
 
 
+def test_calls_of_the_start_are_counted_with_those_of_the_run():
+    """The run has 10 ms of calls, and the start 90: a context, and two of the run's own."""
+    begun = (
+        Row("api", "cuDevicePrimaryCtxRetain", (), 1, 0.080, 0.080, 0.080),
+        Row("api", "cuLaunchKernel", (), 2, 0.010, 0.004, 0.006),
+        Row("kernel", "direct_conv", ("conv1",), 2, 0.010, 0.004, 0.006),
+    )
+    some = profile(start=(("open device", 0.3),), start_rows=begun)
+    text = printed(view.report(some, from_start=True))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    first = lines.index("API calls from the start of the program") + 3
+    assert lines[first].startswith("80.0 % 80.0 ms 1 80.0 ms 80.0 ms 80.0 ms cuDevicePrimaryCtx")
+    assert lines[first + 1].startswith("12.0 % 12.0 ms 4 3.00 ms 1.00 ms 6.00 ms cuLaunchKernel")
+    most = [line for line in lines if "% calls from the start" in line]
+    assert [line.split()[6] for line in most] == ["cuDevicePrimaryCtxRetain", "cuLaunchKernel"]
+    assert "makes the GPU's context" in most[0]
+    assert "from the start" not in printed(view.report(some))
+
+
 def test_copies_have_their_clause_and_their_least_and_most_time():
     text = printed(view.report(profile()))
     lines = [" ".join(line.split()) for line in text[text.index("Copies of") :].splitlines()]

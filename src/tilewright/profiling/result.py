@@ -93,6 +93,7 @@ class Profile:
     notices: tuple[str, ...] = ()
     skips_taps: bool = False
     start: tuple[tuple[str, float], ...] = ()  # phases before the run, with their seconds
+    start_rows: tuple[Row, ...] = ()  # what was called and done meanwhile, where it was recorded
     page_faults: int | None = None  # of the host, in the recorded run
 
     def of(self, *kinds: Kind) -> list[Row]:

@@ -65,6 +65,7 @@ def record(profile: Profile) -> ProfileRecord:
         notices=profile.notices,
         skips_taps=profile.skips_taps,
         start=tuple(Phase(name=name, seconds=seconds) for name, seconds in profile.start),
+        start_rows=tuple(map(_row, profile.start_rows)),
         page_faults=profile.page_faults,
         rows=tuple(map(_row, profile.named(*KINDS))),
         detail=tuple(map(_row, profile.rows)),
@@ -131,6 +132,7 @@ def profile_of(kept: ProfileRecord) -> Profile:
         notices=kept.notices,
         skips_taps=kept.skips_taps,
         start=tuple((phase.name, phase.seconds) for phase in kept.start),
+        start_rows=tuple(map(_from_row, kept.start_rows)),
         page_faults=kept.page_faults,
     )
 

@@ -162,6 +162,9 @@ class ProfileRecord(Record, frozen=True, kw_only=True, tag="tilewright.profile/1
     notices: tuple[str, ...]
     skips_taps: Annotated[bool, about("whether the rung leaves out taps outside the image")] = False
     start: Annotated[tuple[Phase, ...], about("what happened before the run, in order")] = ()
+    start_rows: Annotated[
+        tuple[RowRecord, ...], about("calls, copies and kernels before the run, if asked for")
+    ] = ()
     page_faults: Annotated[Count | None, about("of the host, in the recorded run")] = None
     rows: Annotated[
         tuple[RowRecord, ...],

@@ -13,7 +13,7 @@ from tilewright.files import atomic_write
 from tilewright.job import Request
 from tilewright.model.load import Net, Weights, describe
 from tilewright.profiling import compare as comparing
-from tilewright.profiling import saved, session
+from tilewright.profiling import saved, session, start
 from tilewright.profiling.ceilings import measured_again
 from tilewright.profiling.compare import Comparison
 from tilewright.profiling.result import Profile, layers_of
@@ -188,9 +188,17 @@ def profile(
                 if value is not None:
                     raise TilewrightError(f"--{option} is of one run, and --compare is about two")
             return _compared(asked, compare, rounds, tell)
+        begun = None
+        if from_start:
+            tell("recording the start, in a process of its own", 0, 1)
+            begun = start.recorded(asked)
         subject = session.prepare(asked, rounds, tell)
         recording = _recorded(subject, None if trace is None else Path(trace), tell)
-        recording = replace(recording, profile=measured_again(recording.profile))
+        made = measured_again(recording.profile)
+        if begun is not None:
+            notices = (*made.notices, *begun.notices)
+            made = replace(made, start=begun.phases, start_rows=begun.rows, notices=notices)
+        recording = replace(recording, profile=made)
         return _whole(recording, from_start)
 
 

@@ -11,7 +11,7 @@ from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.roofline import Facts, roofline
-from tilewright.profiling.tally import Row
+from tilewright.profiling.tally import Row, by_name
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
 from tilewright.views import colours, regions, units
@@ -45,7 +45,7 @@ def report(profile: Profile, from_start: bool = False) -> Iterator[RenderableTyp
     yield ""
     yield from regions.report(profile)
     yield ""
-    yield from _most(profile)
+    yield from _most(profile, from_start)
     yield ""
     yield from _wall(profile)
     yield ""
@@ -85,6 +85,16 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
     yield rows
     if not profile.start:
         yield "this profile was saved without its start"
+    if calls := _calls_from_start(profile):
+        yield ""
+        yield _times("API calls from the start of the program", calls, layers=False)
+        yield "the start, which ends with the warm-up, was recorded in a process of its own"
+
+
+def _calls_from_start(profile: Profile) -> list[Row]:
+    """Those of the start and of the recorded run together, where both are known."""
+    begun = [row for row in profile.start_rows if row.kind == "api"]
+    return by_name([*begun, *profile.of("api")]) if begun else []
 
 
 def images(profile: Profile) -> str:
@@ -140,11 +150,13 @@ def _unified(rows: list[Row]) -> RenderableType:
     return made
 
 
-def _most(profile: Profile) -> Iterator[RenderableType]:
+def _most(profile: Profile, from_start: bool) -> Iterator[RenderableType]:
     parts: tuple[tuple[str, list[Row], Callable[[Row], str]], ...] = (
         ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
         ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
-    )
+        ("calls from the start", _calls_from_start(profile) if from_start else [],
+         lambda row: meaning.of_call(row.name)),
+    )  # fmt: skip
     made = table(f"What takes {units.share(MOST)[:-4]} %", "%share", "of", "name", "what it is")
     first = True
     for title, rows, words in parts:

@@ -122,12 +122,12 @@ def _layers(run: RunRecord) -> RenderableType:
             *([colours.limit(layer.limit)] if run.peak_flops else ()),
         )  # fmt: skip
     computed = sum(layer.seconds for layer in layers)
-    copies = run.copy_seconds
     rows.add_section()
     rows.add_row("sum of layers", "", units.seconds(computed), units.share(computed / forward), "")
-    if copies:
-        moved = units.size(run.copied_bytes)
-        rows.add_row("copies", moved, units.seconds(copies), units.share(copies / forward), "")
+    for name, moved, seconds in _copies(run):
+        rows.add_row(
+            name, units.size(moved), units.seconds(seconds), units.share(seconds / forward), ""
+        )
     overlap, rest = run.overlap_seconds, run.remainder_seconds
     if overlap > OVERLAP_SHOWN * forward:
         rows.add_row(
@@ -141,6 +141,13 @@ def _layers(run: RunRecord) -> RenderableType:
     overall = _rate(sum(layer.flop for layer in run.layers), forward)
     rows.add_row("forward (wall)", "", units.seconds(forward), units.share(1), overall)
     return rows
+
+
+def _copies(run: RunRecord) -> list[tuple[str, int, float]]:
+    """By direction; records of before have them together."""
+    if run.copies:
+        return [(each.direction, each.bytes, each.seconds) for each in run.copies]
+    return [("copies", run.copied_bytes, run.copy_seconds)] if run.copy_seconds else []
 
 
 def _rate(flop: int, seconds: float) -> str:
