@@ -139,6 +139,21 @@ def test_calls_of_the_start_are_counted_with_those_of_the_run():
     assert "from the start" not in printed(view.report(some))
 
 
+def test_regions_have_a_data_clause():
+    def clauses(some):
+        text = printed(view.report(some))
+        lines = text[text.index("Regions") :].splitlines()[4:]
+        return {line.split()[0]: line.split()[-1] for line in lines[: lines.index("")]}
+
+    assert clauses(profile())["conv1"] == "copy"
+    alone = [row for row in profile().rows if row.kind != "copy"]
+    assert clauses(profile(rows=tuple(alone), memory="resident"))["conv1"] == "present"
+    assert clauses(profile(rows=tuple(alone), memory="managed"))["conv1"] == "shared"
+    only_in = [row for row in profile().rows if row.name != "[memcpy DtoH]"]
+    assert clauses(profile(rows=tuple(only_in)))["conv1"] == "copyin"
+    assert "data" not in printed(view.report(profile(device=CPU, rows=tuple(alone))))
+
+
 def test_copies_have_their_clause_and_their_least_and_most_time():
     text = printed(view.report(profile()))
     lines = [" ".join(line.split()) for line in text[text.index("Copies of") :].splitlines()]
