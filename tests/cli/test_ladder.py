@@ -128,3 +128,18 @@ def test_a_plan_that_is_wrong_is_not_timed(plan, monkeypatch, capsys):
 def test_a_plan_for_something_else_is_refused_before_anything_is_proven(plan, more, words, capsys):
     assert main(["ladder", "--net", "cifar10", *more, "--plan", str(plan)]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("device", "images"), [("cpu", 10), ("opencl", 4)])
+def test_a_first_look_takes_few_images_and_fewer_where_a_cpu_plays_the_gpu(
+    device, images, monkeypatch
+):
+    given = []
+
+    def stop(network, pixels, *more, **others):
+        given.append(len(pixels))
+        raise TilewrightError("that is all")
+
+    monkeypatch.setattr("tilewright.verbs.ladder.climb", stop)
+    assert main(["ladder", "--quick", "--device", device]) == 2
+    assert given == [images]

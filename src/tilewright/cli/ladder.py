@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_data(parser)
     parser.add_argument(
         "--images", type=options.positive, metavar="N",
-        help="images in each repeat (default: 100, or 10 with --quick)",
+        help="images in each repeat (default: 100; with --quick 10, on OpenCL 4)",
     )  # fmt: skip
     options.add_batch(parser)
     options.add_device(parser)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 IMAGES, QUICK_IMAGES = 100, 10
+QUICK_IMAGES_ON_OPENCL = 4  # where that is PoCL, a first look at three rungs is to take seconds
 QUICK_ROUNDS = Rounds(3, 9, 3.0)
 
 
@@ -82,16 +83,17 @@ def ladder(
 
     `net`, `weights`, `data`, `device`, `memory` and `progress` are as for `run`; `memory` may be
     all: each rung under each of them. Weights or data that are not given are made, and the result
-    says so. `images` are those of each round (default: 100, or 10 if `quick`), `batch` at a time;
-    `repeats` the timed rounds after one of warm-up (default: until times are certain). `rungs` are
-    names, or a text with commas between them (default: all of the device), and `rung` is a kernel
-    file, or several, to be among them. `against` names a rung that all are compared with. `quick`
-    is a first look in seconds: a short proof, few images, few rounds. `plan` is a file that `tune`
-    or a run's `save_plan` wrote, or several: each has a row.
+    says so. `images` are those of each round (default: 100; if `quick` 10, on OpenCL 4), `batch` at
+    a time; `repeats` the timed rounds after one of warm-up (default: until times are certain).
+    `rungs` are names, or a text with commas between them (default: all of the device), and `rung`
+    is a kernel file, or several, to be among them. `against` names a rung that all are compared
+    with. `quick` is a first look in seconds: a short proof, few images, few rounds. `plan` is a
+    file that `tune` or a run's `save_plan` wrote, or several: each has a row.
     """
     on, travels = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
-    count = positive_or_none("images", images) or (QUICK_IMAGES if quick else IMAGES)
+    few = QUICK_IMAGES_ON_OPENCL if on.kind == "opencl" else QUICK_IMAGES
+    count = positive_or_none("images", images) or (few if quick else IMAGES)
     subject = prepare(net, weights, data, count, or_all=images is None)
     own = own_rungs(on, rung)
     files = [Path(file) for file in ([plan] if isinstance(plan, str | Path) else plan)]
