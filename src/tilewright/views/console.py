@@ -31,6 +31,10 @@ WIDTH = 100  # of what goes to a file or a pipe, and of sentences
 WIDEST, NARROWEST = 200, 60
 # Between two updates of a bar. Each takes as long as an image of a small network.
 UPDATE_SECONDS = 0.1
+# A blank between a number and its unit, and what stands for it where lines are broken: all blanks
+# that Unicode has are places to break a line for the library that does it.
+NUMBER = re.compile(r"(?<=\d) (?=(?:%|ms|µs|s|B|kB|MB|GB|TB/s|GB/s|GFLOP/s|images)(?:\W|$))")
+GLUE = "\ue000"  # for private use: nobody's letter
 BLANKS = re.compile(r"[ \t]+$", re.MULTILINE)  # at the end of a line
 
 
@@ -50,6 +54,9 @@ class Screen(Console):
         silence()
 
     def print(self, *objects: Any, **settings: Any) -> None:
+        """Sentences are no wider than 100 columns, on whatever terminal."""
+        if all(isinstance(each, str) for each in objects) and not settings.get("soft_wrap"):
+            settings.setdefault("width", min(self.width, WIDTH))
         if self.is_terminal:
             super().print(*objects, **settings)
             return
@@ -62,8 +69,10 @@ class Screen(Console):
             self.on_broken_pipe()
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Text in cells, titles and lines: spelled out before its width is measured."""
-        return super().render_str(printable(text), **settings)
+        """Text in cells, titles and lines: spelled out before its width is measured. No line ends
+        between a number and its unit.
+        """
+        return super().render_str(NUMBER.sub(GLUE, printable(text)), **settings)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -71,7 +80,8 @@ class Screen(Console):
         """Whatever else is shown."""
         for segment in super().render(renderable, options):
             text, style, control = segment
-            yield segment if control or text.isprintable() else Segment(printable(text), style)
+            text = text.replace(GLUE, " ")
+            yield segment if control else Segment(printable(text), style)
 
 
 def silence() -> None:

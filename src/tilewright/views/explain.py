@@ -39,8 +39,8 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         )
     yield rows
     yield (
-        "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak\n"
-        "are of these. Times include the activation and pooling of a group; the total includes\n"
+        "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak "
+        "are of these. Times include the activation and pooling of a group; the total includes "
         "how pixels become vectors."
     )
 

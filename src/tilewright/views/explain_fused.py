@@ -50,6 +50,6 @@ def report(
             )
     yield (
         "\nunits: pieces of work of an image. used: multiply-adds that are the network's, of those "
-        "issued;\nthe rest meets zeros. turns: reads of shared memory that one read of 8 rows "
+        "issued; the rest meets zeros. turns: reads of shared memory that one read of 8 rows "
         "takes; 1 is best."
     )

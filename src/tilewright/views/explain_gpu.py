@@ -53,9 +53,9 @@ def report(
             yield words
     yield (
         "\nonce: every buffer read or written once. issued: what threads ask of device memory, "
-        "which caches\nmay serve. The limit and the time at best are of throughput alone: waiting "
-        "for memory and at\nbarriers and bank conflicts come on top. Taps outside the image count "
-        "like the others, though\nsome kernels leave them out."
+        "which caches may serve. The limit and the time at best are of throughput alone: waiting "
+        "for memory and at barriers and bank conflicts come on top. Taps outside the image count "
+        "like the others, though some kernels leave them out."
     )
 
 

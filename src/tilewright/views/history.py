@@ -17,7 +17,7 @@ from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 from tilewright.results.tune import TuneRecord
 from tilewright.views import bench, grade, ladder, run, tune, units
-from tilewright.views.table import table
+from tilewright.views.table import Column, table
 
 # Columns of the list, so that it fits a line each.
 WIDEST = {"network": 12, "device_name": 24}
@@ -25,7 +25,16 @@ FEWEST = 6  # samples that say how certain their median is
 
 
 def entries(kept: Sequence[Entry]) -> RenderableType:
-    rows = table("History", ">id", "when (UTC)", "verb", "network", "device", "machine", "result")
+    rows = table(
+        "History",
+        ">id",
+        "when (UTC)",
+        "verb",
+        "network",
+        "device",
+        Column("machine", spare=1),
+        "result",
+    )
     for entry in kept:
         rows.add_row(
             units.fixed(entry.id, 0), _moment(entry.date), entry.verb,
@@ -92,7 +101,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
         yield from (f"  {line}" for line in found.differences)
     yield (
         f"\ntimes: how many times as fast B is, ± half of its {100 * CONFIDENCE:.0f} % interval "
-        f"by the samples\nof each, {FEWEST} at least; 1 of 20 misses, and what else changed "
+        f"by the samples of each, {FEWEST} at least; 1 of 20 misses, and what else changed "
         "between A and B is not in it"
     )
 

@@ -70,12 +70,12 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
     on_device = any(row.device_time for row in ladder)
     rows = table(
         "Rungs", "\nrung", Column("\nproof", "number", spare=1),
-        *(Column(name, "number", spare=2, unit="ms") for name in convolutions),
+        *(Column(name, "number", unit="ms") for name in convolutions),
         *([Column("device", "number", unit="ms")] if on_device else ()),
         *([Column("copies", "number", unit="ms")] if copied else ()),
         Column("total" if on_device else "network", "number", unit="ms"),
-        Column("\n± %", "number", spare=1),
-        *([Column("copied", "number", spare=2, unit="MB")] if copied else ()),
+        Column("\n± %", "number", spare=2),
+        *([Column("copied", "number", spare=3, unit="MB")] if copied else ()),
         Column("\ncorrect", "number", spare=1),
     )  # fmt: skip
     for row in ladder:
@@ -228,7 +228,7 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     if any(row.device_time for row in rows):
         yield (
             "device: while the GPU computed; total: from pixels in the host's memory to results "
-            "there; ranks,\nratios and rates go by the device's time"
+            "there; ranks, ratios and rates go by the device's time"
         )
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
@@ -236,13 +236,13 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
         yield "`profile --memory managed` has the GPU's page faults"
     yield (
         f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
-        f"{SAME} may as well be\nequal; proof: the largest error seen as a share of its rounding "
-        f"bound, proven up to 1; peak:\n{peak} in float32; vendor: the fastest library rung"
+        f"{SAME} may as well be equal; proof: the largest error seen as a share of its rounding "
+        f"bound, proven up to 1; peak: {peak} in float32; vendor: the fastest library rung"
     )
     if any(row.executed_flop < ladder.flop_an_image for row in rows):
         yield (
             "GFLOP/s count every tap of a convolution; % of peak only those that a rung computes: "
-            "some of ours\nleave out the taps outside the image"
+            "some of ours leave out the taps outside the image"
         )
     yield from ladder.conditions.notes
     if ladder.doubt:

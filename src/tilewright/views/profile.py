@@ -198,7 +198,7 @@ def _wall(profile: Profile) -> Iterator[RenderableType]:
         sample = Sample(profile.timed)
         yield (
             f"\nThe same run without recording: {units.seconds(sample.median)}, the median of "
-            f"{len(sample.seconds)} ({sample.verdict});\nprofiling made it "
+            f"{len(sample.seconds)} ({sample.verdict}); profiling made it "
             f"{units.digits(profile.slow_down)} times as long{_reading(profile)}."
         )
 
@@ -230,14 +230,14 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
     if any((each.flop_share or 0.0) > BEYOND for each in facts):
         yield (
             "more than the ceiling, which was measured again and did not come out higher: "
-            "the kernel does\nfewer operations than are counted, or the machine is busy"
+            "the kernel does fewer operations than are counted, or the machine is busy"
         )
     if profile.skips_taps:
         yield "GFLOP/s count every tap; the share of the peak is without those outside the image"
     if ceilings is not None and ceilings.flops and ceilings.bytes:
         yield (
             f"ceilings, measured {ceilings.date}: {units.digits(ceilings.flops / 1e9)} GFLOP/s in "
-            f"{ceilings.precision}, {units.digits(ceilings.bytes / 1e9)} GB/s;\nfrom "
+            f"{ceilings.precision}, {units.digits(ceilings.bytes / 1e9)} GB/s; from "
             f"{units.digits(ceilings.flops / ceilings.bytes)} FLOP a byte on, arithmetic is the "
             "limit. Bytes: every buffer once"
         )

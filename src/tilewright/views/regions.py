@@ -37,11 +37,11 @@ def report(profile: Profile) -> Iterator[RenderableType]:
     if profile.device.is_gpu:
         yield (
             "data: copyin and copyout, or copy for both, where a layer's data is copied for it; "
-            "present,\nwhere it is on the device already; shared, where pages move by themselves"
+            "present, where it is on the device already; shared, where pages move by themselves"
         )
     yield (
         "elapsed: from the host's reaching the layer to its going on; where it does not wait, the "
-        "device is\nstill at work then"
+        "device is still at work then"
     )
     if profile.of("copy"):
         yield ""

@@ -16,15 +16,12 @@ from tilewright.results.probabilities import are_probabilities
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
 from tilewright.views import colours, meaning, units
-from tilewright.views.console import WIDTH
 from tilewright.views.pictures import Pictures
 from tilewright.views.table import Column, Listed, facts, table
 
 if TYPE_CHECKING:
     from tilewright.data.dataset import Dataset
 
-# Columns beside the names of the last rows.
-LISTED = WIDTH - len("Peak memory  ")
 # Of the forward phase; less is what two clocks differ by.
 OVERLAP_SHOWN = 0.001
 
@@ -171,7 +168,7 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     images = run.images
     grid = facts("Summary")
     numbers = [(kind, units.seconds(s)) for s, kind in by_kind]
-    grid.add_row("By kind", Listed(_lines(parts), numbers))
+    grid.add_row("By kind", Listed(", ".join(parts), numbers))
     if ops:
         grid.add_row("Op time", Listed(", ".join(map(" ".join, ops)), ops))
     else:
@@ -220,14 +217,3 @@ def proof(found: Verification) -> str:
         f"{units.plural(found.trials, 'trial')}, worst {units.of_bound(found.worst)} of its bound"
     )
     return Listed(text, numbers)
-
-
-def _lines(parts: list[str]) -> str:
-    """Parts that are never broken in the middle, as many to a line as fit beside the row's name."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(f"{lines[-1]}, {part},") <= LISTED:
-            lines[-1] += f", {part}"
-        else:
-            lines.append(part)
-    return ",\n".join(lines)
