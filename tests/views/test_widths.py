@@ -11,6 +11,12 @@ from rich.cells import cell_len
 
 from tests.profiling.made import profile
 from tests.results import made
+from tilewright.judge.check import Checked
+from tilewright.truth.diagnose import Diagnosis
+from tilewright.truth.diagnose.words import Reason
+from tilewright.truth.evidence import Fault
+from tilewright.truth.verify import Verdict
+from tilewright.views import check as check_view
 from tilewright.views import console, units
 from tilewright.views import ladder as ladder_view
 from tilewright.views import profile as profile_view
@@ -77,6 +83,23 @@ def test_no_line_ends_between_a_number_and_its_unit(name, width):
     text = shown(REPORTS[name](), width)
     assert console.GLUE not in text
     assert not re.search(r"\d\n *(?:%|ms|µs|s|kB|MB|GFLOP/s|GB/s)\b", text)
+
+
+def test_names_stay_beside_their_times_on_a_narrow_terminal():
+    lines = shown(REPORTS["profile"](), 60).splitlines()
+    for name in ("cuLaunchKernel", "direct_conv", "[memcpy HtoD]"):
+        assert [line for line in lines if name in line and " ms " in line and "%" in line], name
+
+
+def test_what_was_found_of_a_kernel_is_broken_to_the_terminal():
+    reason = Reason("border", "wrong only at the border " * 9)
+    found = Diagnosis("220 of 2,860 outputs are wrong", "image 0", (reason,), ("#" * 30,))
+    checked = Checked("mine.cl", "mine", "an idea " * 20, "fp32", "wrong",
+                      verdict=Verdict(1, 1, 1, 2.0, Fault("conv", "ones", "is 2")),
+                      diagnosis=found)  # fmt: skip
+    for width in (60, 100):
+        lines = list(check_view.lines(checked, None, 1, width))
+        assert width - 12 < max(map(len, lines)) <= width
 
 
 def test_sentences_are_broken_where_the_terminal_ends_but_by_100_columns_at_most():

@@ -57,11 +57,11 @@ class VerifyResult(Result[CheckRecord]):
     def headline(self) -> str:
         return ", ".join(f"{each.name} is {each.outcome}" for each, _ in self.found)
 
-    def report(self) -> Iterator[RenderableType]:
+    def report(self, width: int = 100) -> Iterator[RenderableType]:
         from tilewright.views.check import lines
 
         for checked, sanitized in self.found:
-            yield from lines(checked, sanitized, self.record.seed)
+            yield from lines(checked, sanitized, self.record.seed, width)
 
     def rows(self) -> list[dict[str, Value]]:
         """A row a rung or file."""

@@ -16,7 +16,7 @@ from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
 from tilewright.views import colours, regions, units
 from tilewright.views.regions import layer_names
-from tilewright.views.table import Table, table
+from tilewright.views.table import Column, Table, table
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
@@ -118,8 +118,11 @@ def _calls(calls: list[Row]) -> RenderableType:
 
 
 def _times(title: str, rows: list[Row], layers: bool) -> Table:
-    columns = ["%Time(%)", ">Time", ">Calls", ">Avg", ">Min", ">Max", "Name"]
-    made = table(title, *columns, *(["Layers"] if layers else []))
+    made = table(
+        title, "%Time(%)", ">Time", ">Calls", Column("Avg", "number", spare=1),
+        Column("Min", "number", spare=2), Column("Max", "number", spare=2), "Name",
+        *([Column("Layers", spare=3)] if layers else ()),
+    )  # fmt: skip
     total = sum(row.seconds for row in rows) or 1.0
     for row in rows:
         cells = [
@@ -135,7 +138,8 @@ def _times(title: str, rows: list[Row], layers: bool) -> Table:
 
 def _unified(rows: list[Row]) -> RenderableType:
     made = table(
-        "Unified memory", ">Count", ">Avg Size", ">Min Size", ">Max Size", ">Total Size",
+        "Unified memory", ">Count", Column("Avg Size", "number", spare=1),
+        Column("Min Size", "number", spare=2), Column("Max Size", "number", spare=2), ">Total Size",
         ">Total Time", "Name",
     )  # fmt: skip
     for row in rows:
