@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tilewright import environment
+from tilewright import environment, plan_file
 from tilewright.errors import TilewrightError
 from tilewright.job import Request, make_ready
 from tilewright.profiling.own_calls import WithoutOwnCalls
@@ -64,12 +64,13 @@ def record(request: Request) -> Start:
 
 def _collecting(request: Request, trace: Trace) -> tuple[Callable[[], list[str]], list[str]]:
     """CUPTI on a CUDA GPU, from before there is a context; what ends it, and what is amiss."""
-    if request.device.kind != "cuda":
+    device = request.device if request.plan is None else plan_file.device_of(request.plan)
+    if device.kind != "cuda":
         return list, []
     from tilewright.runtime import cupti
 
     try:
-        collector = cupti.CuptiCollector(trace, request.device.index)
+        collector = cupti.CuptiCollector(trace, device.index)
     except cupti.Refused as refused:
         return list, [f"no CUPTI: calls of the start are not seen: {refused}"]
     trace.collector = collector

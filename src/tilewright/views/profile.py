@@ -50,6 +50,9 @@ def report(profile: Profile, from_start: bool = False) -> Iterator[RenderableTyp
     yield from _wall(profile)
     yield ""
     yield from _roofline(profile)
+    if profile.counters or profile.uncounted:
+        yield ""
+        yield from _counters(profile)
 
 
 def _head(profile: Profile) -> Iterator[RenderableType]:
@@ -245,6 +248,28 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
             f"{units.digits(ceilings.flops / ceilings.bytes)} FLOP a byte on, arithmetic is the "
             "limit. Bytes: every buffer once"
         )
+
+
+def _counters(profile: Profile) -> Iterator[RenderableType]:
+    """What a visual profiler's guided analysis shows."""
+    if profile.uncounted:
+        yield f"Counters: not read: {profile.uncounted}"
+        return
+    made = table(
+        "Counters, read by ncu", "\nkernel", ">\nlaunches", ">achieved\noccupancy",
+        ">warp\nefficiency", ">\ncompute", ">\nDRAM", ">\nL2", ">shared\nmemory",
+        "\nwhat they say",
+    )  # fmt: skip
+    for each in profile.counters[:LONGEST]:
+        shares = (each.occupancy, each.warp_efficiency, each.compute, each.dram, each.l2,
+                  each.shared)  # fmt: skip
+        known = ("-" if share is None else units.share(share) for share in shares)
+        made.add_row(_short(each.kernel), units.count(each.launches), *known, each.says)
+    yield made
+    yield (
+        "of the warm-up, in percent of what is possible; ncu runs each kernel several times over, "
+        "with caches emptied before"
+    )
 
 
 def _rates(facts: Facts) -> Iterable[str]:
