@@ -394,3 +394,13 @@ def test_python_runs_on_a_gpu():
     names: dict[str, object] = {}
     for text in (first, block):
         exec(compile(text, page.name, "exec"), names)
+
+
+def test_rows_of_the_thesis_writer_s_table_are_those_of_the_ladder_s_page():
+    """Whose tables are made from the raw results."""
+    page, whole = (read(ROOT / "docs" / name) for name in ("tutorials/thesis.md", "ladder.md"))
+    rows = re.findall(r"^\| `direct` \| `.*", page, re.MULTILINE)
+    assert len(rows) == 4
+    assert [row for row in rows if row not in whole.splitlines()] == []
+    (head,) = re.findall(r"^\| rung \| memory \|.*", page, re.MULTILINE)
+    assert head in whole.splitlines()

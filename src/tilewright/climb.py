@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,16 +25,17 @@ from tilewright.measure.samples import Rounds, Sample
 from tilewright.model.layers import MissingForm
 from tilewright.model.load import Net, Weights, load
 from tilewright.model.network import Network
+from tilewright.plan import Plan
 from tilewright.precision import FLOAT32
 from tilewright.profiling.ceilings import ceilings
 from tilewright.results.climbed import HOST
 from tilewright.results.ladder import ALL
-from tilewright.rungs import rungs
+from tilewright.rungs import rungs, together
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import HostArray, cuda
 from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.truth.before_run import in_worker
+from tilewright.truth.before_run import in_worker, prove_plan
 from tilewright.truth.side_by_side import Prove, side_by_side
 from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import Verdict, verify, verify_briefly
@@ -105,11 +106,29 @@ class Ladder:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """A plan to be among the rungs, and those that it names."""
+
+    name: str
+    plan: Plan
+    rungs: Mapping[str, Rung]
+
+    @property
+    def rung(self) -> Rung:
+        """What it is called, and compared by, on the ladder."""
+        idea = "each layer as its plan says"
+        whole, single = together(self.plan, self.rungs), len(self.rungs) == 1
+        against = whole.name if single else None
+        return replace(whole, name=self.name, idea=idea, against=against, precisions=())
+
+
+@dataclass(frozen=True)
 class Row:
     """A rung's place on the ladder. What could not be had is None, with the reason in `missing`.
 
     `memory` is its memory plan where the ladder has each rung under several, or the CPU on a
-    GPU's ladder. `measured` is None where nothing was timed.
+    GPU's ladder. `measured` is None where nothing was timed. `planned` is what it computes by, if
+    that is a plan and not the rung's own choice.
     """
 
     rung: Rung
@@ -117,6 +136,7 @@ class Row:
     verdict: Verdict | None = None
     measured: Measured | None = None
     memory: str | None = None
+    planned: Planned | None = None
 
     @property
     def name(self) -> str:
@@ -183,6 +203,7 @@ def climb(
     own: Sequence[Rung] = (),
     progress: Progress = lambda doing, done, of: None,
     *,
+    planned: Sequence[Planned] = (),
     names: Sequence[str] = (),
     against: str | None = None,
     short: bool = False,
@@ -195,6 +216,7 @@ def climb(
     A rung that cannot run, or computes something wrong, has a row that says so and is not timed.
     `own` are rungs in files of a user's: each has its place behind the rung that it changes.
     `guests` are rungs that are not on the ladder: they are timed with the others, unverified.
+    `planned` have a row each at the end, proven on the network's layers with what they chose.
     With `memory` ALL each rung has a row for every memory plan, and the CPU's serial loops one.
     A `short` proof is of the network's own layers. Rungs are timed here, in turns, wherever they
     are proven.
@@ -203,8 +225,13 @@ def climb(
     ladder = with_own(_chosen(device, wanted), own)
     if memory == ALL and device.is_gpu and (serial := rungs(CPU)[0]) not in ladder:
         ladder = [serial, *ladder]
-    if against and not any(against in (each.name, each.label) for each in (*ladder, *guests)):
-        raise unknown("rung on this ladder", against, [each.name for each in ladder])
+    plans = [
+        Row(each.rung, memory=each.plan.memory if memory == ALL else None, planned=each)
+        for each in planned
+    ]
+    named = (*ladder, *guests, *(row.rung for row in plans))
+    if against and not any(against in (each.name, each.label) for each in named):
+        raise unknown("rung on this ladder", against, [each.name for each in named])
     rows = [row for rung in (*ladder, *guests) for row in _rows(rung, device, memory)]
     able = list({row.rung.label: row.rung for row in rows if row.missing is None}.values())
     able = [rung for rung in able if rung not in guests]
@@ -218,10 +245,17 @@ def climb(
         if row.missing is None and row.rung.label in proven else row
         for row in rows
     ]  # fmt: skip
+    for row in plans:
+        rows.append(_proven_plan(row, network, len(images), progress))
+        audience.proven(rows[-1])
     contest = Contest(images, batch)
     for row in rows:
         if row.missing is None and (row.verdict is None or row.verdict.passed):
             progress(f"building {row.name}", 0, 1)
+            if row.planned is not None:
+                plan, used = row.planned.plan, row.planned.rungs
+                contest.enter_plan(row.name, plan, used, network)
+                continue
             on = device_of(row.rung, device)
             contest.enter(row.name, row.rung, network, on, _plan(row, memory))
     if not (description := contest.description(device)):
@@ -265,6 +299,16 @@ def _prove(
                 yield Row(rung, verdict=prove(rung, tell))
             except (DoesNotFit, MissingForm, WorkerStopped) as error:
                 yield Row(rung, missing=str(error))
+
+
+def _proven_plan(row: Row, network: Network, images: int, progress: Progress) -> Row:
+    assert row.planned is not None
+    rungs, plan = list(row.planned.rungs.values()), row.planned.plan
+
+    def tell(doing: str) -> None:
+        progress(f"{row.name}: {doing}", 0, 1)
+
+    return replace(row, verdict=prove_plan(rungs, network, plan, images, tell))
 
 
 def _chosen(device: Device, names: Sequence[str]) -> list[Rung]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +16,7 @@ from tilewright.measure.samples import Rounds, Sample, interleave
 from tilewright.memory import pin, pins
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Stage
+from tilewright.plan import Plan
 from tilewright.results.ladder import ALONE, TOGETHER
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import HostArray
@@ -84,6 +85,16 @@ class Contest:
     ) -> None:
         """Enter a rung: the whole network and, if it shows no single layers, each convolution."""
         program = program_of(network, rung, device, self.batch, memory)
+        self._enter(name, program, {stage.name: rung for stage in network.stages})
+
+    def enter_plan(
+        self, name: str, plan: Plan, rungs: Mapping[str, Rung], network: Network
+    ) -> None:
+        """Enter what a plan has chosen."""
+        by_layer = {layer: rungs[step.rung] for step in plan.steps for layer in step.layers}
+        self._enter(name, Program(network, plan, dict(rungs)), by_layer)
+
+    def _enter(self, name: str, program: Program, rungs: Mapping[str, Rung]) -> None:
         images = self.images
         if pins(program):
             images = self.pinned = pin(program, self.pinned)
@@ -100,11 +111,14 @@ class Contest:
         self.subjects[name, ""] = turn
         if disturbs:
             self.subjects[name, RECORDED] = partial(turn, recorded=True)
-        probe = Trace()
+        probe, network = Trace(), program.network
         program(images[:1], probe)
         for stage in network.stages:
             if stage.kind == "conv" and not _computing(probe, stage.name, network):
-                single = program_of(alone(network, stage), rung, device, self.batch, memory)
+                rung, plan = rungs[stage.name], program.plan
+                single = program_of(
+                    alone(network, stage), rung, plan.device, self.batch, plan.memory
+                )
                 self.subjects[name, stage.name] = self._alone(single, stage)
 
     def _alone(self, program: Program, stage: Stage) -> Callable[[], Trace]:

@@ -25,7 +25,7 @@ from tilewright.results.record import Environment
 from tilewright.rungs import DEFAULT_BATCH, choose, resolve, together
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import CPU, Device
-from tilewright.trace import Trace
+from tilewright.trace import Event, Trace, at_start, busy_seconds, starting
 from tilewright.truth.before_run import prove_first
 from tilewright.truth.verify import Verdict
 
@@ -157,16 +157,38 @@ def make_ready(
     if proven:
         with trace.phase("prove"):
             proof = prove_first(proven, network, plan, len(dataset), proving)
-    with trace.phase("build kernels"), blaming(request.plan):
-        program = Program(network, plan, rungs, building)
+    with blaming(request.plan):
+        program = _built(network, plan, rungs, building, trace)
     with trace.phase("create outputs"):
         program.create_outputs(len(dataset))
     if pins(program):
         with trace.phase("pin images"):
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):
-        program(dataset.images[:WARM_UP_IMAGES])
+        program(dataset.images[:WARM_UP_IMAGES], at_start())
     return Ready(network, dataset, together(plan, rungs), plan, program, proof)
+
+
+def _built(
+    network: Network,
+    plan: Plan,
+    rungs: dict[str, Rung],
+    building: Callable[[int, int], None],
+    trace: Trace,
+) -> Program:
+    """A program, and how long it took: to send weights to a device is a phase of its own."""
+    started, begin = at_start(), trace.now()
+    sent = started or Trace()
+    with starting(sent):
+        program = Program(network, plan, rungs, building)
+        program.runtime.synchronise()
+    program.runtime.trace = started
+    end = trace.now()
+    seconds = min(end - begin, busy_seconds(sent.of("copy")))
+    trace.add(Event("phase", "build kernels", begin, end - seconds))
+    if seconds:
+        trace.add(Event("phase", "send weights", end - seconds, end))
+    return program
 
 
 def planned(request: Request, network: Network, rung: Rung | None) -> tuple[Plan, dict[str, Rung]]:

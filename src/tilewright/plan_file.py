@@ -128,6 +128,11 @@ def read(path: Path, network: Network) -> Plan:
     return Plan(here.name, device, document.memory, document.batch, steps, files)
 
 
+def device_of(path: Path) -> Device:
+    """That a plan in a file was made for."""
+    return Device.parse(_document(path).device.name)
+
+
 def _document(path: Path) -> Document:
     check_file(path)
     try:

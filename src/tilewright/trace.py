@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -179,6 +180,21 @@ def calling(trace: Trace | None, name: str) -> AbstractContextManager[int]:
     return trace.call(name)
 
 
+@contextmanager
+def starting(trace: Trace) -> Iterator[None]:
+    """Devices that are opened inside record into this trace from their first call on."""
+    before = _starting.set(trace)
+    try:
+        yield
+    finally:
+        _starting.reset(before)
+
+
+def at_start() -> Trace | None:
+    """The trace of a program's start, where somebody wants to know of it."""
+    return _starting.get()
+
+
 def busy_seconds(events: Iterable[Event]) -> float:
     """How long at least one of the events was going on: what overlaps counts once."""
     busy, until = 0.0, float("-inf")
@@ -188,6 +204,7 @@ def busy_seconds(events: Iterable[Event]) -> float:
     return busy
 
 
+_starting: ContextVar[Trace | None] = ContextVar("starting", default=None)
 # Both can be entered any number of times, and cost nothing to make.
 _NOTHING, _NO_CALL = nullcontext(), nullcontext(0)
 

@@ -21,11 +21,14 @@ def test_a_run_in_json_has_the_numbers_of_its_record(tmp_path, capsys):
     text = printed(capsys, "run", "--images", "20", "--json", str(kept), "--format", "json")
     phases, layers = json.loads(text)["tables"][:2]
     record = json.loads(kept.read_text())
-    assert phases["rows"][-1] == {"phase": "total", "time": record["total_seconds"], "share": 100.0}
+    assert phases["rows"][-1] == {"phase": "total", "time (s)": record["total_seconds"],
+                                  "share (%)": 100.0}  # fmt: skip
     assert layers["title"] == "Forward, layer by layer"
-    times = {row["layer"]: row["time"] for row in layers["rows"]}
+    times = {row["layer"]: row["time (s)"] for row in layers["rows"]}
     assert times["forward (wall)"] == record["forward_seconds"]
-    assert times["tanh1"] == "in conv1"
+    assert times["tanh1"] is None
+    words = {row["layer"]: row["time in words"] for row in layers["rows"]}
+    assert words["tanh1"] == "in conv1" and words["conv1"] is None
 
 
 def test_a_network_in_csv(capsys):

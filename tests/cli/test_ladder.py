@@ -10,6 +10,8 @@ from tilewright.errors import TilewrightError
 from tilewright.measure.samples import Rounds
 from tilewright.rungs import rungs
 from tilewright.runtime.device import CPU
+from tilewright.truth.evidence import Fault
+from tilewright.truth.verify import Verdict
 
 pytestmark = pytest.mark.usefixtures("quick", "trusting")
 
@@ -73,3 +75,71 @@ def test_without_a_number_rounds_go_on_until_it_is_certain(monkeypatch, capsys):
     assert main(["ladder", "--net", "cifar10", "--images", "1"]) == 2
     assert main(["ladder", "--net", "cifar10", "--images", "1", "--repeats", "4"]) == 2
     assert given == [Rounds(), 4]
+
+
+@pytest.fixture
+def plan(tmp_path, capsys):
+    """What a run of im2col on two images at a time chose."""
+    path = tmp_path / "mine.json"
+    assert main(["run", "--net", "cifar10", "--images", "2", "--batch", "2", "--rung", "im2col",
+                 "--save-plan", str(path)]) == 0  # fmt: skip
+    capsys.readouterr()
+    return path
+
+
+TWO = ("ladder", "--net", "cifar10", "--images", "2", "--repeats", "1", "--rungs", "im2col")
+
+
+def test_a_saved_plan_is_a_row_compared_with_the_rung_that_it_is_of(plan, monkeypatch, capsys):
+    verdict = Verdict(seed=1, trials=3, outputs=9, worst=0.999, fault=None)
+    given = []
+
+    def proven(rungs, network, of, images, tell):
+        given.append((rungs[0].name, of.batch, images))
+        return verdict
+
+    monkeypatch.setattr("tilewright.climb.prove_plan", proven)
+    assert main([*TWO, "--batch", "2", "--plan", str(plan), "--json", "-"]) == 0
+    captured = capsys.readouterr()
+    first, second = json.loads(captured.out)["rungs"]
+    assert (first["rung"], second["rung"]) == ("im2col", "mine.json")
+    assert second["against"]["rung"] == "im2col"
+    assert len(second["network"]["samples_seconds"]) == 1
+    assert list(second["operations"]) == ["conv1", "conv2", "conv3"]
+    assert given == [("im2col", 2, 2)]
+    assert "mine.json: proven: 3 trials, 9 outputs, worst 0.99 of its bound" in captured.err
+
+
+def test_a_plan_that_is_wrong_is_not_timed(plan, monkeypatch, capsys):
+    wrong = Verdict(seed=1, trials=3, outputs=9, worst=2.0, fault=Fault("conv1", "ones", "is 2"))
+    monkeypatch.setattr("tilewright.climb.prove_plan", lambda *given: wrong)
+    assert main([*TWO, "--batch", "2", "--plan", str(plan)]) == 1
+    assert "mine.json computes something wrong: conv1, ones: is 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--batch", "3"), "mine.json: the plan is for --batch 2, not 3"),
+        (("--batch", "2", "--device", "opencl"), "the plan is for --device cpu, not opencl"),
+        (("--batch", "2", "--net", "ece408"), "the plan is for network 'cifar10', not 'ece408'"),
+    ],
+)
+def test_a_plan_for_something_else_is_refused_before_anything_is_proven(plan, more, words, capsys):
+    assert main(["ladder", "--net", "cifar10", *more, "--plan", str(plan)]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("device", "images"), [("cpu", 10), ("opencl", 4)])
+def test_a_first_look_takes_few_images_and_fewer_where_a_cpu_plays_the_gpu(
+    device, images, monkeypatch
+):
+    given = []
+
+    def stop(network, pixels, *more, **others):
+        given.append(len(pixels))
+        raise TilewrightError("that is all")
+
+    monkeypatch.setattr("tilewright.verbs.ladder.climb", stop)
+    assert main(["ladder", "--quick", "--device", device]) == 2
+    assert given == [images]

@@ -48,6 +48,8 @@ def test_a_description_and_its_weights(tmp_path):
         ("no/such.json", None, "cannot read no/such.json"),
         ("no/such", None, "network 'no/such' does not exist"),
         (".", None, "is a folder"),
+        ("", None, "a network's name or path is empty; known: cifar10"),
+        (" ", None, "name or path is empty"),
         ("cifar10", "no.safetensors", "no.safetensors"),
         ("cifar10", "no/such", "weights 'no/such' does not exist"),
         ("cifar10", "pyproject.toml", "neither a .safetensors file nor a folder"),

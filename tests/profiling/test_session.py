@@ -226,7 +226,8 @@ def test_without_cupti_the_runtimes_own_times_take_over_and_it_is_said(network, 
     assert profile.notices == (
         "no CUPTI, CUDA events instead: cupti-python is not installed: "
         "pip install 'tilewright[cuda]'",
-        "only CUPTI sees page faults and pages that move",
+        "page faults of a device and pages that move are counted by CUPTI alone, on CUDA: "
+        "OpenCL does not tell of them, and PoCL, which is the CPU, has none",
     )
     assert calls(profile, "kernel")["direct_conv"] == 3 * 3
 

@@ -181,6 +181,20 @@ def test_a_run_gives_what_was_computed(small, pixels, tmp_path):
     np.testing.assert_array_equal(again.outputs, result.outputs)
 
 
+def test_outputs_have_the_shape_that_a_compiled_network_gives(pixels):
+    """Of one that gives maps, too; what is predicted is a place in them."""
+    described = {"name": "maps", "input": {"shape": [1, 9, 7]},
+                 "layers": [{"type": "convolution", "filters": 2, "kernel": 3}]}  # fmt: skip
+    weights = {"conv.weight": np.ones((2, 1, 3, 3)), "conv.bias": np.array([0.0, 1.0])}
+    network = tilewright.load(described, weights)
+    result = tilewright.run(network, data=pixels, **FEW)
+    assert result.outputs.shape == (6, 2, 7, 5)
+    np.testing.assert_allclose(result.outputs, tilewright.compile(network)(pixels), 1e-5, 1e-5)
+    np.testing.assert_array_equal(result.predicted, result.outputs.reshape(6, -1).argmax(1))
+    first = f"{result.outputs[0].max():.6f}"
+    assert result.predictions_csv().splitlines()[1] == f"0,,{result.predicted[0]},{first}"
+
+
 def test_labels_that_are_no_classes_are_refused(small, pixels):
     with pytest.raises(tilewright.TilewrightError, match="label 9 of image 0 is out of range"):
         tilewright.run(small, data=(pixels, np.full(6, 9)), **FEW)

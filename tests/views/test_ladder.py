@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from tilewright.rungs import rungs
 from tilewright.runtime.device import CPU
 from tilewright.truth.verify import Verdict
 from tilewright.views import ladder as view
+from tilewright.views.formats import document
 from tilewright.views.table import Table
 
 NETWORK = zoo.network("cifar10")
@@ -236,9 +238,15 @@ def test_all_memory_plans_stand_beside_each_other_layer_by_layer():
     tables = [part for part in view.tables(kept_) if isinstance(part, Table)]
     (matrix,) = [made for made in tables if made.title.startswith("Layer")]
     assert [column.name for column in matrix.columns] == [
-        "layer", "serial resident", "serial managed",
+        "layer", "serial resident, ms", "serial managed, ms",
     ]  # fmt: skip
     rows = {row[0]: row[1] for row in matrix.rows}
     assert rows["conv1"] == rows["all conv"] == "1.00"
-    assert rows["page faults"] == "7"
     assert rows["total"] == "1,000"
+    (faults,) = [made for made in tables if made.title.startswith("Page faults")]
+    assert faults.rows == [("page faults", "7", "7")]
+    whole = json.loads(document([matrix, faults], "json"))["tables"]
+    assert whole[0]["rows"][0] == {
+        "layer": "conv1", "serial resident (s)": 0.001, "serial managed (s)": 0.001,
+    }  # fmt: skip
+    assert whole[1]["rows"][0]["serial resident"] == 7

@@ -39,7 +39,7 @@ def test_wrong_ones_come_first_the_most_certain_of_them_before_the_others():
 
 def test_without_colour_they_are_shades():
     lines = shown(made(count=1)).splitlines()
-    assert lines[0] == "    ████"
+    assert lines[0].rstrip() == "    ████"
     assert lines[4].startswith("WRONG: ")
     plain = shown(made(), force_terminal=True, no_color=True)
     assert "█" in plain and "▀" not in plain
@@ -60,10 +60,19 @@ def test_many_are_broken_into_lines_that_fit():
 
 def test_values_of_any_range_are_pictures():
     floats = (IMAGES.astype(np.float32) - 128) / 3
-    assert shown(made(images=floats, count=1)).splitlines()[0] == "    ████"
+    assert shown(made(images=floats, count=1)).splitlines()[0].rstrip() == "    ████"
 
 
 def test_outputs_of_a_network_without_softmax_are_no_probabilities():
     assert are_probabilities(np.array([[0.25, 0.75], [1, 0]], np.float32))
     assert not are_probabilities(np.array([[5.6, -1.0], [1, 0]], np.float32))
     assert not are_probabilities(np.array([[0.2, 0.2]], np.float32))
+
+
+def test_what_is_said_of_a_small_picture_is_whole():
+    """Pictures of 8 columns: words are wider, and every picture stands above its own."""
+    lines = shown(made()).splitlines()
+    said = [line for line in lines if "%" in line]
+    assert said[0].startswith("WRONG: trouser 80.0 %   WRONG: pullover 60.0 %")
+    assert lines[0].index("█", 10) == len("WRONG: pullover 60.0 %") + 2 + 4
+    assert max(map(cell_len, lines)) <= 60

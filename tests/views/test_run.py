@@ -103,7 +103,7 @@ def test_the_report_says_it_all_within_100_columns():
     text = printed(result(KERNELS))
     for words in (
         "cifar10 over 2 images, one by one, rung im2col on cpu (a CPU)", "load data",
-        "between phases", "sum of layers", "copies", "remainder", "forward (wall)",
+        "between phases", "sum of layers", "host to device", "remainder", "forward (wall)",
         "conv 7.00 s (70.0 %)", "conv1 7.00 s", "0.5000 (1 of 2)", "0 images/s", "100 MB",
     ):  # fmt: skip
         assert words in text, words

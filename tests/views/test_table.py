@@ -13,7 +13,7 @@ from rich.console import Console
 from tilewright.views import colours, units
 from tilewright.views.formats import document
 from tilewright.views.formats.latex import escape
-from tilewright.views.table import FORMATS, Column, facts, table
+from tilewright.views.table import FORMATS, Column, Listed, facts, table
 
 HOSTILE = "a_b & 100% of $x^2$ #1 {c} ~d \\e <f> | `g` --h"
 
@@ -55,8 +55,8 @@ def test_json_has_numbers_with_their_units():
     made = json.loads(document(["first\n  and second", sample()], "json"))
     (found,) = made["tables"]
     assert made["notes"] == ["first and second"]
-    assert found["columns"][1] == {"name": "time", "kind": "number", "unit": "s"}
-    assert found["rows"][0]["time"] == 0.0327
+    assert found["columns"][1] == {"name": "time (s)", "kind": "number", "unit": "s"}
+    assert found["rows"][0]["time (s)"] == 0.0327
     assert found["rows"][1]["GFLOP/s"] is None
     assert found["rows"][1]["layer"] == HOSTILE
 
@@ -111,9 +111,45 @@ def test_a_minus_is_one_in_latex():
 
 @pytest.mark.parametrize("shape", [shape for shape in FORMATS if shape != "text"])
 def test_facts_have_no_heading_and_every_format(shape):
-    made = facts()
+    made = facts("Summary")
     made.add_row("Speed", "fast")
     assert "fast" in document([made], shape)
+    assert "Summary" not in shown(made, 100)
+
+
+def test_numbers_of_facts_have_rows_of_their_own_in_files():
+    made = facts("Summary")
+    two = [("user", units.seconds(0.25)), ("CPU", units.share(0.5))]
+    made.add_row("Process", Listed("250 ms user, 50.0 % CPU", two))
+    made.add_row("Peak memory", units.size(2e6))
+    made.add_row("Proof", "none")
+    rows = list(csv.reader(io.StringIO(document([made], "csv"))))
+    assert rows == [
+        ["name", "value", "unit", "in words"], ["Process: user", "0.25", "s", ""],
+        ["Process: CPU", "50.0", "%", ""], ["Peak memory", "2000000.0", "B", ""],
+        ["Proof", "", "", "none"],
+    ]  # fmt: skip
+    assert "250 ms user, 50.0 % CPU" in shown(made, 100)
+
+
+def test_files_have_seconds_whatever_unit_a_column_shows():
+    made = table("Times", "rung", Column("conv1\nwarm", "number", unit="ms"))
+    made.add_row("direct", units.milliseconds(0.0125))
+    made.add_row("padded", "WRONG")
+    assert list(csv.reader(io.StringIO(document([made], "csv")))) == [
+        ["rung", "conv1 warm (s)", "conv1 warm in words"], ["direct", "0.0125", ""],
+        ["padded", "", "WRONG"],
+    ]  # fmt: skip
+    assert "| rung | conv1 warm, ms |" in document([made], "markdown")
+    assert shown(made, 100).splitlines()[2].split() == ["rung", "warm,", "ms"]
+
+
+def test_two_units_in_a_column_of_numbers_are_a_mistake():
+    made = table("", "what", ">much")
+    made.add_row("time", units.seconds(1))
+    made.add_row("faults", units.count(3))
+    with pytest.raises(ValueError, match="'much' have units"):
+        document([made], "json")
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

@@ -42,7 +42,7 @@ def _list(shape: Format) -> int:
     from tilewright.views import console
     from tilewright.views.table import table
 
-    rows = table("", "name", "what", "where")
+    rows = table("Data sets", "name", "what", "where")
     kept = catalogue.home()
     for entry in catalogue.ENTRIES.values():
         found = entry.locate(kept)

@@ -56,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     def show(one: VerifyResult) -> None:
         if arguments.json != output.TO_STDOUT:
-            for line in one.report():
+            for line in one.report(min(screen.width, console.WIDTH)):
                 screen.print(line, soft_wrap=True)
 
     result = verify(**options.given(arguments, verify), progress=True, each=show)

@@ -12,13 +12,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_data(parser)
     parser.add_argument(
         "--images", type=options.positive, metavar="N",
-        help="images in each repeat (default: 100, or 10 with --quick)",
+        help="images in each repeat (default: 100; with --quick 10, on OpenCL 4)",
     )  # fmt: skip
     options.add_batch(parser)
     options.add_device(parser)
     options.add_memory(parser, every=True)
     parser.add_argument(
-        "--rungs", type=_names, default=(), metavar="A,B,C",
+        "--rungs", default=(), metavar="A,B,C",
         help="only these rungs; on a GPU also rungs of the CPU, timed beside it (default: all of "
         "the device)",
     )  # fmt: skip
@@ -41,16 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "several times",
     )  # fmt: skip
     parser.add_argument(
+        "--plan", action="append", default=[], metavar="FILE",
+        help="a plan that `tune` or `run --save-plan` wrote for this device, batch and memory, to "
+        "be among the rungs; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
         "--json", metavar="FILE|-",
         help="write verdicts and raw samples as JSON (-: to stdout, instead of the table)",
     )  # fmt: skip
     options.add_cluster(parser)
     options.add_format(parser)
     keeping.add_no_save(parser)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def main(arguments: argparse.Namespace) -> int:

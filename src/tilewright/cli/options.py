@@ -48,13 +48,11 @@ def check_outputs(
     arguments: argparse.Namespace, outputs: Sequence[str], may_be_stdout: Sequence[str]
 ) -> None:
     """Each output can be written, and is neither another output nor an input."""
-    taken = {
-        _real(path): option
-        for option in ("net", "weights", "data", "plan")
-        if (path := getattr(arguments, option, None))
-    }
-    for path in getattr(arguments, "compare", None) or ():
-        taken[_real(path)] = "compare"
+    taken = {}
+    for option in ("net", "weights", "data", "plan", "compare"):
+        paths = getattr(arguments, option, None) or ()
+        for path in [paths] if isinstance(paths, str | Path) else paths:
+            taken[_real(path)] = option
     for name in outputs:
         given, option = getattr(arguments, name), name.replace("_", "-")
         if given is None:

@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from-start", action="store_true",
         help="what the program did before the run, too: context, modules, first allocations",
     )  # fmt: skip
+    parser.add_argument(
+        "--counters", action="store_true",
+        help="the GPU's own counters, too: achieved occupancy, warp efficiency, use of memories; "
+        "needs NVIDIA's ncu and the driver's permission",
+    )  # fmt: skip
     options.add_format(parser)
 
 

@@ -52,6 +52,8 @@ def describe(net: Net) -> Network:
             "a network is given by its name or path, as a Network or as a dict, not as "
             f"{type(net).__name__}"
         )
+    if not str(net).strip():
+        raise TilewrightError(f"a network's name or path is empty; known: {', '.join(zoo.ZOO)}")
     path = Path(net)
     if path.suffix in WHOLE:
         return replace(_whole(path), parameters=NONE, notes={})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tilewright.measure.samples import Sample
 from tilewright.model.network import Network
+from tilewright.profiling.counters import Counted
 from tilewright.profiling.tally import TITLES, Row, by_name
 from tilewright.profiling.wall import Wall
 from tilewright.results.record import Environment
@@ -93,7 +94,10 @@ class Profile:
     notices: tuple[str, ...] = ()
     skips_taps: bool = False
     start: tuple[tuple[str, float], ...] = ()  # phases before the run, with their seconds
+    start_rows: tuple[Row, ...] = ()  # what was called and done meanwhile, where it was recorded
     page_faults: int | None = None  # of the host, in the recorded run
+    counters: tuple[Counted, ...] = ()  # the GPU's own, by ncu, where asked for
+    uncounted: str | None = None  # why there are none, where they were asked for
 
     def of(self, *kinds: Kind) -> list[Row]:
         """The rows of some kinds, each with its own layers."""

@@ -13,6 +13,7 @@ from typing import get_args
 import msgspec
 
 from tilewright.errors import TilewrightError
+from tilewright.profiling.counters import Counted
 from tilewright.profiling.result import Ceilings, Layer, Profile
 from tilewright.profiling.roofline import roofline
 from tilewright.profiling.tally import Row
@@ -20,6 +21,7 @@ from tilewright.profiling.wall import Wall
 from tilewright.results import document
 from tilewright.results.profile import (
     CeilingsRecord,
+    CountersRecord,
     LayerRecord,
     ProfileRecord,
     RooflineRecord,
@@ -65,6 +67,11 @@ def record(profile: Profile) -> ProfileRecord:
         notices=profile.notices,
         skips_taps=profile.skips_taps,
         start=tuple(Phase(name=name, seconds=seconds) for name, seconds in profile.start),
+        start_rows=tuple(map(_row, profile.start_rows)),
+        counters=msgspec.convert(
+            profile.counters, tuple[CountersRecord, ...], from_attributes=True
+        ),
+        uncounted=profile.uncounted,
         page_faults=profile.page_faults,
         rows=tuple(map(_row, profile.named(*KINDS))),
         detail=tuple(map(_row, profile.rows)),
@@ -131,6 +138,9 @@ def profile_of(kept: ProfileRecord) -> Profile:
         notices=kept.notices,
         skips_taps=kept.skips_taps,
         start=tuple((phase.name, phase.seconds) for phase in kept.start),
+        start_rows=tuple(map(_from_row, kept.start_rows)),
+        counters=msgspec.convert(kept.counters, tuple[Counted, ...], from_attributes=True),
+        uncounted=kept.uncounted,
         page_faults=kept.page_faults,
     )
 

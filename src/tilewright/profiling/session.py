@@ -20,6 +20,7 @@ from tilewright.profiling.order import Ordered
 from tilewright.profiling.own_calls import WithoutOwnCalls
 from tilewright.profiling.pages import Pages
 from tilewright.profiling.result import Ceilings, Profile, layers_of
+from tilewright.profiling.start import BEFORE
 from tilewright.profiling.tally import Tally
 from tilewright.profiling.wall import WallClock
 from tilewright.runtime import DeviceFault
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 # Batches after which the device's events are waited for and passed on: all that is ever held.
 SETTLE_BATCHES = 25
-BEFORE = "the process, its libraries"  # up to the first phase
 # Two clocks never agree quite: an event may seem to have begun so much earlier than it did.
 SLACK_SECONDS = 0.01
 
@@ -186,7 +186,10 @@ class _Session:
             except cupti.Refused as refused:
                 self.notices.append(f"no CUPTI, CUDA events instead: {refused}")
         if ready.plan.memory == "managed":
-            self.notices.append("only CUPTI sees page faults and pages that move")
+            self.notices.append(
+                "page faults of a device and pages that move are counted by CUPTI alone, on CUDA: "
+                "OpenCL does not tell of them, and PoCL, which is the CPU, has none"
+            )
         return None, ready.program.runtime.clock
 
     def _profile(self, outputs: NDArray[np.float32] | None, error: BaseException | None) -> Profile:

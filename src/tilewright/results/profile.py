@@ -120,6 +120,20 @@ class RowRecord(Struct, frozen=True, kw_only=True):
     ] = 0.0
 
 
+class CountersRecord(Struct, frozen=True, kw_only=True):
+    """A kernel's counters as ncu read them: averages of launches, shares of what is possible."""
+
+    kernel: str
+    launches: Count
+    seconds: Annotated[Seconds, about("of all launches, under ncu")]
+    occupancy: Annotated[float | None, about("achieved: warps that were there, of those possible")]
+    warp_efficiency: Annotated[float | None, about("threads of a warp that took part")]
+    compute: float | None
+    dram: float | None
+    l2: float | None
+    shared: float | None
+
+
 class RooflineRecord(Struct, frozen=True, kw_only=True):
     """A kernel whose work is known, and how near it comes to what the device can do."""
 
@@ -162,7 +176,14 @@ class ProfileRecord(Record, frozen=True, kw_only=True, tag="tilewright.profile/1
     notices: tuple[str, ...]
     skips_taps: Annotated[bool, about("whether the rung leaves out taps outside the image")] = False
     start: Annotated[tuple[Phase, ...], about("what happened before the run, in order")] = ()
+    start_rows: Annotated[
+        tuple[RowRecord, ...], about("calls, copies and kernels before the run, if asked for")
+    ] = ()
     page_faults: Annotated[Count | None, about("of the host, in the recorded run")] = None
+    counters: Annotated[
+        tuple[CountersRecord, ...], about("the GPU's own, by ncu, if asked for")
+    ] = ()
+    uncounted: Annotated[str | None, about("why there are no counters, if asked for")] = None
     rows: Annotated[
         tuple[RowRecord, ...],
         about("as printed: one for each kind and name, most expensive first"),

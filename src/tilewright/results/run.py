@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,7 @@ from tilewright.results.record import (
     an_image,
     verification,
 )
-from tilewright.trace import busy_seconds
+from tilewright.trace import Event, busy_seconds
 
 if TYPE_CHECKING:
     from tilewright.job import Result
@@ -68,6 +68,15 @@ class Usage(Struct, frozen=True, kw_only=True):
     def cpu_share(self) -> float:
         """Of one core."""
         return (self.user_seconds + self.system_seconds) / max(self.elapsed_seconds, 1e-9)
+
+
+class Copies(Struct, frozen=True, kw_only=True):
+    """What was copied in one direction during the forward phase."""
+
+    direction: Annotated[str, about("host to device, device to host or device to device")]
+    calls: Count
+    bytes: Count
+    seconds: Seconds
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -152,6 +161,7 @@ class RunRecord(Record, frozen=True, kw_only=True, tag="tilewright.run/1"):
     workers: Annotated[
         tuple[WorkerTime, ...], about("of a cluster; none where one process did it all")
     ] = ()
+    copies: Annotated[tuple[Copies, ...], about("copy_seconds by direction")] = ()
 
     @property
     def headline(self) -> str:
@@ -208,7 +218,19 @@ def record(result: Result) -> RunRecord:
         proof=None if result.proof is None else verification(result.proof),
         forward_samples=result.forward_samples,
         usage=None if result.usage is None else Usage(**asdict(result.usage)),
+        copies=tuple(_copies(copies)),
     )
+
+
+def _copies(copies: Sequence[Event]) -> Iterator[Copies]:
+    for direction in dict.fromkeys(event.name for event in copies):
+        found = [event for event in copies if event.name == direction]
+        yield Copies(
+            direction=direction,
+            calls=len(found),
+            bytes=sum(event.bytes for event in found),
+            seconds=sum(event.seconds for event in found),
+        )
 
 
 def _plan(result: Result) -> Plan:

@@ -59,6 +59,7 @@ from tilewright.trace import (
     Cost,
     Event,
     Kind,
+    at_start,
     calling,
 )
 
@@ -165,12 +166,14 @@ def devices() -> list[Any]:
     cl = load()
     found: list[Any] = []
     try:
-        platforms = cl.get_platforms()
+        with calling(at_start(), "clGetPlatformIDs"):
+            platforms = cl.get_platforms()
     except cl.Error:  # no platform at all is an error to OpenCL
         return []
     for platform in platforms:
         try:
-            found += platform.get_devices()
+            with calling(at_start(), "clGetDeviceIDs"):
+                found += platform.get_devices()
         except cl.Error:  # and so is one whose devices are not here
             continue
 
@@ -216,12 +219,14 @@ def _smallest(here: Sequence[int], usual: Block) -> Block:
 
 @cache
 def _context(index: int) -> Any:
-    return load().Context([devices()[index]])
+    with calling(at_start(), "clCreateContext"):
+        return load().Context([devices()[index]])
 
 
 @lru_cache(maxsize=1000)
 def _program(index: int, text: str) -> Any:
-    return load().Program(_context(index), text).build(options=BUILD_OPTIONS)
+    with calling(at_start(), "clBuildProgram"):
+        return load().Program(_context(index), text).build(options=BUILD_OPTIONS)
 
 
 @cache
@@ -264,9 +269,10 @@ class OpenClRuntime(Recorder[Any]):
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         with self._in_words():
             self.context = _context(self.index)
-            self.kernels, self.sends, self.fetches = (
-                cl.CommandQueue(self.context, properties=profiling) for _ in range(3)
-            )
+            with calling(self.trace, "clCreateCommandQueue"):
+                self.kernels, self.sends, self.fetches = (
+                    cl.CommandQueue(self.context, properties=profiling) for _ in range(3)
+                )
         self.handed_out = _handed_out(self.index)
         self.queued = 0
 

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any, Generic, Protocol, TypeVar
 
 from tilewright.runtime import Result
-from tilewright.trace import Cost, Event, Kind, Size, Trace, calling
+from tilewright.trace import Cost, Event, Kind, Size, Trace, at_start, calling
 
 # Pieces of work recorded before their times are read: a long run's do not pile up.
 PENDING = 2000
@@ -25,7 +25,7 @@ class Recorder(Generic[Stamp]):
     """The part of a runtime that records. A stamp is what times of work can be read from later."""
 
     def __init__(self) -> None:
-        self.trace: Trace | None = None
+        self.trace: Trace | None = at_start()
         self.pending: list[tuple[Stamp, Event]] = []
 
     def synchronise(self) -> None:

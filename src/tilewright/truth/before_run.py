@@ -26,7 +26,34 @@ def prove_first(
     progress: Callable[[str], None] = lambda doing: None,
 ) -> Verdict:
     """What was found right of a plan's rungs. If anything was wrong, an error: nothing is run."""
-    verdicts = []
+    verdict, rung = _proven(rungs, network, plan, images, progress)
+    if verdict.fault is not None:
+        raise TilewrightError(
+            f"rung {rung.label!r} computes something wrong, and was not run: {verdict.fault}"
+        )
+    return verdict
+
+
+def prove_plan(
+    rungs: Sequence[Rung],
+    network: Network,
+    plan: Plan,
+    images: int,
+    progress: Callable[[str], None] = lambda doing: None,
+) -> Verdict:
+    """The same as a verdict, whatever it is."""
+    return _proven(rungs, network, plan, images, progress)[0]
+
+
+def _proven(
+    rungs: Sequence[Rung],
+    network: Network,
+    plan: Plan,
+    images: int,
+    progress: Callable[[str], None],
+) -> tuple[Verdict, Rung]:
+    """All of them, up to the first that is wrong; and the last that was tried."""
+    verdicts: list[Verdict] = []
     for rung in rungs:
         tried = in_worker(as_planned(rung, plan, network))
         count = itertools.count(1)
@@ -38,18 +65,17 @@ def prove_first(
             verdict = verify_at_hand(tried, plan.device, network, min(plan.batch, images), tell)
         except WorkerStopped as error:
             raise TilewrightError(f"rung {rung.label!r}: {error}") from error
-        if verdict.fault is not None:
-            raise TilewrightError(
-                f"rung {rung.label!r} computes something wrong, and was not run: {verdict.fault}"
-            )
         verdicts.append(verdict)
-    return Verdict(
-        verdicts[0].seed,
+        if verdict.fault is not None:
+            break
+    together = Verdict(
+        verdicts[-1].seed,
         sum(each.trials for each in verdicts),
         sum(each.outputs for each in verdicts),
         max(each.worst for each in verdicts),
-        None,
+        verdicts[-1].fault,
     )
+    return together, rung
 
 
 def in_worker(rung: Rung) -> Rung:

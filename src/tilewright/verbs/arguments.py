@@ -96,6 +96,12 @@ def own_rungs(device: Device, files: str | Path | Sequence[str | Path]) -> list[
     return [choose(device, name) for name in names]
 
 
+def names_in(given: str | Sequence[str]) -> list[str]:
+    """Names one by one, or in one text with commas between them."""
+    names = given.split(",") if isinstance(given, str) else given
+    return [name.strip() for name in names if name.strip()]
+
+
 def quiet(verb: Callable[Taken, Given]) -> Callable[Taken, Given]:
     """A verb without what libraries have to say to the programmers of its insides.
 

@@ -9,19 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright import environment
-from tilewright.climb import NOBODY, Audience, climb, prepare
+from tilewright import environment, plan_file
+from tilewright.climb import NOBODY, Audience, Planned, climb, prepare
 from tilewright.data.catalogue import Source
+from tilewright.errors import TilewrightError
+from tilewright.job import blaming
 from tilewright.measure.samples import Rounds
 from tilewright.model.load import Net, Weights
+from tilewright.model.network import Network
 from tilewright.results.climbed import record
 from tilewright.results.ladder import ALL, LadderRecord
+from tilewright.rungs import resolve
 from tilewright.runtime.device import Device
 from tilewright.verbs.arguments import (
     Progress,
     Tell,
     device_of,
     memory_plan,
+    names_in,
     on_cluster,
     own_rungs,
     positive,
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 IMAGES, QUICK_IMAGES = 100, 10
+QUICK_IMAGES_ON_OPENCL = 4  # where that is PoCL, a first look at three rungs is to take seconds
 QUICK_ROUNDS = Rounds(3, 9, 3.0)
 
 
@@ -67,11 +73,12 @@ def ladder(
     batch: int = 100,
     device: str | Device = "cpu",
     memory: str | None = None,
-    rungs: Sequence[str] = (),
+    rungs: str | Sequence[str] = (),
     against: str | None = None,
     quick: bool = False,
     repeats: int | None = None,
     rung: str | Path | Sequence[str | Path] = (),
+    plan: str | Path | Sequence[str | Path] = (),
     on: str | None = None,
     workers: int | None = None,
     address: str | None = None,
@@ -81,21 +88,25 @@ def ladder(
 
     `net`, `weights`, `data`, `device`, `memory` and `progress` are as for `run`; `memory` may be
     all: each rung under each of them. Weights or data that are not given are made, and the result
-    says so. `images` are those of each round (default: 100, or 10 if `quick`), `batch` at a time;
-    `repeats` the timed rounds after one of warm-up (default: until times are certain). `rungs` are
-    names (default: all of the device), and `rung` is a kernel file, or several, to be among them.
-    `against` names a rung that all are compared with. `quick` is a first look in seconds: a short
-    proof, few images, few rounds. `on`, `workers` and `address` are as for `run`: all workers
-    prove, and one times.
+    says so. `images` are those of each round (default: 100; if `quick` 10, on OpenCL 4), `batch` at
+    a time; `repeats` the timed rounds after one of warm-up (default: until times are certain).
+    `rungs` are names, or a text with commas between them (default: all of the device), and `rung`
+    is a kernel file, or several, to be among them. `against` names a rung that all are compared
+    with. `quick` is a first look in seconds: a short proof, few images, few rounds. `plan` is a
+    file that `tune` or a run's `save_plan` wrote, or several: each has a row. `on`, `workers` and
+    `address` are as for `run`: all workers prove, and one times.
     """
-    there, plan = device_of(device), memory_plan(memory, ALL)
+    there, travels = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
-    count = positive_or_none("images", images) or (QUICK_IMAGES if quick else IMAGES)
+    few = QUICK_IMAGES_ON_OPENCL if there.kind == "opencl" else QUICK_IMAGES
+    count = positive_or_none("images", images) or (few if quick else IMAGES)
     subject = prepare(net, weights, data, count, or_all=images is None)
+    files = [Path(file) for file in ([plan] if isinstance(plan, str | Path) else plan)]
+    planned = [_planned(file, files, subject.network, there, size, travels) for file in files]
     climbing = partial(
         climb, subject.network, subject.dataset.images, there, size,
-        rounds or (QUICK_ROUNDS if quick else Rounds()), plan, own=own_rungs(there, rung),
-        names=[rungs] if isinstance(rungs, str) else list(rungs), against=against, short=quick,
+        rounds or (QUICK_ROUNDS if quick else Rounds()), travels, own=own_rungs(there, rung),
+        names=names_in(rungs), against=against, short=quick, planned=planned,
     )  # fmt: skip
     with _watched(progress) as (tell, audience):
         if on_cluster(on, workers, address):
@@ -105,7 +116,30 @@ def ladder(
         else:
             found = climbing(progress=tell, audience=audience)
             machine = environment.fingerprint()
-    return LadderResult(record(found, subject, there, size, plan, machine))
+    return LadderResult(record(found, subject, there, size, travels, machine))
+
+
+def _planned(
+    file: Path,
+    files: Sequence[Path],
+    network: Network,
+    device: Device,
+    batch: int,
+    memory: str | None,
+) -> Planned:
+    """A plan from a file, if what it was made for is what this ladder measures."""
+    plan = plan_file.read(file, network)
+    wanted = (
+        ("--device", str(plan.device), str(device)),
+        ("--batch", str(plan.batch), str(batch)),
+        ("--memory", plan.memory, plan.memory if memory in (None, ALL) else memory),
+    )
+    for option, its, ours in wanted:
+        if its != ours:
+            raise TilewrightError(f"{file}: the plan is for {option} {its}, not {ours}")
+    alike = [other for other in files if other.name == file.name]
+    with blaming(file):
+        return Planned(file.name if len(alike) == 1 else str(file), plan, resolve(plan))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from tilewright.files import atomic_write
 from tilewright.job import Request
 from tilewright.model.load import Net, Weights, describe
 from tilewright.profiling import compare as comparing
-from tilewright.profiling import saved, session
+from tilewright.profiling import counting, saved, session, start
 from tilewright.profiling.ceilings import measured_again
 from tilewright.profiling.compare import Comparison
 from tilewright.profiling.result import Profile, layers_of
@@ -127,6 +127,7 @@ def profile(
     compare: None = ...,
     trace: str | Path | None = ...,
     from_start: bool = ...,
+    counters: bool = ...,
     progress: Progress = ...,
 ) -> ProfileResult: ...
 
@@ -167,6 +168,7 @@ def profile(
     compare: Sequence[Side] | None = None,
     trace: str | Path | None = None,
     from_start: bool = False,
+    counters: bool = False,
     progress: Progress = False,
 ) -> ProfileResult | ComparisonResult:
     """Profile a run: kernels, copies and API calls, layer by layer, and where the wall time went.
@@ -174,7 +176,8 @@ def profile(
     What to run is said as for `run`. `repeats` runs are timed without recording, to say how much
     recording slows things down. `compare` gives two rungs, saved profiles or results of this
     function, which are put side by side. `trace` is a file for a timeline that Perfetto opens.
-    `from_start` shows what the program did before the run, too.
+    `from_start` shows what the program did before the run, too. `counters` has NVIDIA's ncu read
+    the GPU's own counters.
     """
     asked = request(net, weights, data, images, batch, device, rung, memory, precision, check, plan)
     rounds = positive("repeats", repeats)
@@ -182,15 +185,27 @@ def profile(
         if compare is not None:
             alone = (
                 *(("rung", rung), ("plan", plan), ("trace", trace)),
-                ("from-start", from_start or None),
+                *(("from-start", from_start or None), ("counters", counters or None)),
             )
             for option, value in alone:
                 if value is not None:
                     raise TilewrightError(f"--{option} is of one run, and --compare is about two")
             return _compared(asked, compare, rounds, tell)
+        begun = None
+        if from_start:
+            tell("recording the start, in a process of its own", 0, 1)
+            begun = start.recorded(asked)
         subject = session.prepare(asked, rounds, tell)
         recording = _recorded(subject, None if trace is None else Path(trace), tell)
-        recording = replace(recording, profile=measured_again(recording.profile))
+        made = measured_again(recording.profile)
+        if begun is not None:
+            notices = (*made.notices, *begun.notices)
+            made = replace(made, start=begun.phases, start_rows=begun.rows, notices=notices)
+        if counters:
+            tell("reading the GPU's counters with ncu", 0, 1)
+            found, why = counting.counted(asked, subject.ready.plan.device)
+            made = replace(made, counters=found, uncounted=why)
+        recording = replace(recording, profile=made)
         return _whole(recording, from_start)
 
 

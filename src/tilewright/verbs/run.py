@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RunResult(KeptResult[RunRecord]):
-    """What a run gave: `outputs` has a row an image, `predicted` the class of the largest.
+    """What a run gave: `outputs` has what the network gives for each image, in the shape that it
+    has from `tilewright.compile`, too; `predicted` the class, or place, of the largest.
 
     `dataset` has the images and their labels. `plan` is what was chosen for every layer.
     """
@@ -61,8 +62,9 @@ class RunResult(KeptResult[RunRecord]):
     @property
     def predictions(self) -> Predictions:
         """Of every image; `write(path)` makes a CSV, Parquet or .npz file of them."""
-        values = self.outputs[np.arange(len(self.predicted)), self.predicted]
-        return Predictions(self.predicted, values, self.labels, are_probabilities(self.outputs))
+        rows = self.outputs.reshape(len(self.predicted), -1)
+        values = rows[np.arange(len(rows)), self.predicted]
+        return Predictions(self.predicted, values, self.labels, are_probabilities(rows))
 
     def predictions_csv(self) -> str:
         """A CSV of index, label, predicted, probability."""
@@ -149,4 +151,5 @@ def run(
         done = job.run(asked, passed, built, lambda doing: tell(doing, 0, 1))
         tell("measuring this device's limits", 0, 1)
         made = beside_peak(record(done))
-    return RunResult(made, done.network, done.plan, done.dataset, done.outputs, done.predicted)
+    outputs = done.outputs.reshape(-1, *done.network.output_shape)
+    return RunResult(made, done.network, done.plan, done.dataset, outputs, done.predicted)

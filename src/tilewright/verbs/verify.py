@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import environment
-from tilewright.errors import TilewrightError
+from tilewright.errors import TilewrightError, unknown
 from tilewright.judge.check import Checked, check
 from tilewright.model import zoo
 from tilewright.model.layers import MissingForm
 from tilewright.model.load import Net, describe
 from tilewright.model.network import Network
 from tilewright.results.check import CheckRecord, record
-from tilewright.rungs import NAMES, choose, find
+from tilewright.rungs import NAMES, OWN_SUFFIXES, choose, find
 from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.runtime.registry import gpu_backend
@@ -57,11 +57,11 @@ class VerifyResult(Result[CheckRecord]):
     def headline(self) -> str:
         return ", ".join(f"{each.name} is {each.outcome}" for each, _ in self.found)
 
-    def report(self) -> Iterator[RenderableType]:
+    def report(self, width: int = 100) -> Iterator[RenderableType]:
         from tilewright.views.check import lines
 
         for checked, sanitized in self.found:
-            yield from lines(checked, sanitized, self.record.seed)
+            yield from lines(checked, sanitized, self.record.seed, width)
 
     def rows(self) -> list[dict[str, Value]]:
         """A row a rung or file."""
@@ -151,6 +151,8 @@ def _check(
             raise TilewrightError(f"device '{device}': {reason}")
     for path in files:
         if not path.exists():  # what is there, but is no kernel, does not keep others from theirs
+            if path.suffix not in OWN_SUFFIXES and len(path.parts) == 1:
+                raise unknown("rung or kernel file (.cl, .cu)", str(path), NAMES)
             raise TilewrightError(f"cannot read the kernel file {path}: there is none")
 
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from tilewright.measure.samples import CONFIDENCE, Sample, ratio
 from tilewright.results.bench import COURSE_SIZES, BenchRecord, KernelRecord
 from tilewright.views import units
-from tilewright.views.table import table
+from tilewright.views.table import Column, table
 
 FEW = 4  # convolutions that have columns; of more, each has a row
 SAMPLES = 6  # fewer allow no interval
@@ -38,7 +38,8 @@ def report(record: BenchRecord) -> Iterator[RenderableType]:
 
 def _ranking(timed: list[KernelRecord]) -> RenderableType:
     rows = table(
-        "", ">\nrank", "\nkernel", "\nclass", ">\nproof", ">warm\nms", ">\n± %", ">cold\nms",
+        "Ranking", ">\nrank", "\nkernel", "\nclass", ">\nproof",
+        Column("warm", "number", unit="ms"), ">\n± %", Column("cold", "number", unit="ms"),
         ">\ntimes", "\nits rival", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
     )  # fmt: skip
     for row in timed:
@@ -62,14 +63,18 @@ def _ranking(timed: list[KernelRecord]) -> RenderableType:
 def _operations(timed: list[KernelRecord], names: list[str]) -> RenderableType:
     """Each convolution, warm and cold."""
     if len(names) <= FEW:
-        columns = (f">{name}\n{kind}, ms" for name in names for kind in ("warm", "cold"))
-        rows = table("", "\nkernel", *columns)
+        columns = (
+            Column(f"{name}\n{kind}", "number", unit="ms")
+            for name in names for kind in ("warm", "cold")
+        )  # fmt: skip
+        rows = table("Convolutions", "\nkernel", *columns)
         for row in timed:
             times = (row.convolutions[name] for name in names)
             cells = (s for each in times for s in (each.warm_seconds, each.cold_seconds))
             rows.add_row(row.name, *(units.milliseconds(Sample(each).median) for each in cells))
         return rows
-    rows = table("warm, ms", "layer", *(f">{row.name}" for row in timed))
+    columns = (Column(row.name, "number", unit="ms") for row in timed)
+    rows = table("Convolutions, warm", "layer", *columns)
     for name in names:
         warm = (Sample(row.convolutions[name].warm_seconds) for row in timed)
         rows.add_row(name, *(units.milliseconds(each.median) for each in warm))
@@ -78,7 +83,7 @@ def _operations(timed: list[KernelRecord], names: list[str]) -> RenderableType:
 
 def _correctness(rows: list[KernelRecord]) -> RenderableType:
     sizes = sorted({int(size) for row in rows for size in row.correct})
-    made = table("correct", "kernel", *(f">{units.plural(size, 'image')}" for size in sizes))
+    made = table("Correct", "kernel", *(f">{units.plural(size, 'image')}" for size in sizes))
     for row in rows:
         made.add_row(row.name, *(units.fixed(row.correct[str(size)], 4) for size in sizes))
     return made
@@ -92,7 +97,7 @@ def _percent(sample: Sample) -> str:
 def _proof(row: KernelRecord) -> str:
     if row.worst_share_of_bound is None:
         return "-"
-    return units.fixed(row.worst_share_of_bound, 2)
+    return units.of_bound(row.worst_share_of_bound)
 
 
 def _notes(record: BenchRecord, timed: list[KernelRecord]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,20 +31,48 @@ WIDTH = 100  # of what goes to a file or a pipe, and of sentences
 WIDEST, NARROWEST = 200, 60
 # Between two updates of a bar. Each takes as long as an image of a small network.
 UPDATE_SECONDS = 0.1
+# A blank between a number and its unit, and what stands for it where lines are broken: all blanks
+# that Unicode has are places to break a line for the library that does it.
+NUMBER = re.compile(r"(?<=\d) (?=(?:%|ms|µs|s|B|kB|MB|GB|TB/s|GB/s|GFLOP/s|images)(?:\W|$))")
+GLUE = "\ue000"  # for private use: nobody's letter
+BLANKS = re.compile(r"[ \t]+$", re.MULTILINE)  # at the end of a line
 
 
 class Screen(Console):
     """A console that shows what would steer the terminal, and goes on when nobody reads any more.
 
-    A command whose reader has left still writes its files and ends with its own exit code.
+    A command whose reader has left still writes its files and ends with its own exit code. Without
+    colour nothing else is marked, either; in a file or a pipe no line ends in blanks.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        if os.environ.get("NO_COLOR"):
+            settings["color_system"] = None  # `no_color` alone would leave what is bold
+        super().__init__(**settings)
 
     def on_broken_pipe(self) -> None:
         silence()
 
+    def print(self, *objects: Any, **settings: Any) -> None:
+        """Sentences are no wider than 100 columns, on whatever terminal."""
+        if all(isinstance(each, str) for each in objects) and not settings.get("soft_wrap"):
+            settings.setdefault("width", min(self.width, WIDTH))
+        if self.is_terminal:
+            super().print(*objects, **settings)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **settings)
+        try:
+            self.file.write(BLANKS.sub("", captured.get()))
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
     def render_str(self, text: str, **settings: Any) -> Text:
-        """Text in cells, titles and lines: spelled out before its width is measured."""
-        return super().render_str(printable(text), **settings)
+        """Text in cells, titles and lines: spelled out before its width is measured. No line ends
+        between a number and its unit.
+        """
+        return super().render_str(NUMBER.sub(GLUE, printable(text)), **settings)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -51,7 +80,8 @@ class Screen(Console):
         """Whatever else is shown."""
         for segment in super().render(renderable, options):
             text, style, control = segment
-            yield segment if control or text.isprintable() else Segment(printable(text), style)
+            text = text.replace(GLUE, " ")
+            yield segment if control else Segment(printable(text), style)
 
 
 def silence() -> None:

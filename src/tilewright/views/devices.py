@@ -49,8 +49,8 @@ def report(devices: Sequence[Found]) -> Iterator[RenderableType]:
         yield reasons
     yield (
         "\nprocessors: cores, compute units or multiprocessors. Limits are those that kernels keep "
-        "to:\nno more than every GPU has (1,024 threads, 48 KiB shared, 64 KiB constant), even "
-        "where a\ndevice has more."
+        "to: no more than every GPU has (1,024 threads, 48 KiB shared, 64 KiB constant), even "
+        "where a device has more."
     )
 
 

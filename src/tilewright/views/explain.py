@@ -20,8 +20,8 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         f"measured peak {explanation.peak / 1e9:.0f} GFLOP/s\n{_division(explanation.shares)}\n"
     )
     rows = table(
-        "", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA", ">MFLOP\nnominal",
-        ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", "%of\ntime",
+        "Groups of layers", "\nlayers", "\nregister tile", ">\nsums", ">loads\nper FMA",
+        ">MFLOP\nnominal", ">MFLOP\nexecuted", ">\nGFLOP/s", ">of\npeak", "%of\ntime",
     )  # fmt: skip
     for group in (*explanation.groups, explanation.total):
         first, last = group.layers[0], group.layers[-1]
@@ -39,8 +39,8 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         )
     yield rows
     yield (
-        "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak\n"
-        "are of these. Times include the activation and pooling of a group; the total includes\n"
+        "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak "
+        "are of these. Times include the activation and pooling of a group; the total includes "
         "how pixels become vectors."
     )
 

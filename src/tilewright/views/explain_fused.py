@@ -24,7 +24,15 @@ def report(
     yield f"\n{network.name} is cut into {count} kernel{'s' if count > 1 else ''}"
     for kernel in kernels:
         yield f"\n{kernel.name}: {' '.join(kernel.layers)}"
-        rows = table("", "layers", "unit of a warp", ">units", ">used", ">turns", "weights in")
+        rows = table(
+            f"Work of {kernel.name}",
+            "layers",
+            "unit of a warp",
+            ">units",
+            ">used",
+            ">turns",
+            "weights in",
+        )
         for share in kernel.shares:
             rows.add_row(
                 " ".join(share.operation.names) or "values", share.unit, units.count(share.units),
@@ -42,6 +50,6 @@ def report(
             )
     yield (
         "\nunits: pieces of work of an image. used: multiply-adds that are the network's, of those "
-        "issued;\nthe rest meets zeros. turns: reads of shared memory that one read of 8 rows "
+        "issued; the rest meets zeros. turns: reads of shared memory that one read of 8 rows "
         "takes; 1 is best."
     )

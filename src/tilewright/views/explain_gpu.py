@@ -15,7 +15,7 @@ from tilewright.rungs.gpu.design import Design
 from tilewright.rungs.gpu.explain import KernelFacts, LayerFacts, Target
 from tilewright.rungs.rung import Rung
 from tilewright.views import plan, units
-from tilewright.views.table import facts, table
+from tilewright.views.table import Listed, facts, table
 
 if TYPE_CHECKING:
     from tilewright.runtime.dialect import Source
@@ -44,18 +44,18 @@ def report(
             )
         for index, kernel in enumerate(layer.kernels):
             several = f" ({index + 1} of {len(layer.kernels)})" if len(layer.kernels) > 1 else ""
-            name = f"\n{kernel.work.source.name}{several}"
+            name = f"\n{stage.name}: {kernel.work.source.name}{several}"
             yield _loops(name, kernel, layer.images) if kernel.work.loops else name
-            words = facts()
+            words = facts(name.strip())
             yield ""
             for fact in _facts(kernel, at.gpu):
                 words.add_row(*fact)
             yield words
     yield (
         "\nonce: every buffer read or written once. issued: what threads ask of device memory, "
-        "which caches\nmay serve. The limit and the time at best are of throughput alone: waiting "
-        "for memory and at\nbarriers and bank conflicts come on top. Taps outside the image count "
-        "like the others, though\nsome kernels leave them out."
+        "which caches may serve. The limit and the time at best are of throughput alone: waiting "
+        "for memory and at barriers and bank conflicts come on top. Taps outside the image count "
+        "like the others, though some kernels leave them out."
     )
 
 
@@ -99,11 +99,17 @@ def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
     threads = math.prod(source.block)
     yield (
         "grid and block",
-        f"{_product(kernel.grid)} blocks of {_product(source.block)} = {threads:,} threads",
+        Listed(
+            f"{_product(kernel.grid)} blocks of {_product(source.block)} = {threads:,} threads",
+            [("blocks", units.count(math.prod(kernel.grid))), ("threads", units.count(threads))],
+        ),
     )
     yield (
         "memory of a block",
-        f"{4 * source.shared_floats:,} bytes shared, {4 * source.constant_floats:,} bytes constant",
+        _listed(
+            ("bytes shared", 4 * source.shared_floats),
+            ("bytes constant", 4 * source.constant_floats),
+        ),
     )
     if compiled is None or held is None:
         yield "registers", "-"
@@ -111,13 +117,19 @@ def _facts(kernel: KernelFacts, gpu: Gpu) -> Iterator[tuple[str, str]]:
     else:
         yield (
             "registers",
-            f"{compiled.registers} a thread, {compiled.spilled_bytes:,} bytes spilled, "
-            f"{compiled.stack_bytes:,} bytes of stack",
+            _listed(
+                ("a thread", compiled.registers),
+                ("bytes spilled", compiled.spilled_bytes),
+                ("bytes of stack", compiled.stack_bytes),
+            ),
         )
+        share = units.share(held.share)
         yield (
             "occupancy",
-            f"{units.share(held.share)}: {held.blocks} blocks a multiprocessor, "
-            f"limited by {held.limit}",
+            Listed(
+                f"{share}: {held.blocks} blocks a multiprocessor, limited by {held.limit}",
+                [("share", share), ("blocks a multiprocessor", units.count(held.blocks))],
+            ),
         )
     issued = f"; {_bytes(kernel, kernel.issued_bytes)} issued" if kernel.issued_bytes else ""
     yield "bytes", f"{_bytes(kernel, kernel.cost.bytes)} once{issued}"
@@ -158,6 +170,11 @@ def _bytes(kernel: KernelFacts, size: float) -> str:
     if not kernel.cost.flops:
         return units.size(size)
     return f"{units.size(size)} ({kernel.cost.flops / size:.2f} FLOP each)"
+
+
+def _listed(*numbers: tuple[str, int]) -> Listed:
+    parts = [(name, units.count(number)) for name, number in numbers]
+    return Listed(", ".join(f"{number} {name}" for name, number in parts), parts)
 
 
 def _product(sizes: Sequence[int]) -> str:

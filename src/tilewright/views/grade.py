@@ -28,7 +28,7 @@ def report(record: GradeRecord) -> Iterator[RenderableType]:
 
 def table(record: GradeRecord) -> Table:
     made = Table(
-        "",
+        "Class",
         (
             *(Column("rank", "number"), Column("student"), Column("verdict")),
             *(Column("time", "number"), Column(f"times {record.compared_with}", "number")),

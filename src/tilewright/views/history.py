@@ -17,7 +17,7 @@ from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 from tilewright.results.tune import TuneRecord
 from tilewright.views import bench, grade, ladder, run, tune, units
-from tilewright.views.table import table
+from tilewright.views.table import Column, table
 
 # Columns of the list, so that it fits a line each.
 WIDEST = {"network": 12, "device_name": 24}
@@ -25,7 +25,16 @@ FEWEST = 6  # samples that say how certain their median is
 
 
 def entries(kept: Sequence[Entry]) -> RenderableType:
-    rows = table("", ">id", "when (UTC)", "verb", "network", "device", "machine", "result")
+    rows = table(
+        "History",
+        ">id",
+        "when (UTC)",
+        "verb",
+        "network",
+        "device",
+        Column("machine", spare=1),
+        "result",
+    )
     for entry in kept:
         rows.add_row(
             units.fixed(entry.id, 0), _moment(entry.date), entry.verb,
@@ -58,7 +67,7 @@ def _timings(record: Record) -> Iterator[RenderableType]:
     """Of a kind that has no tables of its own here."""
     yield f"{record.verb()} of {record.network} on {record.device} ({record.device_name})"
     yield f"{record.headline}\n"
-    rows = table("", "timed", ">samples", ">an image", ">± %")
+    rows = table("Times", "timed", ">samples", ">an image", ">± %")
     for name, sample in record.timings.items():
         spread = ladder.percent(sample.uncertainty)
         rows.add_row(name, units.count(len(sample.seconds)), units.seconds(sample.median), spread)
@@ -80,7 +89,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
     if found.before.environment.machine != found.after.environment.machine:
         yield "\nThese are different machines: a change may be theirs."
     yield ""
-    rows = table("", "timed", ">A, an image", ">B, an image", ">times", ">± %", "change")
+    rows = table("Changes", "timed", ">A, an image", ">B, an image", ">times", ">± %", "change")
     for change in found.rows:
         rows.add_row(
             change.name, _median(change.before), _median(change.after), *_times(change),
@@ -92,7 +101,7 @@ def changes(numbers: tuple[int, int], found: Changes) -> Iterator[RenderableType
         yield from (f"  {line}" for line in found.differences)
     yield (
         f"\ntimes: how many times as fast B is, ± half of its {100 * CONFIDENCE:.0f} % interval "
-        f"by the samples\nof each, {FEWEST} at least; 1 of 20 misses, and what else changed "
+        f"by the samples of each, {FEWEST} at least; 1 of 20 misses, and what else changed "
         "between A and B is not in it"
     )
 

@@ -32,10 +32,10 @@ def _lines(part: RenderableType) -> str:
 
 def _table(table: Table) -> str:
     made = [f'<table style="{GRID}">']
-    if table.title:
+    if table.title and table.headed:
         made.append(f'<caption style="{CAPTION}">{_escaped(table.title)}</caption>')
     if table.headed:
-        heads = "".join(_cell("th", column, column.heading) for column in table.columns)
+        heads = "".join(_cell("th", column, column.shown) for column in table.columns)
         made.append(f"<thead><tr>{heads}</tr></thead>")
     rules = table.rules | ({0} if table.headed else set())
     made.append("<tbody>")

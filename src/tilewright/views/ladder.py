@@ -32,7 +32,8 @@ def report(ladder: LadderRecord) -> Iterator[RenderableType]:
     """Everything a person wants to know of a ladder, from top to bottom."""
     yield (
         f"{ladder.network} on {ladder.device} ({ladder.device_name}): "
-        f"{units.count(ladder.images)} images, {ladder.repeats} rounds in turns after a warm-up"
+        f"{units.plural(ladder.images, 'image')}, {units.plural(ladder.repeats, 'round')} in turns "
+        "after a warm-up"
     )
     yield f"{ladder.data}; {ladder.weights}\n"
     yield from tables(ladder)
@@ -50,6 +51,8 @@ def tables(ladder: LadderRecord) -> Iterator[RenderableType]:
     if ladder.memory == ALL and timed:
         yield ""
         yield _matrix(ladder)
+        yield ""
+        yield _page_faults(ladder)
     if timed:
         yield ""
         yield _speeds(ladder)
@@ -66,11 +69,13 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
     copied = any(row.copies for row in ladder)
     on_device = any(row.device_time for row in ladder)
     rows = table(
-        "", "\nrung", Column("\nproof", "number", spare=1),
-        *(Column(f"{name}\nms", "number", spare=2) for name in convolutions),
-        *([">device\nms"] if on_device else ()), *([">copies\nms"] if copied else ()),
-        f">{'total' if on_device else 'network'}\nms", Column("\n± %", "number", spare=1),
-        *([Column("copies\nMB", "number", spare=2)] if copied else ()),
+        "Rungs", "\nrung", Column("\nproof", "number", spare=1),
+        *(Column(name, "number", unit="ms") for name in convolutions),
+        *([Column("device", "number", unit="ms")] if on_device else ()),
+        *([Column("copies", "number", unit="ms")] if copied else ()),
+        Column("total" if on_device else "network", "number", unit="ms"),
+        Column("\n± %", "number", spare=2),
+        *([Column("copied", "number", spare=3, unit="MB")] if copied else ()),
         Column("\ncorrect", "number", spare=1),
     )  # fmt: skip
     for row in ladder:
@@ -98,8 +103,8 @@ def _milliseconds(time: Timing | None) -> str:
 def _matrix(ladder: LadderRecord) -> RenderableType:
     """Every layer and every kind under every memory plan, as the thesis shows its variants."""
     timed = [row for row, _ in ladder.timed]
-    names = (f">{row.rung.replace(', ', chr(10))}" for row in timed)
-    rows = table(f"Layer by layer, {units.count(ladder.images)} images, ms", "layer", *names)
+    names = _variants(timed, "ms")
+    rows = table(f"Layer by layer, {units.count(ladder.images)} images", "layer", *names)
     layers = list(dict.fromkeys(each.layers for row in timed for each in row.layers))
     kinds = list(dict.fromkeys(each.kind for row in timed for each in row.layers))
     for wanted in layers:
@@ -111,10 +116,21 @@ def _matrix(ladder: LadderRecord) -> RenderableType:
         rows.add_row(f"all {kind}", *map(_sum, found))
     rows.add_section()
     rows.add_row("copies", *(_milliseconds(row.copies) for row in timed))
-    faults = (row.page_faults for row in timed)
-    rows.add_row("page faults", *("-" if n is None else units.count(n) for n in faults))
     rows.add_row("total", *(_milliseconds(row.network) for row in timed))
     return rows
+
+
+def _page_faults(ladder: LadderRecord) -> RenderableType:
+    timed = [row for row, _ in ladder.timed]
+    rows = table("Page faults of the host, a median round", "what", *_variants(timed))
+    faults = (row.page_faults for row in timed)
+    rows.add_row("page faults", *("-" if n is None else units.count(n) for n in faults))
+    return rows
+
+
+def _variants(timed: Sequence[RungRecord], unit: str = "") -> list[Column]:
+    """A column for each rung and memory plan."""
+    return [Column(row.rung.replace(", ", "\n"), "number", unit=unit) for row in timed]
 
 
 def _sum(layers: list[LayerTiming]) -> str:
@@ -133,7 +149,7 @@ def _speeds(ladder: LadderRecord) -> RenderableType:
     timed = ladder.ranked
     (first, first_time), *_ = timed
     rows = table(
-        "", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
+        "Speeds", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
         "\nthat of", f">times\n{first.rung}", ">% of\nvendor",
     )  # fmt: skip
     libraries = [time.sample for row, time in timed if row.vendor]
@@ -155,10 +171,9 @@ def _speeds(ladder: LadderRecord) -> RenderableType:
 
 
 def _proof(found: Verification | None) -> str:
-    """Rounded down: less than all of a bound must not look like all of it."""
     if found is None or found.worst is None:
         return "-"
-    return units.fixed(math.floor(100 * found.worst) / 100, 2)
+    return units.of_bound(found.worst)
 
 
 def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
@@ -179,17 +194,17 @@ def percent(share: float) -> str:
     """Of an uncertainty; beyond 99 % it hardly matters by how much."""
     if math.isinf(share):
         return "-"
-    return units.digits(100 * share) if share < WILD else ">99"
+    return units.digits(100 * share) if share < WILD else units.Quantity(">99", 100 * share)
 
 
 def _correctness(ladder: LadderRecord) -> RenderableType:
     """The share of right predictions among the first images, as the course checks it."""
-    shares: dict[tuple[str, ...], list[str]] = {}
+    shares: dict[tuple[units.Quantity, ...], list[str]] = {}
     sizes: list[int] = []
     for row in ladder.rows:
         if row.correctness:
             sizes = [each.images for each in row.correctness]
-            found = tuple(str(units.fixed(each.share, 4)) for each in row.correctness)
+            found = tuple(units.fixed(each.share, 4) for each in row.correctness)
             shares.setdefault(found, []).append(row.rung)
     rows = table("Correctness", "images", *(f">{units.count(size)}" for size in sizes))
     for found, names in shares.items():
@@ -213,21 +228,21 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     if any(row.device_time for row in rows):
         yield (
             "device: while the GPU computed; total: from pixels in the host's memory to results "
-            "there; ranks,\nratios and rates go by the device's time"
+            "there; ranks, ratios and rates go by the device's time"
         )
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
     if any(row.page_faults for row in rows) and ladder.memory == ALL:
-        yield "page faults: the host's, in a median round; `profile --memory managed` has the GPU's"
+        yield "`profile --memory managed` has the GPU's page faults"
     yield (
         f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
-        f"{SAME} may as well be\nequal; proof: the largest error seen as a share of its rounding "
-        f"bound, proven up to 1; peak:\n{peak} in float32; vendor: the fastest library rung"
+        f"{SAME} may as well be equal; proof: the largest error seen as a share of its rounding "
+        f"bound, proven up to 1; peak: {peak} in float32; vendor: the fastest library rung"
     )
     if any(row.executed_flop < ladder.flop_an_image for row in rows):
         yield (
             "GFLOP/s count every tap of a convolution; % of peak only those that a rung computes: "
-            "some of ours\nleave out the taps outside the image"
+            "some of ours leave out the taps outside the image"
         )
     yield from ladder.conditions.notes
     if ladder.doubt:

@@ -119,4 +119,4 @@ def proof(found: Verdict) -> str:
     outputs = found.outputs
     many = f"{outputs / 1e6:.1f} M" if outputs >= 1e6 else units.count(outputs)
     trials = units.plural(found.trials, "trial")
-    return f"{trials}, {many} outputs, worst {found.worst:.2f} of its bound"
+    return f"{trials}, {many} outputs, worst {units.of_bound(found.worst)} of its bound"

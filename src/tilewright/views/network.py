@@ -41,7 +41,7 @@ def layer_table(network: Network) -> Iterator[RenderableType]:
     yield rows
     yield (
         "\nMFLOP: 2 for each multiply-add, averages 1 for each addition. bytes: input, parameters "
-        "and\noutput moved once."
+        "and output moved once."
     )
     if network.parameters:
         yield f"\nweights: {_provenance(network)}"

@@ -5,11 +5,13 @@ Half blocks in colour, two pixels a character; shades of grey where there is no 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len
 from rich.color import Color
 from rich.style import Style
 from rich.text import Text
@@ -51,15 +53,18 @@ class Pictures:
         coloured = console.color_system is not None and not console.no_color
         chosen = self.chosen()
         blocks = [_lines(_small(self.dataset.images[image]), coloured) for image in chosen]
-        width = blocks[0][0].cell_len
+        captions = [self._caption(image) for image in chosen]
+        # A picture may be smaller than what is said of it, which is never cut.
+        width = max(
+            *(cell_len(text) for lines in captions for text, _ in lines), blocks[0][0].cell_len
+        )
         each_line = max(1, (options.max_width + GAP) // (width + GAP))
         for first in range(0, len(chosen), each_line):
             row = slice(first, first + each_line)
             for line in zip(*blocks[row], strict=True):
-                yield Text(" " * GAP).join(line)
-            for caption in zip(*(self._caption(image) for image in chosen[row]), strict=True):
-                cells = [Text(text[:width].ljust(width), style) for text, style in caption]
-                yield Text(" " * GAP).join(cells)
+                yield _beside(line, width)
+            for caption in zip(*captions[row], strict=True):
+                yield _beside([Text(text, style) for text, style in caption], width)
             yield ""
 
     def chosen(self) -> list[int]:
@@ -85,6 +90,14 @@ class Pictures:
         style = "" if labels is None else GOOD if right else BROKEN
         verdict = "" if labels is None or right else "WRONG: "
         return [(f"{verdict}{name(predicted)} {likely}", style), (truth, "dim")]
+
+
+def _beside(parts: Iterable[Text], width: int) -> Text:
+    """Each in as many columns."""
+    cells = [part.copy() for part in parts]
+    for cell in cells:
+        cell.pad_right(width - cell.cell_len)
+    return Text(" " * GAP).join(cells)
 
 
 def _small(image: NDArray[np.generic]) -> NDArray[np.uint8]:

@@ -11,12 +11,12 @@ from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.roofline import Facts, roofline
-from tilewright.profiling.tally import Row
+from tilewright.profiling.tally import Row, by_name
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
 from tilewright.views import colours, regions, units
 from tilewright.views.regions import layer_names
-from tilewright.views.table import Table, table
+from tilewright.views.table import Column, Table, table
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
@@ -45,11 +45,14 @@ def report(profile: Profile, from_start: bool = False) -> Iterator[RenderableTyp
     yield ""
     yield from regions.report(profile)
     yield ""
-    yield from _most(profile)
+    yield from _most(profile, from_start)
     yield ""
     yield from _wall(profile)
     yield ""
     yield from _roofline(profile)
+    if profile.counters or profile.uncounted:
+        yield ""
+        yield from _counters(profile)
 
 
 def _head(profile: Profile) -> Iterator[RenderableType]:
@@ -85,6 +88,16 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
     yield rows
     if not profile.start:
         yield "this profile was saved without its start"
+    if calls := _calls_from_start(profile):
+        yield ""
+        yield _times("API calls from the start of the program", calls, layers=False)
+        yield "the start, which ends with the warm-up, was recorded in a process of its own"
+
+
+def _calls_from_start(profile: Profile) -> list[Row]:
+    """Those of the start and of the recorded run together, where both are known."""
+    begun = [row for row in profile.start_rows if row.kind == "api"]
+    return by_name([*begun, *profile.of("api")]) if begun else []
 
 
 def images(profile: Profile) -> str:
@@ -108,8 +121,11 @@ def _calls(calls: list[Row]) -> RenderableType:
 
 
 def _times(title: str, rows: list[Row], layers: bool) -> Table:
-    columns = ["%Time(%)", ">Time", ">Calls", ">Avg", ">Min", ">Max", "Name"]
-    made = table(title, *columns, *(["Layers"] if layers else []))
+    made = table(
+        title, "%Time(%)", ">Time", ">Calls", Column("Avg", "number", spare=1),
+        Column("Min", "number", spare=2), Column("Max", "number", spare=2), "Name",
+        *([Column("Layers", spare=3)] if layers else ()),
+    )  # fmt: skip
     total = sum(row.seconds for row in rows) or 1.0
     for row in rows:
         cells = [
@@ -125,7 +141,8 @@ def _times(title: str, rows: list[Row], layers: bool) -> Table:
 
 def _unified(rows: list[Row]) -> RenderableType:
     made = table(
-        "Unified memory", ">Count", ">Avg Size", ">Min Size", ">Max Size", ">Total Size",
+        "Unified memory", ">Count", Column("Avg Size", "number", spare=1),
+        Column("Min Size", "number", spare=2), Column("Max Size", "number", spare=2), ">Total Size",
         ">Total Time", "Name",
     )  # fmt: skip
     for row in rows:
@@ -140,12 +157,14 @@ def _unified(rows: list[Row]) -> RenderableType:
     return made
 
 
-def _most(profile: Profile) -> Iterator[RenderableType]:
+def _most(profile: Profile, from_start: bool) -> Iterator[RenderableType]:
     parts: tuple[tuple[str, list[Row], Callable[[Row], str]], ...] = (
         ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
         ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
-    )
-    made = table(f"What takes {units.share(MOST)[:-4]} %", "share", "name", "what it is")
+        ("calls from the start", _calls_from_start(profile) if from_start else [],
+         lambda row: meaning.of_call(row.name)),
+    )  # fmt: skip
+    made = table(f"What takes {units.share(MOST)[:-4]} %", "%share", "of", "name", "what it is")
     first = True
     for title, rows, words in parts:
         if not rows:
@@ -155,9 +174,7 @@ def _most(profile: Profile) -> Iterator[RenderableType]:
         first = False
         total = sum(row.seconds for row in rows) or 1.0
         for row in most(rows):
-            made.add_row(
-                f"{units.share(row.seconds / total)} of {title}", _short(row.name), words(row)
-            )
+            made.add_row(units.share(row.seconds / total), title, _short(row.name), words(row))
     yield made
 
 
@@ -188,7 +205,7 @@ def _wall(profile: Profile) -> Iterator[RenderableType]:
         sample = Sample(profile.timed)
         yield (
             f"\nThe same run without recording: {units.seconds(sample.median)}, the median of "
-            f"{len(sample.seconds)} ({sample.verdict});\nprofiling made it "
+            f"{len(sample.seconds)} ({sample.verdict}); profiling made it "
             f"{units.digits(profile.slow_down)} times as long{_reading(profile)}."
         )
 
@@ -220,17 +237,39 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
     if any((each.flop_share or 0.0) > BEYOND for each in facts):
         yield (
             "more than the ceiling, which was measured again and did not come out higher: "
-            "the kernel does\nfewer operations than are counted, or the machine is busy"
+            "the kernel does fewer operations than are counted, or the machine is busy"
         )
     if profile.skips_taps:
         yield "GFLOP/s count every tap; the share of the peak is without those outside the image"
     if ceilings is not None and ceilings.flops and ceilings.bytes:
         yield (
             f"ceilings, measured {ceilings.date}: {units.digits(ceilings.flops / 1e9)} GFLOP/s in "
-            f"{ceilings.precision}, {units.digits(ceilings.bytes / 1e9)} GB/s;\nfrom "
+            f"{ceilings.precision}, {units.digits(ceilings.bytes / 1e9)} GB/s; from "
             f"{units.digits(ceilings.flops / ceilings.bytes)} FLOP a byte on, arithmetic is the "
             "limit. Bytes: every buffer once"
         )
+
+
+def _counters(profile: Profile) -> Iterator[RenderableType]:
+    """What a visual profiler's guided analysis shows."""
+    if profile.uncounted:
+        yield f"Counters: not read: {profile.uncounted}"
+        return
+    made = table(
+        "Counters, read by ncu", "\nkernel", ">\nlaunches", ">achieved\noccupancy",
+        ">warp\nefficiency", ">\ncompute", ">\nDRAM", ">\nL2", ">shared\nmemory",
+        "\nwhat they say",
+    )  # fmt: skip
+    for each in profile.counters[:LONGEST]:
+        shares = (each.occupancy, each.warp_efficiency, each.compute, each.dram, each.l2,
+                  each.shared)  # fmt: skip
+        known = ("-" if share is None else units.share(share) for share in shares)
+        made.add_row(_short(each.kernel), units.count(each.launches), *known, each.says)
+    yield made
+    yield (
+        "of the warm-up, in percent of what is possible; ncu runs each kernel several times over, "
+        "with caches emptied before"
+    )
 
 
 def _rates(facts: Facts) -> Iterable[str]:

@@ -10,7 +10,7 @@ from tilewright.profiling.result import Profile, Region, in_and_out, regions
 from tilewright.profiling.tally import Row, by_name
 from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HOST, Size
 from tilewright.views import units
-from tilewright.views.table import table
+from tilewright.views.table import Column, table
 
 
 def report(profile: Profile) -> Iterator[RenderableType]:
@@ -18,6 +18,7 @@ def report(profile: Profile) -> Iterator[RenderableType]:
     made = table(
         "Regions", "\nlayer", ">\nreached", ">kernels\nlaunched", ">elapsed\ntotal", ">\nmax",
         ">\nmin", ">\navg", ">kernels\ntime", "grid\nand block",
+        *([Column("\ndata", spare=1)] if profile.device.is_gpu else ()),
     )  # fmt: skip
     for region in found:
         reached = region.reached
@@ -30,11 +31,17 @@ def report(profile: Profile) -> Iterator[RenderableType]:
             *(map(units.seconds, elapsed) if elapsed else "----"),
             units.seconds(sum(row.seconds for row in region.kernels)) if region.kernels else "-",
             "\n".join(_shapes(region)),
+            *([_data(profile, region)] if profile.device.is_gpu else ()),
         )
     yield made
+    if profile.device.is_gpu:
+        yield (
+            "data: copyin and copyout, or copy for both, where a layer's data is copied for it; "
+            "present, where it is on the device already; shared, where pages move by themselves"
+        )
     yield (
         "elapsed: from the host's reaching the layer to its going on; where it does not wait, the "
-        "device is\nstill at work then"
+        "device is still at work then"
     )
     if profile.of("copy"):
         yield ""
@@ -42,6 +49,17 @@ def report(profile: Profile) -> Iterator[RenderableType]:
     if profile.of("unified"):
         yield ""
         yield _pages(found, [row for row in profile.of("unified") if not row.layers])
+
+
+def _data(profile: Profile, region: Region) -> str:
+    """By the names of OpenACC's data clauses."""
+    if region.copies_in or region.copies_out:
+        if region.copies_in and region.copies_out:
+            return "copy"
+        return "copyin" if region.copies_in else "copyout"
+    if not region.kernels:
+        return "-"
+    return "shared" if profile.memory == "managed" else "present"
 
 
 def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:

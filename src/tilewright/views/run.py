@@ -13,15 +13,12 @@ from tilewright.measure.samples import Sample
 from tilewright.results.record import Verification
 from tilewright.results.run import RunRecord
 from tilewright.views import colours, meaning, units
-from tilewright.views.console import WIDTH
 from tilewright.views.pictures import Pictures
-from tilewright.views.table import Column, facts, table
+from tilewright.views.table import Column, Listed, facts, table
 
 if TYPE_CHECKING:
     from tilewright.data.dataset import Dataset
 
-# Columns beside the names of the last rows.
-LISTED = WIDTH - len("Peak memory  ")
 # Of the forward phase; less is what two clocks differ by.
 OVERLAP_SHOWN = 0.001
 
@@ -40,7 +37,12 @@ class Predictions(Protocol):
 def pictures(result: Predictions, count: int) -> Iterator[RenderableType]:
     """Some images with what was predicted."""
     yield ""
-    yield Pictures(result.dataset, result.predicted, result.outputs, count)
+    yield Pictures(result.dataset, result.predicted, _flat(result), count)
+
+
+def _flat(result: Predictions) -> NDArray[np.float32]:
+    """A row an image, whatever shape the network gives."""
+    return result.outputs.reshape(len(result.predicted), -1)
 
 
 def report(run: RunRecord) -> Iterator[RenderableType]:
@@ -123,12 +125,12 @@ def _layers(run: RunRecord) -> RenderableType:
             *([colours.limit(layer.limit)] if run.peak_flops else ()),
         )  # fmt: skip
     computed = sum(layer.seconds for layer in layers)
-    copies = run.copy_seconds
     rows.add_section()
     rows.add_row("sum of layers", "", units.seconds(computed), units.share(computed / forward), "")
-    if copies:
-        moved = units.size(run.copied_bytes)
-        rows.add_row("copies", moved, units.seconds(copies), units.share(copies / forward), "")
+    for name, moved, seconds in _copies(run):
+        rows.add_row(
+            name, units.size(moved), units.seconds(seconds), units.share(seconds / forward), ""
+        )
     overlap, rest = run.overlap_seconds, run.remainder_seconds
     if overlap > OVERLAP_SHOWN * forward:
         rows.add_row(
@@ -143,6 +145,13 @@ def _layers(run: RunRecord) -> RenderableType:
     whole = "forward (all workers)" if run.workers else "forward (wall)"
     rows.add_row(whole, "", units.seconds(forward), units.share(1), overall)
     return rows
+
+
+def _copies(run: RunRecord) -> list[tuple[str, int, float]]:
+    """By direction; records of before have them together."""
+    if run.copies:
+        return [(each.direction, each.bytes, each.seconds) for each in run.copies]
+    return [("copies", run.copied_bytes, run.copy_seconds)] if run.copy_seconds else []
 
 
 def _rate(flop: int, seconds: float) -> str:
@@ -162,35 +171,47 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
     by_kind = sorted(((s, kind) for kind, s in kinds.items() if s), reverse=True)
     forward = run.forward_seconds
     parts = [f"{kind} {units.seconds(s)} ({units.share(s / forward)})" for s, kind in by_kind]
-    ops = [f"{x.name} {units.seconds(x.seconds)}" for x in layers if x.kind == "conv"]
+    ops = [(x.name, units.seconds(x.seconds)) for x in layers if x.kind == "conv"]
     images = run.images
-    grid = facts()
-    grid.add_row("By kind", _listed(parts))
-    grid.add_row("Op time", ", ".join(ops) or "- (the convolutions are not computed separately)")
+    grid = facts("Summary")
+    numbers = [(kind, units.seconds(s)) for s, kind in by_kind]
+    grid.add_row("By kind", Listed(", ".join(parts), numbers))
+    if ops:
+        grid.add_row("Op time", Listed(", ".join(map(" ".join, ops)), ops))
+    else:
+        grid.add_row("Op time", "- (the convolutions are not computed separately)")
     if run.proof is not None:
         grid.add_row("Proof", proof(run.proof))
     if run.correct is None or run.accuracy is None:
         grid.add_row("Correctness", "- (the data has no labels)")
     else:
-        grid.add_row(
-            "Correctness",
-            f"{run.accuracy:.4f} ({units.count(run.correct)} of {units.count(images)})",
+        share, right, of = (
+            units.fixed(run.accuracy, 4),
+            units.count(run.correct),
+            units.count(images),
         )
-    rate = run.images_per_second
-    grid.add_row("Speed", f"{units.count(rate)} images/s, {units.seconds(1 / rate)} an image")
+        numbers = [("share", share), ("right", right), ("images", of)]
+        grid.add_row("Correctness", Listed(f"{share} ({right} of {of})", numbers))
+    rate, each = units.count(run.images_per_second), units.seconds(1 / run.images_per_second)
+    numbers = [("images/s", rate), ("an image", each)]
+    grid.add_row("Speed", Listed(f"{rate} images/s, {each} an image", numbers))
     if run.forward_samples:
         sample = Sample(run.forward_samples)
         many = f"median of {len(sample.seconds)} forward passes, {sample.verdict}"
-        grid.add_row("Repeats", f"{units.seconds(sample.median)}, {many}")
+        median = units.seconds(sample.median)
+        grid.add_row("Repeats", Listed(f"{median}, {many}", [("median", median)]))
     grid.add_row("Peak memory", units.size(run.peak_memory_bytes))
     if run.usage is not None:
         used = run.usage
-        grid.add_row(
-            "Process",
-            f"{units.seconds(used.user_seconds)} user, {units.seconds(used.system_seconds)} "
-            f"system, {units.seconds(used.elapsed_seconds)} elapsed, {100 * used.cpu_share:.0f} % "
-            f"CPU, {units.count(used.page_faults)} page faults",
-        )
+        numbers = [
+            ("user", units.seconds(used.user_seconds)),
+            ("system", units.seconds(used.system_seconds)),
+            ("elapsed", units.seconds(used.elapsed_seconds)),
+            ("CPU", units.Quantity(f"{100 * used.cpu_share:.0f} %", 100 * used.cpu_share, "%")),
+            ("page faults", units.count(used.page_faults)),
+        ]
+        text = ", ".join(f"{number} {name}" for name, number in numbers)
+        grid.add_row("Process", Listed(text, numbers))
     yield grid
     if words := " ".join(meaning.sentences(run)):
         yield f"\n{words}"
@@ -198,15 +219,8 @@ def _summary(run: RunRecord) -> Iterator[RenderableType]:
 
 def proof(found: Verification) -> str:
     assert found.worst is not None  # a run goes no further than a fault
-    return f"{units.plural(found.trials, 'trial')}, worst {found.worst:.2f} of its bound"
-
-
-def _listed(parts: list[str]) -> str:
-    """Parts that are never broken in the middle, as many to a line as fit beside the row's name."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and len(f"{lines[-1]}, {part},") <= LISTED:
-            lines[-1] += f", {part}"
-        else:
-            lines.append(part)
-    return ",\n".join(lines)
+    numbers = [("trials", units.count(found.trials)), ("worst", units.of_bound(found.worst))]
+    text = (
+        f"{units.plural(found.trials, 'trial')}, worst {units.of_bound(found.worst)} of its bound"
+    )
+    return Listed(text, numbers)

@@ -1,12 +1,13 @@
 """A table as plain data: named columns, rows of cells, rules between them.
 
 Views fill tables, formats print them. A cell is text as people read it; a `Quantity` in it still
-knows its number and unit, so that files get all digits. A `Marked` cell has a colour on a terminal.
+knows its number and unit, so that files get all digits (`tilewright.views.plain`). A `Marked` cell
+has a colour on a terminal, a `Listed` one several numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -36,21 +37,45 @@ class Marked(str):
         return Marked, (str(self), self.style)
 
 
+class Listed(str):
+    """A fact of several numbers: a text as people read it, and each number by its name."""
+
+    __slots__ = ("parts",)
+    parts: tuple[tuple[str, Quantity], ...]
+
+    def __new__(cls, text: str, parts: Sequence[tuple[str, Quantity]]) -> Listed:
+        made = super().__new__(cls, text)
+        made.parts = tuple(parts)
+        return made
+
+    def __reduce__(self) -> tuple[type[Listed], tuple[str, tuple[tuple[str, Quantity], ...]]]:
+        return Listed, (str(self), self.parts)
+
+
 @dataclass(frozen=True)
 class Column:
     """`heading` may have two lines. Numbers and shares stand to the right, and shares of a whole
     have a bar beside them on a terminal. Where a terminal is narrow, columns with the largest
-    `spare` go first, and none that has 0.
+    `spare` go first, and none that has 0. `unit` is that of all its cells' texts, where these have
+    none themselves; the numbers behind them may have another.
     """
 
     heading: str
     kind: Kind = "text"
     spare: int = 0
+    unit: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The heading with the unit, in up to two lines."""
+        if not self.unit:
+            return self.heading
+        return f"{self.heading}{', ' if chr(10) in self.heading else chr(10)}{self.unit}"
 
     @property
     def name(self) -> str:
-        """The heading in one line."""
-        return " ".join(self.heading.split())
+        """The heading with the unit, in one line."""
+        return " ".join(self.shown.split())
 
 
 def column(spec: str | Column) -> Column:
@@ -64,7 +89,9 @@ def column(spec: str | Column) -> Column:
 
 @dataclass
 class Table:
-    """`headed`: the columns' names are shown; of a list of facts they would say nothing."""
+    """`headed`: the title and the columns' names are shown; of a list of facts they would say
+    nothing.
+    """
 
     title: str
     columns: tuple[Column, ...]
@@ -91,19 +118,6 @@ class Table:
         """Of one column."""
         return [row[place] for row in self.rows]
 
-    def unit(self, place: int) -> str:
-        """Of a column's numbers; empty where they differ, have none, or the heading has it."""
-        found = {cell.unit for cell in self.cells(place) if isinstance(cell, Quantity)}
-        return found.pop() if len(found) == 1 else ""
-
-    def values(self) -> Iterator[list[str | float | int | None]]:
-        """Every row as numbers where they are known, and None where there is nothing."""
-        for row in self.rows:
-            yield [
-                cell.value if isinstance(cell, Quantity) else None if cell in NOTHING else str(cell)
-                for cell in row
-            ]
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from tilewright.views.formats.text import fitted
 
@@ -114,6 +128,6 @@ def table(title: str, *columns: str | Column) -> Table:
     return Table(title, tuple(map(column, columns)))
 
 
-def facts() -> Table:
+def facts(title: str) -> Table:
     """Names and what is to be said of each, without a heading."""
-    return Table("", (Column("name"), Column("value")), headed=False)
+    return Table(title, (Column("name"), Column("value")), headed=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 NEARLY = 0.9995  # of a unit is one, to three digits
 
 
@@ -32,13 +34,13 @@ def seconds(value: float) -> Quantity:
 
 
 def milliseconds(value: float) -> Quantity:
-    """Three significant digits, for a column that is in ms."""
-    return digits(1e3 * value)
+    """Three significant digits, for a column that is in ms; the number is in seconds."""
+    return Quantity(digits(1e3 * value), value, "s")
 
 
 def megabytes(value: float) -> Quantity:
-    """Three significant digits, for a column that is in MB."""
-    return digits(value / 1e6)
+    """Three significant digits, for a column that is in MB; the number is in bytes."""
+    return Quantity(digits(value / 1e6), value, "B")
 
 
 def size(value: float) -> Quantity:
@@ -73,6 +75,11 @@ def digits(value: float) -> Quantity:
     if magnitude >= 99.95:
         return Quantity(f"{value:,.0f}", value)
     return fixed(value, 1 if magnitude >= 9.995 else 2)
+
+
+def of_bound(share: float) -> Quantity:
+    """Rounded down: less than all of a bound must not look like all of it."""
+    return Quantity(f"{math.floor(100 * share) / 100:.2f}", share)
 
 
 def fixed(value: float, places: int) -> Quantity:

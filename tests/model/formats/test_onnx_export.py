@@ -7,7 +7,7 @@ import pytest
 import tilewright
 from tests.model.formats.graphs import outputs, runtime
 from tilewright.errors import TilewrightError
-from tilewright.model.formats import onnx_export, onnx_import
+from tilewright.model.formats import convert, onnx_export, onnx_import
 from tilewright.model.layers import (
     TYPES,
     Add,
@@ -123,4 +123,45 @@ def test_a_description_that_is_not_the_graphs_is_not_believed(tmp_path):
 def test_a_network_without_weights_is_refused(tmp_path):
     with pytest.raises(TilewrightError, match="no weights to save"):
         onnx_export.save(tilewright.load("ece408-2017"), tmp_path / "made.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+SHAPES = ((2, 5, 7), (2, 6, 8), (2, 7, 7))
+WINDOWS = [(2, 3, 0), (3, 2, 1), (3, 2, (1, 0, 0, 1)), (2, 3, 1), (3, 3, 0)]
+
+
+@pytest.mark.parametrize(("size", "stride", "padding"), WINDOWS)
+@pytest.mark.parametrize("kind", [MaxPool, AveragePool])
+def test_a_ceil_pooling_is_padding_to_onnx_runtime(kind, size, stride, padding, tmp_path):
+    """Which infers other shapes of `ceil_mode`, and refuses the layers that come after."""
+    path = tmp_path / "made.onnx"
+    for shape in SHAPES:
+        layers = (kind(size, stride=stride, padding=padding, ceil=True), Flatten(),
+                  FullyConnected(2, bias=False))  # fmt: skip
+        bare = Network("ceil", Pixels(shape), layers)
+        ((name, needed),) = bare.parameter_shapes.items()
+        made = bare.with_parameters({name: np.random.default_rng(1).normal(size=needed)})
+        onnx_export.save(made, path)
+        onnx.checker.check_model(str(path), full_check=True)
+        pixels = np.random.default_rng(2).integers(0, 256, (2, *shape), np.uint8)
+        np.testing.assert_allclose(runtime(path, pixels), outputs(made, pixels), 1e-4, 1e-5)
+        assert tilewright.load(path).layers == made.layers
+
+
+def test_a_pooling_that_readers_divide_differently_is_refused(tmp_path):
+    pooling = AveragePool(3, stride=2, padding=1, ceil=True, count_padding=True)
+    made = Network("ceil", Pixels((1, 6, 6)), (pooling,))
+    with pytest.raises(TilewrightError, match="pool counts its padding"):
+        onnx_export.save(made, tmp_path / "made.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("end", ["onnx", "safetensors", "json"])
+def test_a_name_that_could_not_be_read_again_is_not_written(end, tmp_path):
+    made = network()
+    steered = Network("a\x1b[2J", made.input, made.layers, sources=made.sources)
+    steered = steered.with_parameters(made.parameters)
+    with pytest.raises(TilewrightError, match="printable characters") as error:
+        convert.write(steered, tmp_path / f"made.{end}")
+    assert str(error.value).isprintable()
     assert not list(tmp_path.iterdir())

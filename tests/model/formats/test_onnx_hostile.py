@@ -128,7 +128,7 @@ HOSTILE = {
     "an output made twice": (same_output, "n1_Relu (Relu): makes 'c' a second time"),
     "a missing node": (lambda made: made.graph.node.pop(1), "takes 'r', which no node"),
     "no nodes": (lambda made: made.graph.ClearField("node"), "has no nodes"),
-    "no output": (lambda made: made.graph.ClearField("output"), "outputs is needed, not 0"),
+    "no output": (lambda made: made.graph.ClearField("output"), "has 0 outputs; a network"),
     "an output nobody makes": (lambda made: setattr(made.graph.output[0], "name", "z"),
                                "output 'z': no node makes it"),
     "NaN": (nan, "conv.weight[0, 0, 0, 0] is nan"),
@@ -242,3 +242,19 @@ def test_any_bytes_changed_give_a_network_or_an_error(tmp_path_factory, changes,
         assert str(path) in str(error) and "\n" not in str(error)
     else:
         assert all(np.isfinite(value).all() for value in network.parameters.values())
+
+
+@pytest.mark.parametrize(("gamma", "mean"), [(np.inf, np.inf), (0.0, np.inf), (np.inf, 0.0)])
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_cannot_be_folded_are_refused_without_a_warning(gamma, mean, tmp_path):
+    nodes = [("Conv", "x,w", "c"), ("BatchNormalization", "c,g,b,m,v", "y")]
+    norm = {"g": np.full(2, gamma), "b": np.full(2, np.inf), "m": np.full(2, mean), "v": np.ones(2)}
+    made = model(nodes, ("n", 3, 5, 5), {"w": np.zeros((2, 3, 2, 2)), **norm})
+    refused(saved(made, tmp_path), "must be finite")
+
+
+def test_two_outputs_are_named_with_what_to_do(tmp_path):
+    made = small()
+    made.graph.output.append(helper.make_tensor_value_info("r", TensorProto.FLOAT, None))
+    words = ("has 2 outputs ('y', 'r')", "export the model with the output that you want alone")
+    refused(saved(made, tmp_path), *words)

@@ -219,6 +219,36 @@ def test_everything_that_is_not_understood_is_named_at_once():
     assert all(name in str(error.value) for name in ("erf (erf)", "cumsum (cumsum)", "max_1 (max)"))
 
 
+def branching(x):
+    return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("forward", "example", "words"),
+    [
+        (functional.relu, None, "needs an example: .* not none"),
+        (functional.relu, (3, 8, 8), "needs an example: .* not tuple"),
+        (functional.relu, torch.zeros(3, 8, 8), "not a tensor of 3 dimensions"),
+        (lambda x: x @ torch.zeros(3, 3), X, "M: does not run on the example of .*: .*; give one"),
+        (branching, X, "M: torch.export cannot follow it: .*; write its forward without branches"),
+        (lambda x: (x, x + 1), X, "M: has 2 outputs; a network here has one output: export the"),
+    ],
+)
+def test_what_pytorch_does_not_take_is_one_line_that_says_what_to_do(forward, example, words):
+    class M(nn.Module):
+        def forward(self, x):
+            return forward(x)
+
+    with pytest.raises(TilewrightError, match=words) as error:
+        tilewright.from_torch(M(), example)
+    assert "\n" not in str(error.value)
+
+
+def test_only_modules_and_programs_are_taken():
+    with pytest.raises(TilewrightError, match=r"takes a torch.nn.Module or what .* not dict"):
+        tilewright.from_torch({}, X)
+
+
 @pytest.mark.parametrize(
     "ending",
     [

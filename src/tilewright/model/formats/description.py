@@ -32,7 +32,8 @@ GIVEN = "the network's description"  # one that is not in a file
 
 
 def to_json(network: Network) -> str:
-    """The network's description, without its parameters."""
+    """The network's description, without its parameters; one that can be read again."""
+    _name(network.name)
     for stage in network.stages[1:]:
         if TYPES.get(stage.layer.type) is not type(stage.layer):
             raise TilewrightError(
@@ -120,11 +121,15 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return content
 
 
+def _name(given: object) -> str:
+    if not isinstance(given, str) or not given.isprintable() or not 0 < len(given) <= 60:
+        raise TilewrightError(f"name must be up to 60 printable characters, not {given!r:.60}")
+    return given
+
+
 def _network(document: object) -> Network:
     fields = _object("the description", document, required={"name", "input", "layers"})
-    name = fields["name"]
-    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 60:
-        raise TilewrightError(f"name must be up to 60 printable characters, not {name!r:.60}")
+    name = _name(fields["name"])
     if not isinstance(fields["layers"], list):
         raise TilewrightError("layers must be a list")
     check_depth(len(fields["layers"]))  # before they are made

@@ -18,8 +18,9 @@ from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 from tilewright.model.formats.description import from_json, to_json
 from tilewright.model.formats.onnx_file import array, require_onnx
-from tilewright.model.layers import Shape
+from tilewright.model.layers import AveragePool, Layer, Shape
 from tilewright.model.layers.onnx_node import BEFORE, INPUT, INPUTS
+from tilewright.model.layers.pooling import Pooling
 from tilewright.model.network import Network, Parameters, Stage, Stages
 
 # ONNX's own versions, old enough for every ONNX Runtime of the last years.
@@ -35,6 +36,11 @@ def save(network: Network, path: Path) -> None:
         raise TilewrightError(f"network {network.name!r} has no weights to save")
     if 4 * network.parameter_count > LARGEST_BYTES:
         raise TilewrightError(f"network {network.name!r} is too large for an ONNX file")
+    for stage in filter(_counts_less, network.stages):
+        raise TilewrightError(
+            f"{stage.name} counts its padding and, by ceil, has windows that reach beyond it: "
+            "versions of ONNX Runtime differ in what they divide by, so it is not written"
+        )
     with atomic_write(path) as file:
         file.write(_model(network).SerializeToString())
 
@@ -144,7 +150,7 @@ def _nodes(stage: Stage, x: list[str], y: str) -> tuple[list[Any], list[Any]]:
     from onnx import numpy_helper
     from onnx.helper import make_node
 
-    described = stage.layer.onnx()
+    described = _layer(stage).onnx()
     nodes, constants, before = [], [], x[0]
     for number, node in enumerate(described):
         last = number == len(described) - 1
@@ -162,6 +168,23 @@ def _nodes(stage: Stage, x: list[str], y: str) -> tuple[list[Any], list[Any]]:
         nodes.append(make_node(node.operator, read, [result], called, **attributes))
         before = result
     return nodes, constants
+
+
+def _layer(stage: Stage) -> Layer:
+    """Readers differ in what `ceil_mode` means to them: padding says the same to all."""
+    layer = stage.layer
+    if not isinstance(layer, Pooling) or not layer.ceil or _counts_less(stage):
+        return layer
+    return layer.without_ceil(stage.input_shape)
+
+
+def _counts_less(stage: Stage) -> bool:
+    """Whether windows reach beyond a padding that counts: what they reach there does not."""
+    layer = stage.layer
+    if not isinstance(layer, AveragePool) or not (layer.ceil and layer.count_padding):
+        return False
+    reached = layer.without_ceil(stage.input_shape).padding
+    return any(far > near for far, near in zip(reached, layer.padding, strict=True))
 
 
 def _number(value: float) -> NDArray[np.float32]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
+from tilewright.model.formats.problems import several
 from tilewright.model.layers import Shape
 from tilewright.model.layers.sizes import LARGEST
 from tilewright.model.network import LARGEST_TENSOR, MOST_LAYERS
@@ -114,10 +115,10 @@ def _read(path: Path, model: Any) -> OnnxFile:
             raise TilewrightError(f"two initialisers are called {short(tensor.name)}")
         constants[tensor.name] = array(tensor, path.parent)
     inputs = [each for each in graph.input if each.name not in constants]
-    for what, found in (("inputs", inputs), ("outputs", graph.output)):
+    for what, found in (("input", inputs), ("output", graph.output)):
         if len(found) != 1:
-            listed = ", ".join(short(each.name) for each in found[:8]) or "none"
-            raise TilewrightError(f"one of its {what} is needed, not {len(found)} ({listed})")
+            names = ", ".join(short(each.name) for each in found[:8])
+            raise TilewrightError(several(what, len(found), f" ({names})" if names else ""))
     batch, shape, pixels = _pictures(inputs[0])
     nodes = tuple(_node(index, node, path.parent) for index, node in enumerate(graph.node))
     metadata = {each.key: each.value for each in model.metadata_props}

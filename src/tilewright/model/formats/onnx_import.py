@@ -29,6 +29,7 @@ from tilewright.model.network import Network
 COLOURS = (1, 3)  # how many channels pictures have that a file takes as they come
 
 
+@np.errstate(all="ignore")  # what a damaged file's numbers come to is refused, not warned of
 def read(path: Path) -> Network:
     """The network of a file, with its weights."""
     model = onnx_file.parse(path)

@@ -25,3 +25,11 @@ class NotUnderstood(SeveralLines):
             lines.append(f"and {len(self.problems) - MOST:,} more")
         count = len(self.problems)
         return "\n  ".join([f"{self.source}: {count:,} things are not understood:", *lines])
+
+
+def several(what: str, count: int, names: str = "") -> str:
+    """What to do about a graph with several inputs or outputs, or none."""
+    return (
+        f"has {count} {what}s{names}; a network here has one {what}: export the model with the "
+        f"{what} that you want alone"
+    )

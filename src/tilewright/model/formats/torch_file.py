@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
+from tilewright.model.formats.problems import several
 from tilewright.model.layers import Shape
 from tilewright.model.layers.sizes import LARGEST
 from tilewright.model.network import LARGEST_TENSOR, MOST_LAYERS
@@ -150,9 +151,9 @@ def _program(archive: _Archive) -> Program:
         else:
             raise TilewrightError(f"takes a {kind}, which is not understood")
     outputs = [each["as_tensor"]["name"] for each in graph["outputs"]]
-    for what, found in (("inputs", inputs), ("outputs", outputs)):
+    for what, found in (("input", inputs), ("output", outputs)):
         if len(found) != 1:
-            raise TilewrightError(f"one of its {what} is needed, not {len(found)}")
+            raise TilewrightError(several(what, len(found)))
     batch, shape, pixels = _pictures(graph["tensor_values"][inputs[0]])
     calls = tuple(map(_call, graph["nodes"]))
     return Program(calls, tensors, modules, inputs[0], batch, shape, pixels, outputs[0])

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import torch_file
 from tilewright.model.formats.draft import FREE, Draft, Value, name_of
@@ -21,6 +23,8 @@ from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.formats.torch_calls import CHECKS, CONSTANTS, MAKERS, Building
 from tilewright.model.formats.torch_file import Call, Program, Ref
 from tilewright.model.network import Network
+
+LONGEST = 200  # characters of what PyTorch says
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,22 +48,69 @@ def from_torch(
     Batch normalisation is folded into convolutions and dropout left out; everything that is not
     understood is named at once.
     """
-    from torch.export import ExportedProgram, export, save
+    from torch.export import ExportedProgram, save
 
-    if isinstance(module, ExportedProgram):
-        program = module
-    else:
-        if example is None:
-            raise TilewrightError("from_torch needs an example: a batch of pictures as a tensor")
-        if any(each.training for each in module.modules()):
-            module = copy.deepcopy(module).eval()
-        program = export(module, (example,))
     called = name or type(module).__name__
+    program = module if isinstance(module, ExportedProgram) else _exported(module, example, called)
     archive = io.BytesIO()
-    save(program, archive)
+    try:
+        save(program, archive)
+    except Exception as error:  # whatever PyTorch raises
+        raise TilewrightError(f"{called}: torch.export.save refuses it: {_line(error)}") from error
     archive.seek(0)
     found = torch_file.read_archive(archive, called)
     return entering(network_of(found, called, called), scale, shift)
+
+
+def _exported(module: object, example: object, called: str) -> ExportedProgram:
+    from torch import Tensor
+    from torch.export import export
+    from torch.nn import Module
+
+    if not isinstance(module, Module):
+        raise TilewrightError(
+            "from_torch takes a torch.nn.Module or what torch.export.export gave, not "
+            f"{type(module).__name__}"
+        )
+    if not isinstance(example, Tensor) or example.ndim != 4:
+        given = f"a tensor of {example.ndim} dimensions" if isinstance(example, Tensor) else (
+            "none" if example is None else type(example).__name__
+        )  # fmt: skip
+        raise TilewrightError(
+            "from_torch needs an example: a batch of pictures as a tensor, (image, channel, y, x), "
+            f"as in torch.zeros(1, 3, 32, 32); not {given}"
+        )
+    if any(each.training for each in module.modules()):
+        module = copy.deepcopy(module).eval()
+    try:
+        return export(module, (example,))
+    except Exception as error:  # whatever PyTorch raises
+        _check_runs(module, example, called)
+        raise TilewrightError(
+            f"{called}: torch.export cannot follow it: {_line(error)}; write its forward without "
+            "branches on values, or give what torch.export.export made of it"
+        ) from error
+
+
+def _check_runs(module: Module, example: Tensor, called: str) -> None:
+    """What is wrong with a module itself is said better by itself than by the exporter."""
+    from torch import no_grad
+
+    try:
+        with no_grad():
+            module(example)
+    except Exception as error:  # whatever PyTorch raises
+        shape = "x".join(map(str, example.shape))
+        raise TilewrightError(
+            f"{called}: does not run on the example of {shape}: {_line(error)}; give one of the "
+            "shape and type that it takes"
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    """The first line of what PyTorch says, which may be pages."""
+    lines = str(error).strip().splitlines()
+    return f"{lines[0][:LONGEST].strip().rstrip('.:;')}" if lines else type(error).__name__
 
 
 def read(path: Path) -> Network:
@@ -68,6 +119,7 @@ def read(path: Path) -> Network:
     return replace(network, notes={**network.notes, "from": f"{network.name}{path.suffix}"})
 
 
+@np.errstate(all="ignore")  # what a damaged file's numbers come to is refused, not warned of
 def network_of(program: Program, name: str, source: str) -> Network:
     """`source` is what an error names."""
     try:

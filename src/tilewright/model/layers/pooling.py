@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,12 @@ class Pooling(Layer):
             for axis in range(2)
         )  # fmt: skip
         return self.padding[0], self.padding[1], below, right
+
+    def without_ceil(self, shape: Shape) -> Self:
+        """The same of pictures of this shape, with padding that reaches as far as its windows."""
+        above, left, below, right = self.beyond(shape)
+        padding = (above, left, max(0, below), max(0, right))
+        return replace(self, padding=padding, ceil=False)
 
     @property
     def summary(self) -> str:

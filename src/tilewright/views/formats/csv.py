@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
+from tilewright.views import plain
 from tilewright.views.formats import Parts
 from tilewright.views.table import Table
 
@@ -31,13 +32,8 @@ def _table(table: Table, titled: bool) -> str:
     title = " ".join(table.title.split())
     if titled and title:
         writer.writerow([f"# {title}"])
-    writer.writerow(heading(table, place) for place in range(len(table.columns)))
-    for row in table.values():
+    found = plain.columns(table)
+    writer.writerow(harmless(f"{x.name} ({x.unit})" if x.unit else x.name) for x in found)
+    for row in zip(*(x.values for x in found), strict=True):
         writer.writerow(harmless(cell) if isinstance(cell, str) else cell for cell in row)
     return text.getvalue()
-
-
-def heading(table: Table, place: int) -> str:
-    """With the unit, if the numbers have one that the name does not say."""
-    name, unit = table.columns[place].name, table.unit(place)
-    return harmless(f"{name} ({unit})" if unit and unit not in name else name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tilewright.views import plain
 from tilewright.views.formats import Parts
 from tilewright.views.table import Table
 
@@ -16,12 +17,14 @@ def document(parts: Parts) -> str:
 
 
 def _table(table: Table) -> dict[str, object]:
-    names = [column.name for column in table.columns]
+    found = plain.columns(table)
+    names = [f"{x.name} ({x.unit})" if x.unit else x.name for x in found]
+    rows = zip(*(x.values for x in found), strict=True)
     return {
         "title": " ".join(table.title.split()),
         "columns": [
-            {"name": column.name, "kind": column.kind, "unit": table.unit(place)}
-            for place, column in enumerate(table.columns)
+            {"name": name, "kind": x.kind, "unit": x.unit}
+            for name, x in zip(names, found, strict=True)
         ],
-        "rows": [dict(zip(names, row, strict=True)) for row in table.values()],
+        "rows": [dict(zip(names, row, strict=True)) for row in rows],
     }

@@ -34,7 +34,8 @@ def fitted(table: Table, width: int, bars: bool = False) -> Iterator[RenderableT
             yield ""
         room = width - _width(chosen, [_widest(table, place) for place in range(len(needed))])
         bar = bars and room > BAR_WIDTH
-        yield _grid(table, chosen, table.title if number == 0 else "", bar)
+        title = table.title if table.headed and number == 0 else ""
+        yield _grid(table, chosen, title, bar, width)
     if left_out:
         yield Text(f"too narrow for: {', '.join(left_out)}", style="dim")
 
@@ -77,12 +78,12 @@ def _least(table: Table, place: int) -> int:
 
 
 def _widest(table: Table, place: int) -> int:
-    heading = table.columns[place].heading if table.headed else ""
+    heading = table.columns[place].shown if table.headed else ""
     lines = [line for cell in (heading, *table.cells(place)) for line in cell.split("\n")]
     return max(cell_len(printable(line)) for line in lines)
 
 
-def _grid(table: Table, places: Sequence[int], title: str, bar: bool) -> Grid:
+def _grid(table: Table, places: Sequence[int], title: str, bar: bool, width: int) -> Grid:
     grid = Grid(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, show_header=table.headed,
@@ -92,21 +93,33 @@ def _grid(table: Table, places: Sequence[int], title: str, bar: bool) -> Grid:
         each = table.columns[place]
         number = each.kind != "text"
         grid.add_column(
-            each.heading, justify="right" if number else "left", no_wrap=number, overflow="fold"
+            each.shown, justify="right" if number else "left", no_wrap=number, overflow="fold"
         )
         if place in shares:
             grid.add_column("", width=BAR_WIDTH, no_wrap=True)
+    room = width if table.headed else width - _widest(table, 0) - 2
     for index, row in enumerate(table.rows):
         if index and index in table.rules:
             grid.add_section()
         cells: list[RenderableType] = []
         for place in places:
-            cells.append(_cell(row[place]))
+            cells.append(_cell(row[place] if table.headed else _at_commas(row[place], room)))
             if place in shares:
                 summed = bool(table.rules) and index >= max(table.rules)
                 cells.append("" if summed else _bar(row[place]))
         grid.add_row(*cells)
     return grid
+
+
+def _at_commas(text: str, room: int) -> str:
+    """A fact in lines that end at commas, as far as there is room for that."""
+    lines: list[str] = []
+    for part in text.split(", "):
+        if lines and cell_len(f"{lines[-1]}, {part},") <= room:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(part)
+    return ",\n".join(lines)
 
 
 def _cell(cell: str) -> RenderableType:

@@ -1,0 +1,91 @@
+"""The start of a program: what it called before the run, recorded in a process of its own.
+
+A context is made, modules are loaded and a device's first memory is taken once in a process, and
+what records them slows down whatever comes after. So the start is done again in a new process, up
+to the end of the warm-up, and what that process reports is the start of the profile.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tilewright import environment, plan_file
+from tilewright.errors import TilewrightError
+from tilewright.job import Request, make_ready
+from tilewright.profiling.own_calls import WithoutOwnCalls
+from tilewright.profiling.tally import Row, Tally
+from tilewright.trace import Trace, starting
+
+BEFORE = "the process, its libraries"  # up to the first phase
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Phases with their seconds, and rows of calls, copies and kernels, as in a profile."""
+
+    phases: tuple[tuple[str, float], ...]
+    rows: tuple[Row, ...]
+    notices: tuple[str, ...] = ()
+
+
+def recorded(request: Request) -> Start:
+    """What a new process did to get ready for a request."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "start.json"
+        command = [sys.executable, "-m", __name__, str(found)]
+        done = subprocess.run(command, input=pickle.dumps(request), capture_output=True)
+        if done.returncode:
+            *_, last = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason"]
+            raise TilewrightError(f"the start could not be recorded: {last}")
+        return msgspec.json.decode(found.read_bytes(), type=Start)
+
+
+def record(request: Request) -> Start:
+    """The same in this process, which has not touched a device yet."""
+    before, trace = environment.usage().elapsed_seconds, Trace(detailed=True)
+    close, notices = _collecting(request, trace)
+    with starting(trace):
+        make_ready(request, trace)
+    notices += close()
+    tally = Tally()
+    ours = WithoutOwnCalls(tally)
+    for event in sorted(trace.of("api", "copy", "memset", "kernel", "profiler")):
+        ours(event)
+    phases = ((event.name, event.seconds) for event in trace.of("phase"))
+    rows = [row for row in tally.rows({}) if row.kind != "profiler"]
+    return Start(((BEFORE, before), *phases), tuple(rows), tuple(notices))
+
+
+def _collecting(request: Request, trace: Trace) -> tuple[Callable[[], list[str]], list[str]]:
+    """CUPTI on a CUDA GPU, from before there is a context; what ends it, and what is amiss."""
+    device = request.device if request.plan is None else plan_file.device_of(request.plan)
+    if device.kind != "cuda":
+        return list, []
+    from tilewright.runtime import cupti
+
+    try:
+        collector = cupti.CuptiCollector(trace, device.index)
+    except cupti.Refused as refused:
+        return list, [f"no CUPTI: calls of the start are not seen: {refused}"]
+    trace.collector = collector
+
+    def close() -> list[str]:
+        collector.close()
+        return collector.notices
+
+    return close, []
+
+
+if __name__ == "__main__":
+    try:
+        made = record(pickle.load(sys.stdin.buffer))
+    except TilewrightError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    Path(sys.argv[1]).write_bytes(msgspec.json.encode(made))
