@@ -9,7 +9,9 @@ inputs stay in the first cache.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.convolution import finished
@@ -17,7 +19,7 @@ from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.places import names
 from tilewright.fuse.cpu.tiles import Block
 from tilewright.fuse.cpu.transforms import Term, transformed
-from tilewright.fuse.cpu.winograd import Strip, WinogradGroup
+from tilewright.fuse.cpu.winograd import Edge, Strip, WinogradGroup
 
 
 def winograd(f: Function, group: WinogradGroup, before: Sequence[Picture], after: Picture) -> None:
@@ -31,6 +33,16 @@ def winograd(f: Function, group: WinogradGroup, before: Sequence[Picture], after
                     Chunk(f, group, (*before, after), row, column).write(y, x)
 
 
+@dataclass(frozen=True)
+class Tile:
+    """Which tile of a chunk it is, its first position in the picture, and its edges."""
+
+    number: Value
+    corner: tuple[Value, Value]
+    row: Edge
+    column: Edge
+
+
 class Chunk:
     """The code of the chunks whose tiles have the same edges."""
 
@@ -40,8 +52,8 @@ class Chunk:
     ) -> None:  # fmt: skip
         self.f, self.group = f, group
         self.before, *self.others, self.after = pictures
-        self.tiles = [(i, j) for i in range(len(row.tiles)) for j in range(len(column.tiles))]
         self.rows, self.columns = row.tiles, column.tiles
+        self.tiles = len(row.tiles) * len(column.tiles)
         self.size = len(group.transforms.inputs)
         self.inputs, self.sums = (distance * f.lanes for distance in group.distances)
         self.products = f.at("%work", group.products * self.inputs)
@@ -52,27 +64,42 @@ class Chunk:
         position = f.mul(y, group.tile[0]), f.mul(x, group.tile[1])
         with f.loop(0, group.depth) as channel:
             plane = f.at("%x", f.mul(channel, self.before.plane))
-            for tile in range(len(self.tiles)):
-                self._transform(plane, channel, tile, position)
+            for tile in self._each(position):
+                self._transform(plane, channel, tile)
         with f.loop(0, group.products) as value:
             for block in group.blocks:
                 with f.loop(0, block.count) as number:
                     first = f.add(f.mul(number, block.width), block.first)
                     self._multiply(value, block, first)
         with f.loop(0, group.layer.filters) as channel:
-            for tile in range(len(self.tiles)):
-                self._transform_back(channel, tile, position)
+            for tile in self._each(position):
+                self._transform_back(channel, tile)
 
-    def _transform(
-        self, plane: Value, channel: Value, tile: int, position: tuple[Value, Value]
-    ) -> None:
+    def _each(self, position: tuple[Value, Value]) -> Iterator[Tile]:
+        """The tiles, while their code is written: those of a row with the same edges share it."""
+        f, side, wide = self.f, self.group.transforms.outputs, len(self.columns)
+        for i, row in enumerate(self.rows):
+            top, first = f.add(position[0], i * side), 0
+            for column, alike in itertools.groupby(self.columns):
+                count = len(list(alike))
+                with f.rounds(count) as index:
+                    j = f.add(index, first)
+                    corner = top, f.add(f.mul(j, side), position[1])
+                    yield Tile(f.add(j, i * wide), corner, row, column)
+                first += count
+
+    def _vector(self, channel: Value, tile: Tile) -> Value:
+        """Where a tile's first value of a channel or filter lies, from the first of all."""
+        f = self.f
+        return f.mul(f.add(f.mul(channel, self.tiles), tile.number), f.lanes)
+
+    def _transform(self, plane: Value, channel: Value, tile: Tile) -> None:
         """The inputs of a tile in a channel, along y and then along x."""
         f, group, before = self.f, self.group, self.before
-        matrix, side = group.transforms.inputs, group.transforms.outputs
+        matrix = group.transforms.inputs
         above, left, _, _ = group.layer.padding
-        i, j = self.tiles[tile]
-        row, column = self.rows[i], self.columns[j]
-        top, start = f.add(position[0], i * side - above), f.add(position[1], j * side - left)
+        row, column = tile.row, tile.column
+        top, start = f.add(tile.corner[0], -above), f.add(tile.corner[1], -left)
         corner = f.at(plane, f.add(f.mul(top, before.pitch), f.mul(start, before.step)))
         size = self.size
 
@@ -81,8 +108,7 @@ class Chunk:
                 return None
             return f.load(corner, y * before.pitch + x * before.step)
 
-        place = f.add(f.mul(channel, len(self.tiles) * f.lanes), tile * f.lanes)
-        target = f.at("%work", place)
+        target = f.at("%work", self._vector(channel, tile))
         f.forget()
         down = [transformed(f, matrix, [value(y, x) for y in range(size)]) for x in range(size)]
         for u in range(size):
@@ -92,7 +118,7 @@ class Chunk:
     def _multiply(self, value: Value, block: Block, first: Value) -> None:
         """What the filters of a block make of one of the transformed values."""
         f, group = self.f, self.group
-        tiles, width = len(self.tiles), block.width
+        tiles, width = self.tiles, block.width
         inputs = f.at("%work", f.mul(value, self.inputs))
         begin = f.add(f.mul(value, group.layer.filters), first)
         weights = f.at("%w", f.add(f.mul(begin, group.depth), group.layer.filters))
@@ -100,12 +126,17 @@ class Chunk:
         def add(channel: Value, sums: list[Value]) -> None:
             f.forget()
             place = f.at(inputs, f.mul(channel, tiles * f.lanes))
-            values = [f.load(place, tile * f.lanes) for tile in range(tiles)]
             row = f.at(weights, f.mul(channel, width))
-            for k in range(width):
-                weight = f.spread(row, k)
-                for tile, each in enumerate(values):
-                    sums[k * tiles + tile] = f.fma(each, weight, sums[k * tiles + tile])
+            loads = [partial(f.load, place, tile * f.lanes) for tile in range(tiles)]
+            spreads = [partial(f.spread, row, k) for k in range(width)]
+            # Registers hold the fewer of both, and one of the others at a time.
+            held, others = sorted((loads, spreads), key=len)
+            kept = [each() for each in held]
+            for i, other in enumerate(others):
+                value = other()
+                for j, each in enumerate(kept):
+                    k, tile = (i, j) if held is loads else (j, i)
+                    sums[k * tiles + tile] = f.fma(each, value, sums[k * tiles + tile])
 
         made = f.accumulate(group.depth, [f.constant(0)] * (tiles * width), add)
         place = f.add(f.mul(value, self.sums), f.mul(first, tiles * f.lanes))
@@ -113,14 +144,12 @@ class Chunk:
         for index, each in enumerate(made):
             f.store(each, target, index * f.lanes)
 
-    def _transform_back(self, channel: Value, tile: int, position: tuple[Value, Value]) -> None:
+    def _transform_back(self, channel: Value, tile: Tile) -> None:
         """The outputs of a tile for a filter, with what follows them."""
         f, group = self.f, self.group
-        matrix, side, size = group.transforms.inverse, group.transforms.outputs, self.size
-        i, j = self.tiles[tile]
-        rows, columns = self.rows[i].outputs, self.columns[j].outputs
-        place = f.add(f.mul(channel, len(self.tiles) * f.lanes), tile * f.lanes)
-        source = f.at(self.products, place)
+        matrix, size = group.transforms.inverse, self.size
+        rows, columns = tile.row.outputs, tile.column.outputs
+        source = f.at(self.products, self._vector(channel, tile))
 
         def value(u: int, v: int) -> Value:
             return f.load(source, (u * size + v) * self.sums)
@@ -134,15 +163,14 @@ class Chunk:
         for y in range(rows):
             line = transformed(f, matrix[:columns], [each[y] for each in down])
             sums |= {(y, x): f.sum(each, bias) for x, each in enumerate(line) if each is not None}
-        corner = f.add(position[0], i * side), f.add(position[1], j * side)
         added = names(len(self.others) + 2)[1:-1]
         for name, picture in zip(added, self.others, strict=True):
-            other = self._place(name, picture, channel, corner, (1, 1))
+            other = self._place(name, picture, channel, tile.corner, (1, 1))
             for (y, x), each in sums.items():
                 more = f.load(other, y * picture.pitch + x * picture.step)
                 sums[y, x] = f.sum(each, more)
         high, wide = group.window
-        target = self._place("%out", self.after, channel, corner, group.window)
+        target = self._place("%out", self.after, channel, tile.corner, group.window)
         for y, x in itertools.product(range(rows // high), range(columns // wide)):
             window = itertools.product(
                 range(y * high, (y + 1) * high), range(x * wide, (x + 1) * wide)
