@@ -278,5 +278,5 @@ def test_explain_names_the_algorithm_and_counts_its_products():
     network = Network("one", Pixels((32, 8, 8)), (Convolution(32, 3, padding=1), ReLU()))
     network = network.with_parameters(random_parameters(network, np.random.default_rng(1)))
     facts = explain.explain(network, 64, Rules(fast=WINOGRAD_4)).groups[0]
-    assert "4 Winograd 4x4 x" in facts.tile
+    assert "Winograd 4x4: 4 tiles x" in facts.tile
     assert facts.executed_flops == 2 * 4 * 36 * 32 * 32

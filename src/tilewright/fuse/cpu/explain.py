@@ -136,7 +136,7 @@ def _facts(group: Group, images: int, seconds: float) -> GroupFacts:
         tile = f"{group.tile[0]}x{group.tile[1]} positions x {_times(group)} channels"
         if isinstance(group, WinogradGroup):
             side = group.transforms.outputs
-            tile = f"{group.tiles} Winograd {side}x{side} x {_times(group)} channels"
+            tile = f"Winograd {side}x{side}: {group.tiles} tiles x {_times(group)}"
         return GroupFacts(
             layers, tile, group.accumulators, group.loads_per_fma, nominal,
             group.executed_flops, images, seconds,
