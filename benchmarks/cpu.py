@@ -2,11 +2,16 @@
 
     pip install -e '.[onnxruntime,torch]' openvino
     python -m benchmarks.cpu --json FILE.json > FILE.md
+    taskset -c 0 python -m benchmarks.cpu --busy --networks cifar64 mnist3x3 --json FILE.json
 
 Everything runs in one process on the same cores and takes turns; a turn lasts at least 20 ms (as
 many calls as that needs) and starts with a pause. Each engine gets float32 images, normalised
 beforehand, and must agree with the fused rung before it is timed. A missing library is named and
-left out.
+left out. Where Winograd's algorithm is for a layer of the network, the fused rung takes part in
+that class, too; libraries choose their algorithms themselves.
+
+With others at work on the machine elapsed time says little. `--busy` counts the processor's seconds
+instead, which is fair on a single core: threads that wait for each other spend some, too.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ import tilewright
 from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cpu.peak import Peak
-from tilewright.measure.samples import interleave
+from tilewright.measure.samples import Sample, interleave, ratio
 from tilewright.model import zoo
 from tilewright.model.layers import (
     AveragePool,
@@ -39,6 +44,7 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
+from tilewright.precision import WINOGRAD_4
 from tilewright.results.document import plain
 from tilewright.rungs.vendor.onnxruntime import onnx_model
 from tilewright.rungs.vendor.torch import layer_function
@@ -47,6 +53,7 @@ from tilewright.truth.trials import random_parameters
 Engine = Callable[[np.ndarray], Any]
 BATCHES = (1, 16, 100, 1000)
 SHORTEST_TURN = 0.02
+OURS = ("fused", "fused fp32-winograd4")
 
 
 def networks() -> list[Network]:
@@ -77,6 +84,9 @@ def networks() -> list[Network]:
 def engines(network: Network) -> dict[str, Engine]:
     """Every engine that is installed, ready to be called on a batch."""
     made: dict[str, Engine] = {"fused": tilewright.compile(network)}
+    if any(WINOGRAD_4.fits(layer.kernel, layer.stride, layer.dilation, layer.groups)
+           for layer in network.layers if isinstance(layer, Convolution)):  # fmt: skip
+        made[OURS[1]] = tilewright.compile(network, precision=OURS[1].split()[1])
     for name, make in (
         ("onnxruntime", _onnxruntime), ("openvino", _openvino), ("torch", _torch),
         ("torch.compile", _torch_compiled),
@@ -167,7 +177,9 @@ def repeated(engine: Engine, images: np.ndarray) -> tuple[Callable[[], None], in
     return turn, calls
 
 
-def measure(network: Network, batch: int, made: dict[str, Engine], repeats: int) -> dict[str, Any]:
+def measure(
+    network: Network, batch: int, made: dict[str, Engine], repeats: int, clock: Callable[[], float]
+) -> dict[str, Any]:
     """Seconds for one batch by engine: median, best, uncertainty and every sample."""
     images = np.random.default_rng(batch).normal(size=(batch, *network.input.shape))
     images = images.astype(np.float32)
@@ -176,7 +188,7 @@ def measure(network: Network, batch: int, made: dict[str, Engine], repeats: int)
     for name, engine in made.items():
         np.testing.assert_allclose(engine(images), expected, atol=1e-4, err_msg=name)
         turns[name], calls[name] = repeated(engine, images)
-    samples = interleave(turns, repeats)
+    samples = interleave(turns, repeats, clock=clock)
     return {
         name: {
             "median_seconds": sample.median / calls[name],
@@ -193,22 +205,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--networks", nargs="+", default=[each.name for each in networks()])
+    parser.add_argument("--batches", nargs="+", type=int, default=BATCHES)
+    parser.add_argument("--busy", action="store_true", help="seconds of the one core that is given")
     arguments = parser.parse_args()
+    if arguments.busy and environment.cpu_cores() > 1:
+        parser.error(
+            "--busy is for a single core: taskset -c 0 python -m benchmarks.cpu --busy ..."
+        )
+    clock = time.process_time if arguments.busy else time.perf_counter
     peak = Peak()
     rows = []
-    for bare in networks():
+    for bare in (each for each in networks() if each.name in arguments.networks):
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         made = engines(network)
-        for batch in BATCHES:
+        for batch in arguments.batches:
             for _ in range(5):
                 peak.measure()
-            results = measure(network, batch, made, arguments.repeats)
+            results = measure(network, batch, made, arguments.repeats, clock)
             executed = sum(stage.inside_flops for stage in network.stages)
             rows.append({"network": network.name, "flop": network.flops, "batch": batch,
                          "executed_flop": executed, "engines": results})  # fmt: skip
             print(f"{network.name} at batch {batch} done", file=sys.stderr)
     document = {
         "environment": plain(environment.fingerprint()),
+        "seconds": "processor" if arguments.busy else "elapsed",
         "peak_flops": peak.best,
         "rows": rows,
     }
@@ -220,27 +241,36 @@ def main() -> None:
 def markdown(document: dict[str, Any]) -> str:
     """Images a second by engine, and how the fused rung compares with the best of the others."""
     about = document["environment"]
-    names = list(document["rows"][0]["engines"])
+    names = list(dict.fromkeys(name for row in document["rows"] for name in row["engines"]))
+    ours = [name for name in OURS if name in names]
     lines = [
         f"{about['cpu']}, {about['cores']} cores, measured peak "
         f"{document['peak_flops'] / 1e9:.0f} GFLOP/s, {about['date'][:10]}; "
         + ", ".join(f"{k} {v}" for k, v in about["libraries"].items() if k in names),
         "",
-        "Images a second (medians); the last columns are about the fused rung.",
+        "Images a second (medians); `of peak` is of `fused`. The last columns are times the best",
+        "library, with the interval that holds the ratio of medians in 95 of 100 cases.",
         "",
-        f"| network | batch | {' | '.join(names)} | of peak | times the best other |",
-        f"| --- | ---: | {' | '.join(['---:'] * len(names))} | ---: | ---: |",
+        f"| network | batch | {' | '.join(names)} | of peak | {' | '.join(ours)} |",
+        f"| --- | ---: | {' | '.join(['---:'] * (len(names) + 1 + len(ours)))} |",
     ]
     for row in document["rows"]:
         speeds = {n: row["batch"] / e["median_seconds"] for n, e in row["engines"].items()}
-        best = max(speed for name, speed in speeds.items() if name != "fused")
         share = speeds["fused"] * row["executed_flop"] / document["peak_flops"]
-        cells = " | ".join(f"{speeds[name]:,.0f}" for name in names)
-        lines.append(
-            f"| {row['network']} | {row['batch']} | {cells} | {100 * share:.0f} % | "
-            f"{speeds['fused'] / best:.2f} |"
-        )
+        cells = [f"{speeds[name]:,.0f}" if name in speeds else "-" for name in names]
+        gains = [_gain(row["engines"], name) if name in speeds else "-" for name in ours]
+        cells += [f"{100 * share:.0f} %", *gains]
+        lines.append(f"| {row['network']} | {row['batch']} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _gain(measured: dict[str, Any], name: str) -> str:
+    """How many times as fast an engine is as the best library."""
+    others = (each for each in measured if each not in OURS)
+    best = min(others, key=lambda each: measured[each]["median_seconds"])
+    found = ratio(*(Sample(tuple(measured[each]["samples_seconds"])) for each in (best, name)))
+    known = f" ({found.interval.low:.2f} to {found.interval.high:.2f})"
+    return f"{found.value:.2f}{known if found.interval.known else ''}"
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ from tilewright.errors import TilewrightError, unknown
 from tilewright.judge import WorkerStopped
 from tilewright.measure.conditions import Conditions, Watch
 from tilewright.measure.samples import Rounds, Sample
-from tilewright.model.layers import MissingForm
+from tilewright.model.layers import Convolution, MissingForm
 from tilewright.model.load import Net, Weights, load
 from tilewright.model.network import Network
 from tilewright.plan import Plan
-from tilewright.precision import FLOAT32
+from tilewright.precision import FLOAT32, Transforms
 from tilewright.profiling.ceilings import ceilings
 from tilewright.results.climbed import HOST
 from tilewright.results.ladder import ALL
@@ -222,7 +222,10 @@ def climb(
     are proven.
     """
     wanted = [*names, against] if names and against else names
-    ladder = with_own(_chosen(device, wanted), own)
+    chosen = [
+        each for each in _chosen(device, wanted) if each.label in names or _new(each, network)
+    ]
+    ladder = with_own(chosen, own)
     if memory == ALL and device.is_gpu and (serial := rungs(CPU)[0]) not in ladder:
         ladder = [serial, *ladder]
     plans = [
@@ -322,6 +325,19 @@ def _chosen(device: Device, names: Sequence[str]) -> list[Rung]:
         if not any(name in (each.name, each.label) for each in every):
             raise unknown(f"rung on {device}", name, [each.name for each in every])
     return [each for each in every if not names or {each.name, each.label} & set(names)]
+
+
+def _new(rung: Rung, network: Network) -> bool:
+    """Whether a rung's algorithm is for any layer: else its row would be the direct sum's again."""
+    fast = rung.precision.fast
+    if not rung.precisions or not isinstance(fast, Transforms):
+        return True
+    layers = (stage.layer for stage in network.stages)
+    return any(
+        fast.fits(layer.kernel, layer.stride, layer.dilation, layer.groups)
+        for layer in layers
+        if isinstance(layer, Convolution)
+    )
 
 
 def device_of(rung: Rung, device: Device) -> Device:

@@ -16,6 +16,7 @@ UNIT = 2.0**-24  # unit roundoff of float32, in which every output is stored
 
 
 Matrix = tuple[tuple[float, ...], ...]
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Transforms:
     @property
     def taps(self) -> int:
         return len(self.filters[0])
+
+    def fits(self, kernel: Pair, stride: Pair, dilation: Pair, groups: int) -> bool:
+        """Whether it is for such a convolution: all others are computed directly."""
+        whole = (1, 1)
+        return (kernel, stride, dilation, groups) == ((self.taps, self.taps), whole, whole, 1)
 
     @property
     def step(self) -> float | None:
@@ -117,10 +123,10 @@ WINOGRAD_4 = Transforms(
 )
 # Of float32 as well, but by an algorithm that does not add up every product: classes of their own,
 # so that none of them wins over a direct sum by being less exact.
-FAST = (
-    Precision("fp32-winograd", 0.0, UNIT, fast=WINOGRAD_2),
-    Precision("fp32-winograd4", 0.0, UNIT, fast=WINOGRAD_4),
-    Precision("fp32-fft", 0.0, UNIT, fast="fft"),
-)
+FP32_WINOGRAD = Precision("fp32-winograd", 0.0, UNIT, fast=WINOGRAD_2)
+FP32_WINOGRAD4 = Precision("fp32-winograd4", 0.0, UNIT, fast=WINOGRAD_4)
+FP32_FFT = Precision("fp32-fft", 0.0, UNIT, fast="fft")
 # What a kernel may claim of its arithmetic, by name.
-CLASSES = {each.name: each for each in (FLOAT32, TF32, FP16, *FAST)}
+CLASSES = {
+    each.name: each for each in (FLOAT32, TF32, FP16, FP32_WINOGRAD, FP32_WINOGRAD4, FP32_FFT)
+}

@@ -125,10 +125,11 @@ class Rung:
     names them in `precisions`, and `prepare` takes one. `plan` chooses the options that `prepare`
     builds from, and `candidates` are others that may be tried. A rung that takes one of several
     ways while it runs, by the size of a batch, names them in `ways`, each as the options that leave
-    it only that one: the verifier tries them all. `origin` is the file of a rung that is not our
-    own. `memories` are the memory plans it can run under (`tilewright.memory`), the default first;
-    `convolutions` says how a GPU rung computes them. `skips_taps`: taps outside the image are left
-    out, not multiplied by zero.
+    it only that one: the verifier tries them all, and `fast_ways`, too, where convolutions are not
+    sums of products, which may be so for large layers alone. `origin` is the file of a rung that is
+    not our own. `memories` are the memory plans it can run under (`tilewright.memory`), the default
+    first; `convolutions` says how a GPU rung computes them. `skips_taps`: taps outside the image
+    are left out, not multiplied by zero.
     `form` is what of a layer it computes with; None: it needs no more than the layer. `specials`
     are what it can do that is out of the ordinary (`Layer.specials`); None: all of it.
     """
@@ -146,6 +147,7 @@ class Rung:
     plan: Choose = no_options
     candidates: Offer = nothing_else
     ways: tuple[Options, ...] = ({},)
+    fast_ways: tuple[Options, ...] = ()
     origin: str | None = None
     memories: tuple[str, ...] = ("host",)
     convolutions: Convolutions | None = None
@@ -171,9 +173,17 @@ class Rung:
                 yield options
 
     @property
+    def tried_ways(self) -> tuple[Options, ...]:
+        """All that are to be proven."""
+        return self.ways if self.precision.fast is None else (*self.ways, *self.fast_ways)
+
+    @property
     def label(self) -> str:
-        """The rung among others; with its precision, if it has a choice of them."""
-        return f"{self.name} {self.precision.name}" if self.precisions else self.name
+        """The rung among others; with its precision, if it has a choice of them. One whose choice
+        is that of an algorithm goes by its name alone where it adds up every product."""
+        direct = [each for each in self.precisions if each.fast is None]
+        named = self.precision.fast is not None or len(direct) > 1
+        return f"{self.name} {self.precision.name}" if self.precisions and named else self.name
 
     def executed_flops(self, network: Network) -> int:
         """Floating-point operations that it really does for an image."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.fuse.cpu.choice import rules_of
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.model.network import Network
 from tilewright.rungs.rung import Rung
@@ -20,7 +21,7 @@ class CpuCompiled(Compiled):
 
     def __init__(self, network: Network, device: Device, rung: Rung, batch: int | None) -> None:
         super().__init__(network, device, rung, batch)
-        self.fused = FusedNetwork(network)
+        self.fused = FusedNetwork(network, rules=rules_of(rung.precision))
 
     def __call__(self, images: Any, out: Any = None, stream: Any = None) -> Any:
         if stream is not None:

@@ -49,7 +49,7 @@ def compiled_ahead(rung: Rung, device: Device, trials: Iterable[Trial]) -> Itera
 def _prepare(rung: Rung, device: Device, trial: Trial, runtime: Gathering) -> None:
     """As for the trial itself, in each of the rung's ways."""
     network, pixels = trial.network, trial.images.dtype == np.uint8
-    for way in rung.ways:
+    for way in rung.tried_ways:
         plan = uniform(network, rung, device, trial.capacity, options=way)
         for step, stages in zip(plan.steps, rung.cut(network), strict=True):
             prepare(rung, runtime, stages, network.parameters, step.options, pixels)

@@ -118,7 +118,9 @@ def as_one(plan: Plan, rungs: Mapping[str, Rung]) -> Rung:
         return rung.prepare(runtime, stages, parameters, options, rung.precision)
 
     whole = together(plan, rungs)
-    return replace(whole, cut=cut, plan=choose, prepare=prepare, ways=({},), precisions=())
+    return replace(
+        whole, cut=cut, plan=choose, prepare=prepare, ways=({},), fast_ways=(), precisions=()
+    )
 
 
 def choosing(rung: Rung, given: Iterable[tuple[Stages, Options]]) -> Rung:

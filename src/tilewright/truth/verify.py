@@ -164,7 +164,7 @@ def prove(
         progress()
         count += 1
         truths = Truths(trial, rung)
-        for way in rung.ways:
+        for way in rung.tried_ways:
             try:
                 attempt = Attempt(rung, device, trial, truths, repeatable, way)
             except DoesNotFit as error:

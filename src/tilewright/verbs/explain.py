@@ -41,7 +41,7 @@ def explain(
     chosen = find(str(rung)).at(one_of("precision", precision, PRECISIONS))
     size = positive_or_none("batch", batch)
     on = None if device is None else device_of(device)
-    if chosen.precisions:
+    if chosen.precisions and CPU.kind not in chosen.devices:
         for name, value in (("asm", asm), ("layer", layer), ("batch", size)):
             if value is not None:
                 raise TilewrightError(f"--{name} is not for rung {chosen.name!r}")
@@ -53,11 +53,10 @@ def explain(
         network = load(net, weights)
         found = explain_kernels(chosen, network, layer, on, size, source)
     else:
-        for name, given in (("layer", layer), ("device", on), ("source", source or None),
-                            ("precision", precision)):  # fmt: skip
+        for name, given in (("layer", layer), ("device", on), ("source", source or None)):
             if given is not None:
                 raise TilewrightError(f"--{name} is for GPU rungs, and {chosen.name!r} is none")
-        chosen = choose(CPU, chosen.name)
+        chosen = choose(CPU, chosen.name, precision)
         network = prepare(net, weights, None, images=1).network
         found = explain_cpu(chosen, network, size, asm)
     made = ExplainRecord(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilewright.environment import cpu_cores
 from tilewright.errors import TilewrightError
+from tilewright.fuse.cpu.choice import rules_of
 from tilewright.fuse.cpu.explain import GroupFacts, explain, machine_code
 from tilewright.model.network import Network
 from tilewright.profiling import ceilings
@@ -21,7 +22,7 @@ FUSED_BATCH = 640  # enough for every core
 def explain_cpu(rung: Rung, network: Network, batch: int | None, asm: str | None) -> Found:
     target = rung.open_runtime(CPU, rung.memories[0]).describe()
     if rung.name == "fused":
-        return _fused(target, network, batch or FUSED_BATCH, asm)
+        return _fused(rung, target, network, batch or FUSED_BATCH, asm)
     if rung.vendor:
         raise TilewrightError(f"rung {rung.name!r} is a library's: {rung.idea}")
     for name, value in (("asm", asm), ("batch", batch)):
@@ -30,12 +31,13 @@ def explain_cpu(rung: Rung, network: Network, batch: int | None, asm: str | None
     return _loops(target, rung, network)
 
 
-def _fused(target: str, network: Network, images: int, asm: str | None) -> Found:
+def _fused(rung: Rung, target: str, network: Network, images: int, asm: str | None) -> Found:
+    rules = rules_of(rung.precision)
     if asm is not None:
-        return Found(target, images, code=machine_code(network, asm, images))
+        return Found(target, images, code=machine_code(network, asm, images, rules))
     from tilewright.views.explain import report
 
-    explained = explain(network, images)
+    explained = explain(network, images, rules)
     # A rate that was reached is no more than the ceiling: it is the one kept, or measured again.
     fastest = max(group.rate for group in explained.groups)
     known, problem = ceilings.ceilings(CPU, target, at_least=fastest)

@@ -39,9 +39,9 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
         )
     yield rows
     yield (
-        "\nexecuted: without the taps that fall outside the image; GFLOP/s and share of the peak "
-        "are of these. Times include the activation and pooling of a group; the total includes "
-        "how pixels become vectors."
+        "\nexecuted: without the taps that fall outside the image; of Winograd's algorithm, its "
+        "products. GFLOP/s and share of the peak are of these. Times include the activation and "
+        "pooling of a group; the total includes how pixels become vectors."
     )
 
 

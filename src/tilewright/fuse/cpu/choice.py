@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,10 +11,12 @@ import msgspec
 from tilewright.errors import TilewrightError
 from tilewright.fuse.chosen import Chosen
 from tilewright.fuse.cpu.build import Machine
-from tilewright.fuse.cpu.grouped import ConvolutionGroup
+from tilewright.fuse.cpu.grouped import Convolved
 from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
-from tilewright.fuse.cpu.together import DEFAULT, Rules
+from tilewright.fuse.cpu.together import Rules
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.network import Network
+from tilewright.precision import FLOAT32, Precision, Transforms
 
 # What an image by channels costs if there is to be no choice between the schedules.
 SINGLE = {"both": None, "few": 0.0, "many": math.inf}
@@ -25,7 +28,9 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     `few` and `many` have the tile of each convolution, positions along y and x, where lanes are
     channels and where they are images. With `images` only the first is used, only the second, or,
     as the number of images has it, `both`. Large products take `together` vectors of images at
-    once and read `chunk_bytes` of their inputs at a time.
+    once and read `chunk_bytes` of their inputs at a time. The convolutions in `winograd` are
+    computed by that algorithm where lanes are images; their tiles are the positions of a chunk.
+    `all` are those that it is for, in chunks that are not to be chosen.
     """
 
     vectors: str
@@ -34,14 +39,27 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     together: Annotated[int, msgspec.Meta(ge=1, le=16)]
     chunk_bytes: Annotated[int, msgspec.Meta(ge=64, le=2**24)]
     images: Literal["both", "few", "many"] = "both"
+    winograd: tuple[str, ...] | Literal["all"] = ()
 
 
-def choose(network: Network, on: Machine) -> Choice:
-    many, few = by_images(network, on.target), by_channels(network, on.target)
-    return Choice(on.level, _tiles(many), _tiles(few), DEFAULT.together, DEFAULT.chunk_bytes)
+def rules_of(precision: Precision) -> Rules:
+    """What the rules may choose from in an arithmetic."""
+    return Rules(fast=precision.fast if isinstance(precision.fast, Transforms) else None)
 
 
-def build(network: Network, on: Machine, choice: Choice) -> tuple[Schedule, Schedule]:
+def choose(network: Network, on: Machine, precision: Precision = FLOAT32) -> Choice:
+    rules = rules_of(precision)
+    many, few = by_images(network, on.target, rules), by_channels(network, on.target)
+    faster = (g.stages[0].name for g in many.groups if isinstance(g, WinogradGroup))
+    return Choice(
+        on.level, _tiles(many), _tiles(few), rules.together, rules.chunk_bytes,
+        winograd=tuple(faster),
+    )  # fmt: skip
+
+
+def build(
+    network: Network, on: Machine, choice: Choice, precision: Precision = FLOAT32
+) -> tuple[Schedule, Schedule]:
     """The schedules by images and by channels as they were chosen."""
     if choice.vectors != on.level:
         raise TilewrightError(
@@ -54,9 +72,23 @@ def build(network: Network, on: Machine, choice: Choice) -> tuple[Schedule, Sche
                 f"options.{field}: tiles of {', '.join(tiles) or 'nothing':.60}, and the "
                 f"convolutions are {', '.join(sorted(convolutions)) or 'none':.60}"
             )
-    rules = Rules(together=choice.together, chunk_bytes=choice.chunk_bytes)
+    rules = rules_of(precision)
+    fitting = {stage.name for stage in network.stages if rules.fits(stage)}
+    faster = fitting if choice.winograd == "all" else set(choice.winograd)
+    if wrong := faster - fitting:
+        raise TilewrightError(
+            f"options.winograd: {min(wrong):.40} cannot be computed so in {precision.name}"
+        )
+    free = faster if choice.winograd == "all" else ()
+    tiles = {name: tile for name, tile in choice.many.items() if name not in free}
+    rules = replace(
+        rules,
+        together=choice.together,
+        chunk_bytes=choice.chunk_bytes,
+        faster=frozenset(faster),
+    )
     return (
-        by_images(network, on.target, rules, choice.many),
+        by_images(network, on.target, rules, tiles),
         by_channels(network, on.target, choice.few),
     )
 
@@ -65,5 +97,5 @@ def _tiles(schedule: Schedule) -> dict[str, tuple[int, int]]:
     return {
         group.stages[0].name: group.tile
         for group in schedule.groups
-        if isinstance(group, ConvolutionGroup)
+        if isinstance(group, Convolved)
     }

@@ -21,6 +21,7 @@ from tilewright.fuse.cpu.grouped import (
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.places import Places, places_of
 from tilewright.fuse.cpu.tiles import Block, Border, Span
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import Elementwise
 
 
@@ -198,16 +199,12 @@ class Tile:
     def _finish(self, sums: list[Value], y: Value, x: Value, item: Value) -> None:
         """Additions, activation and pooling in registers, then the tile is stored."""
         f, group, after = self.f, self.group, self.after
-        activate = activation(f, group.activation)
-        # The largest can be taken first, where that is the same.
-        keeps_order = group.activation is None or group.activation.keeps_order
         across = group.unit * after.plane
         window = group.window
         row = f.mul(y, self.distance[0] // window[0] * after.pitch)
         column = f.mul(x, self.distance[1] // window[1] * after.step)
         target = f.at(self.places.target, f.add(f.mul(item, across), f.add(row, column)))
         added = [self._added(number, y, x, item) for number in range(len(self.others))]
-        factor = average_factor(group.pooling)
         windows: dict[tuple[int, int], list[int]] = {}
         for place, (dy, dx) in enumerate(self.positions):
             windows.setdefault((dy // window[0], dx // window[1]), []).append(place)
@@ -216,13 +213,7 @@ class Tile:
                 values = [self._sum(sums, place, c) for place in places]
                 for place, other in itertools.product(range(len(places)), added):
                     values[place] = f.sum(values[place], other(places[place], c))
-                if factor is None and keeps_order:
-                    value = activate(_reduce(f.maximum, values))
-                elif factor is None:
-                    value = _reduce(f.maximum, [activate(v) for v in values])
-                else:
-                    total = _reduce(f.sum, [activate(v) for v in values])
-                    value = f.binary("fmul", total, f.constant(factor))
+                value = finished(f, group, values)
                 offset = c * across + dy * after.pitch + dx * after.step
                 if group.left_over:
                     f.store_some(self._channels(c), value, target, offset)
@@ -250,6 +241,18 @@ class Tile:
             return f.load(source, offset)
 
         return value
+
+
+def finished(f: Function, group: ConvolutionGroup | WinogradGroup, values: list[Value]) -> Value:
+    """The values of a pooling window, or a single one, after activation and pooling."""
+    activate, factor = activation(f, group.activation), average_factor(group.pooling)
+    if factor is not None:
+        total = _reduce(f.sum, [activate(v) for v in values])
+        return f.binary("fmul", total, f.constant(factor))
+    # The largest can be taken first, where that is the same.
+    if group.activation is None or group.activation.keeps_order:
+        return activate(_reduce(f.maximum, values))
+    return _reduce(f.maximum, [activate(v) for v in values])
 
 
 def activation(f: Function, layer: Elementwise | None) -> Callable[[Value], Value]:

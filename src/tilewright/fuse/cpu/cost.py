@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from tilewright.fuse.cpu import winograd
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group
 from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import Elementwise
 
 # Convolutions run at the CPU's peak by both schedules. A weight that is used for a single image is
@@ -30,6 +32,8 @@ def _cycles(group: Group, lanes: int) -> float:
     rest = values * (1 + sum(x.cycles for x in layers if isinstance(x, Elementwise)))
     if isinstance(group, ConvolutionGroup):
         return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
+    if isinstance(group, WinogradGroup):
+        return winograd.cycles(group.transforms, group.stages[0]) + rest
     if isinstance(group, DenseGroup):
         vectors = group.executed_flops / 2 / group.unit
         if group.unit != lanes:

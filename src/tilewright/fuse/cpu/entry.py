@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tilewright.fuse.cpu.code import Function, Value, float_text
 from tilewright.fuse.cpu.parameters import layout, weight_offsets
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.schedule import Schedule
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import Pixels
 
 PIXEL_TYPES = {"u8": "i8", "f32": "float"}
@@ -30,7 +32,7 @@ def symbols(plan: Schedule) -> tuple[str, ...]:
     found = []
     for index, group in enumerate(plan.groups):
         layers = tuple((s.layer, s.input_shapes, s.output_shape) for s in group.stages)
-        same = (layers, pictures_of(plan, index))
+        same = (layers, replace(group, stages=()), pictures_of(plan, index))
         names.setdefault(same, "_".join(stage.name for stage in group.stages))
         found.append(names[same])
     return tuple(found)
@@ -95,6 +97,8 @@ class Steps:
         """A group with the places of what it takes and, last, of what it makes."""
         source, *others, target = values
         more = "".join(f", ptr {other}" for other in others)
+        if isinstance(self.plan.groups[index], WinogradGroup):
+            more += f", ptr {self.f.at('%scratch', self.places.work)}"
         weights = self.f.at("%weights", self.offsets[index])
         self.f.do(
             f"call void @{self.symbols[index]}(ptr {source}, ptr {target}, "

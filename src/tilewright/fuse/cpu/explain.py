@@ -18,6 +18,8 @@ from tilewright.fuse.cpu.peak import Peak
 from tilewright.fuse.cpu.run import FusedNetwork, Variant
 from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.shares import Shares
+from tilewright.fuse.cpu.together import DEFAULT, Rules
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.network import Network
 
 # Images of a run, at least: a call of few is repeated.
@@ -59,12 +61,12 @@ class Explanation:
     total: GroupFacts
 
 
-def explain(network: Network, images: int) -> Explanation:
+def explain(network: Network, images: int, rules: Rules = DEFAULT) -> Explanation:
     """Run a network on random pixels and put each group's time beside its schedule.
 
     The network and the peak take turns, and the best of each counts: both on a machine at rest.
     """
-    fused = FusedNetwork(network)
+    fused = FusedNetwork(network, rules=rules)
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (images, *network.input.shape), np.uint8)
     outputs = np.empty((images, *network.output_shape), np.float32)
@@ -100,9 +102,9 @@ def explanation(
     return Explanation(level, plan.target.lanes, plan.lanes_are, divided, peak, groups, total)
 
 
-def machine_code(network: Network, layer: str, images: int) -> str:
+def machine_code(network: Network, layer: str, images: int, rules: Rules = DEFAULT) -> str:
     """The inner loop of a layer by the schedule that most of so many images go by."""
-    fused = FusedNetwork(network)
+    fused = FusedNetwork(network, rules=rules)
     plan = _variant(fused, fused.shares(images, cpu_cores())).schedule
     return inner_loop(network, host(), plan, layer)
 
@@ -130,8 +132,11 @@ def _variant(fused: FusedNetwork, divided: Shares) -> Variant:
 def _facts(group: Group, images: int, seconds: float) -> GroupFacts:
     layers = tuple(stage.name for stage in group.stages)
     nominal = sum(stage.flops for stage in group.stages)
-    if isinstance(group, ConvolutionGroup):
+    if isinstance(group, ConvolutionGroup | WinogradGroup):
         tile = f"{group.tile[0]}x{group.tile[1]} positions x {_times(group)} channels"
+        if isinstance(group, WinogradGroup):
+            side = group.transforms.outputs
+            tile = f"Winograd {side}x{side}: {group.tiles} tiles x {_times(group)}"
         return GroupFacts(
             layers, tile, group.accumulators, group.loads_per_fma, nominal,
             group.executed_flops, images, seconds,
@@ -150,7 +155,7 @@ def _facts(group: Group, images: int, seconds: float) -> GroupFacts:
     return GroupFacts(layers, "-", 0, 0.0, nominal, group.executed_flops, images, seconds)
 
 
-def _times(group: ConvolutionGroup | DenseGroup) -> str:
+def _times(group: ConvolutionGroup | WinogradGroup | DenseGroup) -> str:
     """How many channels a tile has, as vectors of them where lanes are channels."""
     width = group.blocks[0].width
     return f"{width}" if group.unit == 1 else f"{width}x{group.unit}"

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tilewright.fuse.cpu.tiles import Block, Border, Span, with_borders
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import AveragePool, Convolution, Elementwise, FullyConnected, Pooling
 from tilewright.model.network import Stage
 
@@ -129,7 +130,9 @@ class PlainGroup:
         return sum(stage.flops for stage in self.stages)
 
 
-Group = ConvolutionGroup | DenseGroup | PlainGroup
+Group = ConvolutionGroup | WinogradGroup | DenseGroup | PlainGroup
+# A convolution, and what it takes along.
+Convolved = (ConvolutionGroup, WinogradGroup)
 
 
 def padded_channels(group: ConvolutionGroup | DenseGroup) -> int:

@@ -2,7 +2,8 @@
 
 A function reads activations from `%x` (and `%x1`, `%x2`, where it takes several), writes them to
 `%out` and finds its weights behind `%w`: the biases first, then block by block of output channels.
-It computes its units `%first` to `%last` (`units`); most layers have a single one.
+It computes its units `%first` to `%last` (`units`); most layers have a single one. Winograd's
+algorithm has memory to work in behind `%work`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.fuse.cpu.chunks import winograd
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.convolution import convolution
 from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
@@ -18,6 +20,7 @@ from tilewright.fuse.cpu.joins import add_up, put_behind
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.places import names
 from tilewright.fuse.cpu.pooling import pooling
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -37,7 +40,7 @@ ARGUMENTS = (
 
 def units(group: Group, after: Picture) -> int:
     """Into how many parts a group can be cut: rows of tiles, blocks of outputs."""
-    if isinstance(group, ConvolutionGroup):
+    if isinstance(group, ConvolutionGroup | WinogradGroup):
         return group.rows[-1].last if group.rows else 1
     if isinstance(group, DenseGroup):
         return sum(block.count for block in group.blocks) if group.unit > 1 else 1
@@ -50,10 +53,13 @@ def group_function(
 ) -> str:  # fmt: skip
     """The code of a group, from activations that lie like `before` to those like `after`."""
     others = (f"ptr noalias readonly {other}" for other in names(len(before) + 1)[1:-1])
-    arguments = (*ARGUMENTS, *others)
+    memory = ("ptr noalias %work",) if isinstance(group, WinogradGroup) else ()
+    arguments = (*ARGUMENTS, *others, *memory)
     f = Function(f"internal void @{name}", arguments, lanes, f"noinline {attributes}")
     if isinstance(group, ConvolutionGroup):
         convolution(f, group, before, after)
+    elif isinstance(group, WinogradGroup):
+        winograd(f, group, before, after)
     elif isinstance(group, DenseGroup):
         (dense_of_images if group.unit == 1 else dense_of_one)(f, group, before[0], after)
     else:

@@ -12,14 +12,17 @@ from tilewright.fuse.cpu.arrays import aligned
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, PlainGroup, padded_channels
 from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.tiles import Block
+from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.network import Parameters
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each value lies in the scratch memory, in floats, and how much there is."""
+    """Where each value lies in the scratch memory, in floats, where the memory begins that a group
+    works in, and how much there is."""
 
     values: tuple[int, ...]
+    work: int
     size: int
 
 
@@ -48,7 +51,8 @@ def layout(plan: Schedule) -> Layout:
         for value, region in zip(values, chosen, strict=True):
             starts[value] = end + sum(sizes[:region])
         end += sum(sizes)
-    return Layout(tuple(starts), end)
+    used = (group.vectors for group in plan.groups if isinstance(group, WinogradGroup))
+    return Layout(tuple(starts), end, end + plan.target.lanes * max(used, default=0))
 
 
 def weight_offsets(plan: Schedule) -> list[int]:
@@ -56,7 +60,9 @@ def weight_offsets(plan: Schedule) -> list[int]:
     offsets = [0]
     for group in plan.groups:
         size = 0
-        if not isinstance(group, PlainGroup):
+        if isinstance(group, WinogradGroup):
+            size = group.weights
+        elif not isinstance(group, PlainGroup):
             taps = math.prod(next(iter(group.stages[0].parameter_shapes.values()))[1:])
             parts = group.parts if isinstance(group, ConvolutionGroup) else 1
             size = parts * padded_channels(group) * (taps + 1)
@@ -77,6 +83,9 @@ def pack(plan: Schedule, parameters: Parameters) -> NDArray[np.float32]:
             pixels = picture.height * picture.width
             weight = weight.reshape(len(weight), picture.channels, pixels).swapaxes(1, 2)
         bias = parameters.get(f"{name}.bias", np.zeros(len(weight), np.float32))
+        if isinstance(group, WinogradGroup):
+            _pack_winograd(group, weight, bias, packed[offsets[index] : offsets[index + 1]])
+            continue
         parts = group.parts if isinstance(group, ConvolutionGroup) else 1
         space = packed[offsets[index] : offsets[index + 1]].reshape(parts, -1)
         channels = len(weight) // parts
@@ -108,6 +117,26 @@ def _pack(
             else:
                 target[:, real] = flat[chosen[real]].T
             position += taps * size
+
+
+def _pack_winograd(
+    group: WinogradGroup,
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32],
+    packed: NDArray[np.float32],
+) -> None:
+    """The biases, then for each block of filters its transformed weights, rounded once."""
+    matrix = np.array(group.transforms.filters)
+    # By value, channel and filter.
+    made = np.einsum("iu,fcuv,jv->ijcf", matrix, weight.astype(np.float64), matrix, optimize=True)
+    made = made.reshape(group.products, group.depth, -1)
+    packed[: len(bias)] = bias
+    values = packed[len(bias) :].reshape(group.products, -1)
+    for block in group.blocks:
+        for first in range(block.first, _end(block, 1), block.width):
+            part = made[:, :, first : first + block.width].reshape(group.products, -1)
+            begin = first * group.depth
+            values[:, begin : begin + part.shape[1]] = part
 
 
 def _end(block: Block, unit: int) -> int:

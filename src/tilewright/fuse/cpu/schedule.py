@@ -28,7 +28,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup
+from tilewright.fuse.cpu.grouped import (
+    ConvolutionGroup,
+    Convolved,
+    DenseGroup,
+    Group,
+    PlainGroup,
+)
 from tilewright.fuse.cpu.pictures import (
     Picture,
     channels_picture,
@@ -94,7 +100,7 @@ def by_images(
     for i in range(1, len(groups)):
         readers = [group for group, taken in zip(groups, takes, strict=True) if i in taken]
         # Only convolutions and poolings write and read row by row.
-        if _by_rows(groups[i - 1]) and all(isinstance(g, ConvolutionGroup) for g in readers):
+        if _by_rows(groups[i - 1]) and all(isinstance(g, Convolved) for g in readers):
             pictures[i] = staggered_picture(shapes[i], target.lanes)
     gathered = large[0] if large else len(groups)
     together = rules.together if large else 1
@@ -154,7 +160,7 @@ def _written_shape(group: Group) -> Shape:
 
 
 def _by_rows(group: Group) -> bool:
-    return isinstance(group, ConvolutionGroup) or isinstance(group.stages[0].layer, Pooling)
+    return isinstance(group, Convolved) or isinstance(group.stages[0].layer, Pooling)
 
 
 def _in_place(group: Group) -> bool:

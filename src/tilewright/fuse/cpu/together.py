@@ -18,6 +18,13 @@ from tilewright.fuse.cpu.tiles import (
     packed_blocks,
     spans,
 )
+from tilewright.fuse.cpu.winograd import (
+    WinogradGroup,
+    chunk,
+    pays,
+    pooled_along,
+    winograd_group,
+)
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -29,6 +36,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.layers.forms import require
 from tilewright.model.network import Network, Stage
+from tilewright.precision import Transforms
 
 # Layers that are compiled at most: a thousand small ones take seconds.
 MOST_LAYERS = 1000
@@ -48,7 +56,8 @@ class Rules:
     `windows` is how many pooling windows make a tile, `row` the positions of one without pooling
     where registers are few, `rows` where there are 32; `spare` the registers that a tile leaves
     free; `together` the vectors of images that a large product takes at once, `chunk_bytes` what of
-    their inputs it reads at a time.
+    their inputs it reads at a time. `fast` is Winograd's algorithm for the convolutions in
+    `faster`, or (None) where it pays; without it every product is added up.
     """
 
     windows: tuple[int, int] = (1, 1)
@@ -60,6 +69,22 @@ class Rules:
     # network with strides over three runs on a busy machine (Xeon with AVX-512, 2026-11-16, ticks
     # of a vector of images). Not measured on ARM, which has 32 registers, too.
     rows: tuple[int, int] = (2, 3)
+    fast: Transforms | None = None
+    faster: frozenset[str] | None = None
+
+    def fits(self, stage: Stage) -> bool:
+        """Whether the fast algorithm is for a layer."""
+        layer = stage.layer
+        if self.fast is None or not isinstance(layer, Convolution):
+            return False
+        return self.fast.fits(layer.kernel, layer.stride, layer.dilation, layer.groups)
+
+    def transforms(self, stage: Stage) -> Transforms | None:
+        """Those that a convolution is computed with, if any."""
+        if self.fast is None or not self.fits(stage):
+            return None
+        wanted = pays(stage, self.fast) if self.faster is None else stage.name in self.faster
+        return self.fast if wanted else None
 
 
 DEFAULT = Rules()
@@ -105,7 +130,7 @@ def groups_of(
 
 def _convolution(
     run: list[Stage], target: Target, unit: int, rules: Rules, tiles: Tiles
-) -> ConvolutionGroup | None:
+) -> ConvolutionGroup | WinogradGroup | None:
     layer = run[0].layer
     if type(layer) is not Convolution:
         return None
@@ -119,8 +144,14 @@ def _convolution(
     _, out_y, out_x = run[0].output_shape
     pooling = following.layer if following and _fits(following, target) else None
     assert pooling is None or isinstance(pooling, Pooling)
+    transforms = rules.transforms(run[0])
+    if transforms and pooling and not pooled_along(pooling, transforms):
+        pooling = None
     taken = run[: len(taken) + bool(pooling)]
     window = pooling.size if pooling else (1, 1)
+    if transforms:
+        given = tiles.get(run[0].name) or chunk((out_y, out_x), window, transforms.outputs)
+        return winograd_group(tuple(taken), activation, pooling, transforms, given, target)
     windows = (out_y // window[0], out_x // window[1])
     alone = channelwise(run[0], unit)
     # Vectors of channels that have the same activations, or channels.

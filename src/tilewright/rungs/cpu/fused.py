@@ -7,6 +7,11 @@ shape leaves a vector half empty; for fewer images than that takes, lanes are ou
 all cores work on one image. It wins least where a layer has a few channels more than vectors hold
 and the images are few: with 4 to 16 images of `ece408` it lost to ONNX Runtime on a Xeon
 (benchmarks/README.md).
+
+In the classes `fp32-winograd` and `fp32-winograd4` convolutions of 3x3 with stride 1 are computed
+by Winograd's algorithm, tiles of 2x2 or 4x4 outputs, where that pays and lanes are images. Its
+roundings are others, so it must be asked for. A NaN or an infinity in the input spoils all outputs
+of the tiles that see it, not only those whose windows have it.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from collections.abc import Iterator
 
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Parameters, Stages
-from tilewright.precision import Precision
+from tilewright.precision import FLOAT32, FP32_WINOGRAD, FP32_WINOGRAD4, Precision
 from tilewright.rungs.rung import (
     Launch,
     Options,
@@ -34,7 +39,7 @@ def plan(device: Device, stages: Stages, precision: Precision) -> Options:
     from tilewright.fuse.cpu.build import host
     from tilewright.fuse.cpu.choice import choose
 
-    return as_options(choose(_network(stages), host()))
+    return as_options(choose(_network(stages), host(), precision))
 
 
 def candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
@@ -42,7 +47,7 @@ def candidates(device: Device, stages: Stages, precision: Precision) -> Iterator
     from tilewright.fuse.cpu.alternatives import alternatives
     from tilewright.fuse.cpu.build import host
 
-    yield from map(as_options, alternatives(_network(stages), host()))
+    yield from map(as_options, alternatives(_network(stages), host(), precision))
 
 
 def prepare(
@@ -61,7 +66,7 @@ def prepare(
         network.with_parameters(parameters),
         machine,
         single=SINGLE[choice.images],
-        plans=build(network, machine, choice),
+        plans=build(network, machine, choice, precision),
     )
     return launch_of(runtime, "fused", stages, fused.run, fused.parts)
 
@@ -78,6 +83,7 @@ RUNG = Rung(
     idea="the whole network as one function for this CPU: activations stay in registers and cache",
     against="im2col",
     devices=("cpu",),
+    precisions=(FLOAT32, FP32_WINOGRAD, FP32_WINOGRAD4),
     plan=plan,
     candidates=candidates,
     prepare=prepare,
@@ -86,4 +92,5 @@ RUNG = Rung(
     skips_taps=True,
     cut=whole_network,
     ways=({"images": "few"}, {"images": "many"}),
+    fast_ways=({"images": "many", "winograd": "all"},),
 )
