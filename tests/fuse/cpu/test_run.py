@@ -127,10 +127,11 @@ def within(fused, sizes, images, truth):
         ((3, 9, 9), (Convolution(11, 3), Flatten(), ReLU(), FullyConnected(9))),
     ],
 )
-@pytest.mark.parametrize("single", [None, BY_CHANNELS, BY_IMAGES])
-def test_odd_networks(shape, layers, single):
+def test_odd_networks(shape, layers):
     network = filled(Network("odd", Pixels(shape), layers))
-    check(network, build.host(), single, (1, 7, 33, 100), 1, True)
+    images, truth = case(network, 100, 1, True)
+    for single in (None, BY_CHANNELS, BY_IMAGES):
+        within(FusedNetwork(network, single=single), (1, 7, 33, 100), images, truth)
 
 
 @cache
