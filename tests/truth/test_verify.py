@@ -1297,7 +1297,8 @@ def test_right_but_unusual_kernels_pass(name, only_odd):
     assert verdict.passed, verdict.fault
 
 
-def test_every_way_of_a_rung_is_tried():
+def test_every_way_of_a_rung_is_tried(only_odd):
+    only_odd("conv")
     wrong = rung_with("conv", bias_forgotten)
 
     def prepare(runtime, stages, parameters, options, precision):
@@ -1310,7 +1311,9 @@ def test_every_way_of_a_rung_is_tried():
 
 
 @pytest.mark.parametrize("bits", [8, 11])
-def test_wrong_sums_are_caught_at_lower_precision_too(bits):
+def test_wrong_sums_are_caught_at_lower_precision_too(bits, only_odd):
+    only_odd("fc")
+
     def one_left_out(stage, parameters, right):
         def run(x, out):
             less = rounded_to(bits)(x.reshape(len(x), -1))
@@ -1353,7 +1356,8 @@ def test_the_seed_repeats_a_verdict_and_else_inputs_are_fresh(only_odd):
     assert verify(im2col.RUNG, CPU).seed != verify(im2col.RUNG, CPU).seed
 
 
-def test_lower_precision_passes_only_when_it_is_claimed():
+def test_lower_precision_passes_only_when_it_is_claimed(only_odd):
+    only_odd("conv")
     tf32 = rung_with("conv", tf32_inputs)
     claimed = replace(tf32, precision=Precision("tf32", 2.0**-11, 2.0**-24))
     assert not verify(tf32, CPU, seed=1).passed
