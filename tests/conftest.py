@@ -107,8 +107,9 @@ def thesis_images() -> Path:
 
 @pytest.fixture
 def not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For kernels that compute next to nothing."""
+    """For code that computes next to nothing: PoCL's, and LLVM's in a quarter of the time."""
     monkeypatch.setattr("tests.quick_builds.asked_for", quick_builds.NOT_OPTIMISED)
+    monkeypatch.setattr("tilewright.fuse.cpu.build.OPTIMISATION", 0)
 
 
 @pytest.fixture

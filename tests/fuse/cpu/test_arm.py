@@ -80,8 +80,7 @@ def test_something_is_worked_on_together():
 @pytest.mark.parametrize("schedule", [by_images, by_channels])
 @pytest.mark.parametrize("name", ["max", "average", "conv, relu, max", "softmax"])
 def test_nan_and_infinity_on_arm(name, schedule, arm):
-    network, images = test_nan.network_of(name), test_nan.spoilt()
-    right = test_nan.expected(network, images)
+    network, images, right = test_nan.case(name)
     actual = arm.program(network, schedule(network, NEON.target)).run(images)
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(right))
     np.testing.assert_allclose(actual, right, rtol=1e-4, atol=1e-5)

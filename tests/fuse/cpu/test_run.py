@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ def filled(network, seed=0):
     return network.with_parameters(random_parameters(network, np.random.default_rng(seed)))
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("level", X86_LEVELS)
 @examples(8)
 @given(
@@ -85,14 +87,23 @@ def test_any_network_by_any_rules(network, images, rules):
 
 def check(network, on, single, sizes, seed, pixels, rules=DEFAULT):
     """Outputs for batches of these sizes are within their bounds."""
-    size = (max(sizes), *network.input.shape)
+    within(
+        FusedNetwork(network, on, single, rules), sizes, *case(network, max(sizes), seed, pixels)
+    )
+
+
+def case(network, count, seed, pixels):
+    """Images, and what the network makes of them."""
+    size = (count, *network.input.shape)
     generator = np.random.default_rng(seed)
     if pixels:
         images = generator.integers(0, 256, size, np.uint8)
     else:
         images = generator.normal(size=size).astype(np.float32)
-    truth = reference.chain(network.stages, network.parameters, images)[-1]
-    fused = FusedNetwork(network, on, single, rules)
+    return images, reference.chain(network.stages, network.parameters, images)[-1]
+
+
+def within(fused, sizes, images, truth):
     for count in sizes:
         part = reference.Truth(truth.value[:count], truth.bound[:count])
         _, problem = compare(fused(images[:count]), part)
@@ -117,19 +128,29 @@ def check(network, on, single, sizes, seed, pixels, rules=DEFAULT):
         ((3, 9, 9), (Convolution(11, 3), Flatten(), ReLU(), FullyConnected(9))),
     ],
 )
-@pytest.mark.parametrize("single", [None, BY_CHANNELS, BY_IMAGES])
-def test_odd_networks(shape, layers, single):
+def test_odd_networks(shape, layers):
     network = filled(Network("odd", Pixels(shape), layers))
-    check(network, build.host(), single, (1, 7, 33, 100), 1, True)
+    images, truth = case(network, 100, 1, True)
+    for single in (None, BY_CHANNELS, BY_IMAGES):
+        within(FusedNetwork(network, single=single), (1, 7, 33, 100), images, truth)
 
 
+@cache
+def branch(name):
+    """A network with branches, with pixels and values and what it makes of them."""
+    network = filled(BRANCHES[name])
+    return network, [case(network, 70, 1, pixels) for pixels in (True, False)]
+
+
+@pytest.mark.usefixtures("quick_elsewhere")
 @pytest.mark.parametrize("level", ON_THIS_CPU)
 @pytest.mark.parametrize("name", BRANCHES)
 def test_branches(name, level):
-    on = runnable()[level]
+    network, cases = branch(name)
     for single in (BY_CHANNELS, BY_IMAGES):
-        for pixels in (True, False):
-            check(filled(BRANCHES[name]), on, single, (1, 19, 70), 1, pixels)
+        fused = FusedNetwork(network, runnable()[level], single)
+        for images, truth in cases:
+            within(fused, (1, 19, 70), images, truth)
 
 
 @pytest.mark.parametrize("level", X86_LEVELS)

@@ -26,6 +26,7 @@ def written(folder, like, language="dialect"):
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(("like", "language"), [each for each in STARTS if each[1] != "cuda"])
 def test_a_start_is_proven_as_it_is(like, language, tmp_path):
     verdict = verify_at_hand(load(written(tmp_path, like, language)), OPENCL, network(ODD), batch=5)

@@ -187,7 +187,7 @@ def _target_machine(on: Machine) -> llvm.TargetMachine:
 
 
 def _key(on: Machine, *what: str) -> str:
-    version = f"{llvm.llvm_version_info} {__version__}"
+    version = f"{llvm.llvm_version_info} {__version__} {OPTIMISATION}"
     return key_of(*what, on.cpu, on.features, on.triple, version, _source())
 
 

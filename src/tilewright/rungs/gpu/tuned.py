@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -211,11 +211,17 @@ def pitch(geometry: Geometry, tile: Tile) -> int:
     """
     step = WIDE * geometry.stride_x
     quads = tiles((WIDE - 1) * geometry.stride_x + geometry.taps_x, 4)
-    least = tiles((tile.columns - 1) * step + 4 * quads, 4) * 4
+    return _spread(tile.columns, step, geometry.stride_y, 4 * quads)
+
+
+@cache  # thousands of tiles have few widths
+def _spread(columns: int, step: int, stride_y: int, last: int) -> int:
+    """The pitch for so many threads a row, each `step` floats on; the last loads `last` floats."""
+    least = tiles((columns - 1) * step + last, 4) * 4
 
     def conflicts(width: int) -> int:
         places = [
-            (thread // tile.columns * geometry.stride_y * width + thread % tile.columns * step) % 32
+            (thread // columns * stride_y * width + thread % columns * step) % 32
             for thread in range(8)
         ]
         return max(places.count(place) for place in places)
