@@ -25,7 +25,7 @@ def test_what_is_said_comes_as_it_is_said():
 @pytest.mark.parametrize(
     ("error", "expected", "raised"),
     [
-        (Gone("it is gone"), Failed("it is gone", False), Gone),
+        (Gone("it is gone"), Failed("it is gone", False, "Gone"), Gone),
         (TilewrightError("no such network"), Failed("no such network", True), TilewrightError),
         (KeyError("x"), Failed("internal error, KeyError: 'x'", False), Gone),
         (SystemExit(3), Failed("internal error, SystemExit: 3", False), Gone),
@@ -38,6 +38,17 @@ def test_no_end_is_silent(error, expected, raised):
     assert list(said(work, (Gone,))) == [expected]
     with pytest.raises(raised, match=r"gone|network|KeyError|SystemExit"):
         listen([expected], print, Gone)
+
+
+def test_a_known_error_comes_as_what_it_was():
+    class Late(Gone):
+        pass
+
+    def work(tell):
+        raise Late("too late")
+
+    with pytest.raises(Late, match="too late"):
+        listen(said(work, (Late, Gone)), print, Gone, (Late, Gone))
 
 
 def test_a_stream_that_ends_without_an_end():

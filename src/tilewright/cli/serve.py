@@ -1,4 +1,4 @@
-"""Serve a class: students hand in kernels, workers here judge them, pages show who stands where."""
+"""Serve a class: students hand in kernels, workers judge them, pages show who stands where."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to judge on, a worker each, as in cuda:0 cuda:1 (default: the devices that "
         "tasks name, the first of a kind)",
     )  # fmt: skip
+    parser.add_argument(
+        "--ray", metavar="ADDRESS",
+        help="judge by the workers of a Ray cluster, a GPU each: its address, or auto for the one "
+        "that this machine is in",
+    )  # fmt: skip
 
 
 def _port(text: str) -> int:
@@ -68,7 +73,11 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def pool_of(course: Course, store: Store, arguments: argparse.Namespace) -> Pool:
-    """Who judges: processes of this machine, one a device."""
+    """Who judges: processes of this machine, one a device, or workers of a cluster."""
+    if arguments.ray is not None:
+        from tilewright.cluster.pool import RayPool
+
+        return RayPool(course, store, arguments.ray, arguments.devices)
     from tilewright.classroom.workers import LocalPool
 
     return LocalPool(course, store, arguments.devices)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.judging import Judge, KernelJudge, Tell
-from tilewright.classroom.seats import OPEN_SECONDS, SILENT_SECONDS, LocalSeat, Lost
+from tilewright.classroom.seats import OPEN_SECONDS, SILENT_SECONDS, LocalSeat, Lost, TooLong
 from tilewright.classroom.store import Store
 from tilewright.classroom.workers import PAUSE_SECONDS, Attendant, LocalPool, Place, places
 from tilewright.cluster import session
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
 
-KNOWN = (Lost,)
+KNOWN = (TooLong, Lost)
 Judging = Iterator[Said[str, dict[str, Judged]]]
 
 
@@ -104,7 +104,7 @@ class RaySeat:
     def _ask(self, what: str, tell: Tell, *given: object) -> dict[str, Judged]:
         method = getattr(self.chair, what).options(num_returns="streaming")
         try:
-            return listen(map(self.ray.get, method.remote(*given)), tell, Lost)
+            return listen(map(self.ray.get, method.remote(*given)), tell, Lost, KNOWN)
         except self.ray.exceptions.RayError as error:
             raise Lost(f"its worker is no more: {_short(error)}") from error
 

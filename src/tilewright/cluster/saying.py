@@ -32,10 +32,11 @@ class Done(Generic[Found]):
 
 @dataclass(frozen=True)
 class Failed:
-    """Why nothing came of it; `expected` if the work itself said so."""
+    """Why nothing came of it; `expected` if the work itself said so, `kind` of a known error."""
 
     words: str
     expected: bool
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def said(
 
 def failed(error: BaseException, known: tuple[type[Exception], ...] = ()) -> Failed:
     if isinstance(error, (TilewrightError, *known)):
-        return Failed(str(error), isinstance(error, TilewrightError))
+        kind = type(error).__name__ if isinstance(error, known) else ""
+        return Failed(str(error), isinstance(error, TilewrightError), kind)
     return Failed(f"internal error, {type(error).__name__}: {error}", expected=False)
 
 
@@ -95,16 +97,21 @@ def listen(
     answers: Iterable[Said[Word, Found]],
     tell: Callable[[Word], None],
     unexpected: type[Exception] = TilewrightError,
+    known: tuple[type[Exception], ...] = (),
 ) -> Found:
-    """What came of it; an error that was not expected is raised as another kind."""
+    """What came of it; an error that was neither expected nor known is raised as another kind."""
     for words in answers:
         if isinstance(words, Done):
             return words.found
         if isinstance(words, Failed):
-            raise error_of(words, unexpected)
+            raise error_of(words, unexpected, known)
         tell(words.words)
     raise unexpected("its worker said nothing more")
 
 
-def error_of(words: Failed, unexpected: type[Exception]) -> Exception:
-    return (TilewrightError if words.expected else unexpected)(words.words)
+def error_of(
+    words: Failed, unexpected: type[Exception], known: tuple[type[Exception], ...] = ()
+) -> Exception:
+    other = TilewrightError if words.expected else unexpected
+    kind = next((each for each in known if each.__name__ == words.kind), other)
+    return kind(words.words)
