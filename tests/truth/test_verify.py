@@ -1382,6 +1382,7 @@ FEWER = {"fused": 2, "threads": 3, "torch": 3, "onnxruntime": 3}
 
 
 @pytest.mark.usefixtures("not_optimised")
+@pytest.mark.xdist_group("loops")  # else two workers compile those of serial and threads at once
 @pytest.mark.parametrize("rung", ON_CPU, ids=name_of)
 def test_every_rung_is_right(rung, monkeypatch):
     """On everything that is tried of every rung, and on a deep network."""
