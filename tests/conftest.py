@@ -18,8 +18,9 @@ for library in ("OPENBLAS", "OMP", "MKL"):
 
 from hypothesis import settings  # noqa: E402
 
-from tests import examples, quick_builds  # noqa: E402, F401
-from tests.cpu_level import pytest_addoption, pytest_configure  # noqa: E402, F401
+from tests import cpu_level, depth, examples, quick_builds  # noqa: E402, F401
+from tests.cpu_level import pytest_configure  # noqa: E402, F401
+from tests.depth import one_in  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
 from tilewright.judge import sandbox  # noqa: E402
 
@@ -160,8 +161,14 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} long" if isinstance(val, str | bytes) and len(val) > 500 else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    cpu_level.pytest_addoption(parser)
+    depth.pytest_addoption(parser)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    depth.pytest_collection_modifyitems(config, items)
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import examples
+from tests import depth, examples
 from tests.conftest import OF_CACHING, SLOW
 from tests.kept import compile_cubin
 from tilewright.errors import TilewrightError
@@ -22,9 +22,42 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_what_is_named_is_there():
-    for prefix in SLOW + OF_CACHING:
+    for prefix in (*SLOW, *OF_CACHING, *depth.ONE_IN, *depth.LEFT_OUT):
         file, _, name = prefix.partition("::")
         assert f"def {name}" in (ROOT / file).read_text()
+
+
+class Case:
+    def __init__(self, nodeid):
+        self.nodeid = nodeid
+
+
+class Asked:
+    """As much of pytest's configuration as says what is to be run."""
+
+    def __init__(self, deep=False, args=("tests",)):
+        self.deep, self.args, self.hook, self.left = deep, args, self, []
+
+    def getoption(self, name):
+        return self.deep
+
+    def pytest_deselected(self, items):
+        self.left += items
+
+
+def test_make_test_tries_a_part_and_make_deep_everything():
+    (long, many), (out, *_) = max(depth.ONE_IN.items(), key=lambda each: each[1]), depth.LEFT_OUT
+    names = [f"{long}[{number}]" for number in range(2 * many)]
+    cases = [Case(name) for name in (*names, out, "tests/test_a.py::test_b")]
+    for asked in (Asked(deep=True), Asked(args=("tests/test_a.py",))):
+        kept = list(cases)
+        depth.pytest_collection_modifyitems(asked, kept)
+        assert kept == cases and not asked.left
+    asked, kept = Asked(), list(cases)
+    depth.pytest_collection_modifyitems(asked, kept)
+    found = [case.nodeid for case in kept]
+    assert found == [names[0], names[many], "tests/test_a.py::test_b"]
+    assert {case.nodeid for case in asked.left} == {*names, out} - {*found}
 
 
 def test_make_fuzz_draws_more_and_others_everywhere(request):

@@ -6,10 +6,11 @@ import datetime
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.classroom.made import NOW, class_folder
+from tests.examples import examples
 from tilewright.classroom.course import Late, Task, read_course
 from tilewright.errors import TilewrightError
 from tilewright.runtime.device import Device
@@ -143,7 +144,7 @@ tables = st.dictionaries(st.sampled_from(KEYS), written, max_size=6).map(
 
 
 @given(tables, tables, st.text(max_size=30))
-@settings(max_examples=40)
+@examples(40)
 def test_whatever_is_written_is_a_class_or_mistakes(tmp_path_factory, top, task, roster):
     folder = tmp_path_factory.mktemp("drawn")
     (folder / "tasks").mkdir()

@@ -7,11 +7,11 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.classroom.made import KERNEL, NOW, TASK, right, store_with
+from tests.examples import examples
 from tilewright.classroom.store import Store
 
 LOGINS = ("anna", "ben", "carla")
@@ -124,4 +124,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
+TestLife.settings = examples(8, stateful_step_count=20)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.classroom.made import KERNEL, NOW, TASK, right, store_with
+from tests.examples import examples
 from tilewright.classroom.course import Course, Late, Task
 from tilewright.classroom.judging import measured
 from tilewright.classroom.people import Person
@@ -91,7 +92,7 @@ days = st.integers(0, 3)
         "100 - time // 100", "25 * baseline // time if rank < 3 else 10",
     ]),
 )  # fmt: skip
-@settings(max_examples=40)
+@examples(40)
 def test_handing_in_again_never_costs_points(earlier, again, formula):
     task = replace(TASK, closes=NOW, late=Late(30, 3), points=formula)
     store = Drawn()

@@ -57,8 +57,8 @@ for result in (run, ladder, one, two, explained, proof):
     frame = result.to_dataframe()
     frame.describe()
 
-tilewright.run(images="three")  # type: ignore[arg-type]
-tilewright.run(imagse=3)  # type: ignore[call-arg]
+tilewright.run(images="three")  # type: ignore[call-overload]
+tilewright.run(imagse=3)  # type: ignore[call-overload]
 tilewright.ladder(rung=3)  # type: ignore[arg-type]
 tilewright.explain()  # type: ignore[call-arg]
 tilewright.profile(compare=("a", "b"), rung="c")  # type: ignore[call-overload]

@@ -7,17 +7,16 @@ import json
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.classroom.made import KERNEL, right
 from tests.classroom.web.conftest import INVITE
+from tests.examples import examples
 from tilewright.classroom.web.app import PATHS, SUBMISSIONS
 from tilewright.classroom.web.tries import Tries
 
-DRAWN = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+DRAWN = examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 TEXTS = st.text(max_size=40) | st.sampled_from(
     ["", "first", "../first", "yes", "no", "anna", "ben", INVITE, "a.cl", "a/b.h", "\0", "é", "'--"]
 )

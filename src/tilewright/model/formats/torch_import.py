@@ -72,7 +72,7 @@ def _exported(module: object, example: object, called: str) -> ExportedProgram:
             "from_torch takes a torch.nn.Module or what torch.export.export gave, not "
             f"{type(module).__name__}"
         )
-    if not isinstance(example, Tensor) or example.ndim != 4:
+    if not isinstance(example, Tensor) or example.ndim not in (2, 4):
         given = f"a tensor of {example.ndim} dimensions" if isinstance(example, Tensor) else (
             "none" if example is None else type(example).__name__
         )  # fmt: skip
