@@ -9,8 +9,10 @@
 PYTHON ?= python3
 VENV := .venv
 SOURCES := pyproject.toml Makefile
-# A worker per core; a GPU is there for one of them at a time.
-PYTEST := $(VENV)/bin/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup
+# A worker per core, and one for the time in which others wait for processes that they started; a GPU
+# is there for one of them at a time.
+WORKERS := $(shell echo $$(($$(nproc 2> /dev/null || echo 2) + 1)))
+PYTEST := $(VENV)/bin/pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist loadgroup
 
 # What is installed for tests has no bytecode yet, and most tests start Python: each would compile
 # all that it imports again, two seconds for Numba alone.
