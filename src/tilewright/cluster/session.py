@@ -106,7 +106,10 @@ def _join(ray: ModuleType, address: str) -> None:
             ray.init(address=address, **SILENT)
     except Exception as error:  # each kind of address has its own
         words = " ".join(str(error).split())
-        raise TilewrightError(f"--address {address}: no Ray cluster answers: {words}") from error
+        raise TilewrightError(
+            f"--address {address}: no Ray cluster answers: {words} (one that asks for a token "
+            "wants RAY_AUTH_MODE=token and the token of `ray get-auth-token`)"
+        ) from error
 
 
 def _reach(address: str) -> None:
