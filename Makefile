@@ -58,7 +58,7 @@ docs: $(VENV)/installed-for-docs
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tilewright needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install -qq --disable-pip-version-check --upgrade pip  # which resolves twice as fast
+	$(VENV)/bin/pip install -qq --disable-pip-version-check --upgrade pip  # older ones take longer to resolve
 
 $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 	$(VENV)/bin/pip install -qq --disable-pip-version-check -e .

@@ -13,6 +13,7 @@ from tests.profiling.made import CEILINGS
 from tests.rungs.own.test_rung import needs_opencl
 from tests.test_climb import quick, trusting  # noqa: F401
 from tilewright.cli import main
+from tilewright.errors import TilewrightError
 from tilewright.model.formats import weights
 from tilewright.model.load import load
 from tilewright.profiling import ceilings, start
@@ -104,6 +105,6 @@ def test_the_output_has_what_the_page_says(command, small, monkeypatch, capsys):
 def choose_reason(rung):
     try:
         choose(CPU, rung)
-    except Exception as error:
+    except TilewrightError as error:
         return str(error)
     return None

@@ -42,11 +42,11 @@ def from_torch(
 ) -> Network:
     """The network that a PyTorch module computes in eval mode, with its weights.
 
-    `example` is a batch of pictures, (image, channel, y, x), of which the sizes count; a program of
-    `torch.export` needs none. A module that takes uint8 gets pixels as they are; to any other they
-    come as `value * scale + shift`, by default `value / 255`: one number, or one for each channel.
-    Batch normalisation is folded into convolutions and dropout left out; everything that is not
-    understood is named at once.
+    `example` is a batch of pictures, (image, channel, y, x), or of rows, of which the sizes
+    count; a program of `torch.export` needs none. A module that takes uint8 gets pixels as they
+    are; to any other they come as `value * scale + shift`, by default `value / 255`: one number, or
+    one for each channel. Batch normalisation is folded into convolutions and dropout left out;
+    everything that is not understood is named at once.
     """
     from torch.export import ExportedProgram, save
 
@@ -78,7 +78,7 @@ def _exported(module: object, example: object, called: str) -> ExportedProgram:
         )  # fmt: skip
         raise TilewrightError(
             "from_torch needs an example: a batch of pictures as a tensor, (image, channel, y, x), "
-            f"as in torch.zeros(1, 3, 32, 32); not {given}"
+            f"as in torch.zeros(1, 3, 32, 32), or of rows; not {given}"
         )
     if any(each.training for each in module.modules()):
         module = copy.deepcopy(module).eval()

@@ -49,8 +49,9 @@ def prepare(
         return launch_of(runtime, "normalise", stages, normalise(stages[0].layer))
 
     layers = tuple(stage.name for stage in stages)
+    model = onnx_model(stages, parameters)
     try:
-        session = _session(onnx_model(stages, parameters))
+        session = _session(model)
     except Exception as error:  # of a class of its own, with a page of words
         said = " ".join(str(error).split())
         raise DoesNotFit(f"ONNX Runtime refuses the network: {said:.200}") from error
