@@ -1,6 +1,6 @@
 # make run     the main job, on a fresh machine too
 # make test    lint, types and tests; what was compiled is kept in .pytest_cache for the next time
-# make check   the quick half, under a minute the second time: lint, types, tests that are not slow
+# make check   the quick half: lint, types, tests that are not slow
 # make deep    every case of every test, with every trial of the verifier; make test tries a part of some
 # make fuzz    tests on drawn examples, with others and ten times as many
 # make docs    the documentation as a site, in build/site
