@@ -12,8 +12,13 @@ from hypothesis import HealthCheck, settings
 
 USUAL = 30
 
+# From hypothesis's own defaults: in CI, what it goes by draws the same examples each time.
 # No deadline: timings on a shared machine say nothing about correctness.
-COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+COMMON: dict[str, Any] = {
+    "parent": settings.get_profile("default"),
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
 settings.register_profile("test", max_examples=USUAL, derandomize=True, **COMMON)
 settings.register_profile("fuzz", max_examples=10 * USUAL, **COMMON)
 

@@ -62,13 +62,28 @@ def test_make_test_tries_a_part_and_make_deep_everything():
 
 def test_make_fuzz_draws_more_and_others_everywhere(request):
     """A number that a test gives hypothesis itself would bind there, too."""
-    profile = settings.get_profile("fuzz")
-    assert not profile.derandomize and profile.max_examples == 10 * examples.USUAL
     if request.config.getoption("hypothesis_profile") is None:
         assert settings.default.derandomize and examples.examples(7).max_examples == 7
         assert examples.examples(7).derandomize
     for file in (ROOT / "tests").rglob("test_*.py"):
         assert not re.search(r"@(hypothesis\.)?settings\(", file.read_text()), file
+
+
+@pytest.mark.parametrize("ci", [{}, {"CI": "true"}])
+def test_examples_are_drawn_in_ci_as_anywhere(ci):
+    """Hypothesis has other defaults where it finds a variable of CI: `fuzz` drew nothing new."""
+    text = (
+        "from hypothesis import settings; from tests import examples\n"
+        "for name in ('test', 'fuzz'):\n"
+        "    drawn = settings.get_profile(name)\n"
+        "    print(name, drawn.derandomize, drawn.max_examples // examples.USUAL, drawn.deadline,\n"
+        "          drawn.database is not None)"
+    )
+    usual = {key: value for key, value in os.environ.items() if key in ("PATH", "PYTHONPATH")}
+    found = subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, env=usual | ci, text=True, capture_output=True
+    )
+    assert found.stdout.splitlines() == ["test True 1 None False", "fuzz False 10 None True"], found
 
 
 @pytest.mark.xdist_group("alone")
