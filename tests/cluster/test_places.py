@@ -28,6 +28,8 @@ def test_one_for_each_processor_or_gpu():
     assert places(CPU, None, [(2, 0), (4, 0)]) == Places(6, 1, 0)
     assert places(Device.parse("cuda"), None, [(2, 1), (64, 8)]) == Places(9, 1, 1)
     assert places(Device.parse("cuda"), 2, [(2, 1), (64, 8)]) == Places(2, 1, 1)
+    # Whoever has a GPU takes a processor: a ninth would wait for ever.
+    assert places(Device.parse("cuda"), None, [(2, 8), (6, 6)]) == Places(8, 1, 1)
 
 
 @pytest.mark.parametrize(

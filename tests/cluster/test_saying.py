@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from tilewright.cluster.saying import Done, Failed, Told, listen, said
+from tilewright.cluster.saying import Alive, Done, Failed, Told, listen, said
 from tilewright.errors import TilewrightError
 
 
@@ -20,6 +22,14 @@ def test_what_is_said_comes_as_it_is_said():
     told = []
     assert listen(said(work), told.append) == 7
     assert told == ["compiling", "timing"]
+
+
+def test_whoever_works_long_gives_signs_of_life():
+    heard = threading.Event()
+    signs = said(lambda tell: heard.wait(20), beat=0.01)
+    assert next(signs) == Alive()
+    heard.set()
+    assert listen(signs, pytest.fail) is True
 
 
 @pytest.mark.parametrize(

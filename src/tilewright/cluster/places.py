@@ -29,7 +29,7 @@ def places(device: Device, wanted: int | None, machines: Sequence[tuple[int, int
     if device.kind == "cuda":
         if device.index:
             raise TilewrightError(f"--device {device}: on a cluster each worker has its own: cuda")
-        there = sum(gpus for _, gpus in machines)
+        there = gpus_with_room(machines)
         _check(wanted, there, "GPU")
         return Places(wanted or there, 1, 1)
     there = sum(cpus for cpus, _ in machines)
@@ -38,6 +38,11 @@ def places(device: Device, wanted: int | None, machines: Sequence[tuple[int, int
     most = max(cpus for cpus, _ in machines)
     shares = (share for share in range(most, 0, -1) if _fitting(share, machines) >= count)
     return Places(count, next(shares), 0)
+
+
+def gpus_with_room(machines: Sequence[tuple[int, int]]) -> int:
+    """Whoever has a GPU has a processor, too."""
+    return sum(min(cpus, gpus) for cpus, gpus in machines)
 
 
 def _fitting(share: int, machines: Sequence[tuple[int, int]]) -> int:

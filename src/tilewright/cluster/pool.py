@@ -18,16 +18,19 @@ from tilewright.classroom.seats import OPEN_SECONDS, SILENT_SECONDS, LocalSeat, 
 from tilewright.classroom.store import Store
 from tilewright.classroom.workers import PAUSE_SECONDS, Attendant, LocalPool, Place, places
 from tilewright.cluster import session
+from tilewright.cluster.places import gpus_with_room
 from tilewright.cluster.saying import Failed, Said, error_of, failed, listen, said
 from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged
 from tilewright.runtime.device import Device
 
 if TYPE_CHECKING:
+    from ray import ObjectRefGenerator
     from ray.actor import ActorHandle
 
 
 KNOWN = (TooLong, Lost)
+AWAY_SECONDS = 10.0  # more than a seat's own silence, of which the chair itself tells
 Judging = Iterator[Said[str, dict[str, Judged]]]
 
 
@@ -104,9 +107,22 @@ class RaySeat:
     def _ask(self, what: str, tell: Tell, *given: object) -> dict[str, Judged]:
         method = getattr(self.chair, what).options(num_returns="streaming")
         try:
-            return listen(map(self.ray.get, method.remote(*given)), tell, Lost, KNOWN)
+            return listen(self._heard(method.remote(*given)), tell, Lost, KNOWN)
         except self.ray.exceptions.RayError as error:
             raise Lost(f"its worker is no more: {_short(error)}") from error
+
+    def _heard(self, answers: ObjectRefGenerator) -> Judging:
+        """What the chair says; one that stands still is given up, as Ray knows only who died."""
+        patience = self.silent + AWAY_SECONDS
+        while True:
+            ready, _ = self.ray.wait([answers], timeout=patience)
+            if not ready:
+                raise Lost(f"its worker was silent for {patience:g} s")
+            try:
+                answer = next(answers)
+            except StopIteration:
+                return
+            yield self.ray.get(answer)
 
 
 def _short(error: Exception) -> str:
@@ -162,8 +178,12 @@ def everywhere(tasks: Iterable[Task], machines: list[tuple[int, int]]) -> list[P
     kinds = {task.device.kind: Device.parse(task.device.kind) for task in asked}
     made = []
     for place in places(asked, kinds.values()):
-        many = sum(gpus for _, gpus in machines) if place.device.kind == "cuda" else len(machines)
+        on_gpu = place.device.kind == "cuda"
+        many = gpus_with_room(machines) if on_gpu else len(machines)
         if not many:
-            raise TilewrightError(f"the cluster has no GPU, and tasks are judged on {place.device}")
+            what = "GPU" if on_gpu else "processor"
+            raise TilewrightError(
+                f"the cluster has no {what}, and tasks are judged on {place.device}"
+            )
         made += [place] * many
     return made

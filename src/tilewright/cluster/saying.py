@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
 
@@ -14,6 +14,7 @@ from tilewright.errors import TilewrightError
 Word = TypeVar("Word")
 Found = TypeVar("Found")
 TOLD_SECONDS = 0.1  # between two words of progress
+BEAT_SECONDS = 1.0  # between two signs of life
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class Told(Generic[Word]):
     """Something on the way."""
 
     words: Word
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Nothing new, but somebody is there."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,13 @@ class Often:
             self.tell(Doing(doing, done, of))
 
 
-Said = Told[Word] | Done[Found] | Failed
+Said = Told[Word] | Alive | Done[Found] | Failed
 
 
 def said(
-    work: Callable[[Callable[[Word], None]], Found], known: tuple[type[Exception], ...] = ()
+    work: Callable[[Callable[[Word], None]], Found],
+    known: tuple[type[Exception], ...] = (),
+    beat: float = BEAT_SECONDS,
 ) -> Iterator[Said[Word, Found]]:
     """All that is said while some work is done in a thread; errors that are `known` have words
     for people.
@@ -80,7 +88,11 @@ def said(
 
     Thread(target=do, daemon=True).start()
     while True:
-        words = heard.get()
+        try:
+            words = heard.get(timeout=beat)
+        except Empty:
+            yield Alive()
+            continue
         yield words
         if not isinstance(words, Told):
             return
@@ -105,7 +117,8 @@ def listen(
             return words.found
         if isinstance(words, Failed):
             raise error_of(words, unexpected, known)
-        tell(words.words)
+        if isinstance(words, Told):
+            tell(words.words)
     raise unexpected("its worker said nothing more")
 
 
