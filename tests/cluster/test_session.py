@@ -36,10 +36,18 @@ class FakeRay:
     def shutdown(self):
         self.ended += 1
 
+    def nodes(self):
+        return [
+            {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 2.0}},
+            {"Alive": True, "Resources": {"memory": 1e9}},  # a head that does no work
+            {"Alive": False, "Resources": {"CPU": 64.0}},
+        ]
+
 
 @pytest.fixture
 def fake(monkeypatch):
     made = FakeRay()
+    monkeypatch.setattr(session, "versions", lambda: [("here", tilewright.__version__)])
     monkeypatch.setattr(session, "library", lambda: made)
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
     return made
@@ -78,12 +86,28 @@ def test_an_address_where_nobody_is(fake):
         with session.connected(address):
             assert fake.given["address"] == address
         fake.fails = True
-        words = f"--address {address}: no Ray cluster answers: nobody is there"
+        words = f"--address {address}: cannot work with a Ray cluster there: nobody is there"
         with pytest.raises(TilewrightError, match=words), session.connected(address):
             pass
     words = f"--address {address}: no Ray cluster answers: .*refused"
     with pytest.raises(TilewrightError, match=words), session.connected(address):
         pass
+
+
+@pytest.mark.parametrize(("version", "words"), [("0.0.9", "Tilewright 0.0.9"), (None, "no Til")])
+def test_a_machine_with_another_tilewright_is_named(fake, monkeypatch, version, words):
+    there = [("good", tilewright.__version__), ("bad", version)]
+    monkeypatch.setattr(session, "versions", lambda: there)
+    words = f"--address auto: bad has {words}.*same on all"
+    with pytest.raises(TilewrightError, match=words), session.connected("auto"):
+        pass
+    assert fake.ended == 1
+    with session.connected(None):  # of this machine's own: there is no other
+        pass
+
+
+def test_a_machine_without_processors_has_no_room(fake):
+    assert session.machines() == [(4, 2)]
 
 
 def test_a_user_s_own_settings_stay(fake, monkeypatch):

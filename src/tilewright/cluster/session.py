@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from tilewright import __version__
+from tilewright.cluster.folder import short_folder
 from tilewright.environment import cpu_cores
 from tilewright.errors import TilewrightError
 from tilewright.interrupts import held_back
@@ -31,7 +31,6 @@ QUIET = {
 SILENT = {"logging_level": logging.ERROR, "log_to_driver": False}
 REACH_SECONDS = 10.0
 OBJECTS_BYTES = 512 << 20  # of memory that its processes share; what does not fit goes to disk
-LONGEST_FOLDER = 30  # characters: sockets lie in it, whose paths have 107 at most
 
 
 def library() -> ModuleType:
@@ -60,7 +59,7 @@ def connected(address: str | None, processors: int = 1) -> Iterator[None]:
             )
         yield
         return
-    with _nothing_left() as folder, _settings(QUIET):
+    with short_folder() as folder, _settings(QUIET):
         try:
             if address is None:
                 _start(ray, processors, folder)
@@ -75,9 +74,11 @@ def connected(address: str | None, processors: int = 1) -> Iterator[None]:
 
 
 def machines() -> list[tuple[int, int]]:
-    """The processors and GPUs of each machine of the cluster, by its books."""
+    """The processors and GPUs of each machine of the cluster, by its books. One without processors
+    (often the head of a cluster) has no room for a worker.
+    """
     found = [node["Resources"] for node in library().nodes() if node["Alive"]]
-    return [(int(has.get("CPU", 0)), int(has.get("GPU", 0))) for has in found]
+    return [(int(has["CPU"]), int(has.get("GPU", 0))) for has in found if has.get("CPU", 0) >= 1]
 
 
 @contextmanager
@@ -102,14 +103,50 @@ def _start(ray: ModuleType, processors: int, folder: Path) -> None:
 def _join(ray: ModuleType, address: str) -> None:
     try:
         _reach(address)
+    except OSError as error:
+        raise TilewrightError(f"--address {address}: no Ray cluster answers: {error}") from error
+    try:
         with _own_signals(), _unheard():
             ray.init(address=address, **SILENT)
     except Exception as error:  # each kind of address has its own
         words = " ".join(str(error).split())
         raise TilewrightError(
-            f"--address {address}: no Ray cluster answers: {words} (one that asks for a token "
-            "wants RAY_AUTH_MODE=token and the token of `ray get-auth-token`)"
+            f"--address {address}: cannot work with a Ray cluster there: {words:.300} (one that "
+            "asks for a token wants RAY_AUTH_MODE=token and the token of `ray get-auth-token`)"
         ) from error
+    check_versions(address, versions())
+
+
+def versions() -> list[tuple[str, str | None]]:
+    """Every machine of the cluster and its Tilewright; None where there is none."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    def version() -> str | None:
+        # Sent as it is, not by its name in a module that may not be there.
+        try:
+            import tilewright
+        except ImportError:
+            return None
+        return tilewright.__version__
+
+    ray = library()
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    on = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
+    asked = ray.remote(num_cpus=0)(version)
+    with in_one_line():
+        found = ray.get([asked.options(scheduling_strategy=each).remote() for each in on])
+    return [(node["NodeManagerHostname"], each) for node, each in zip(nodes, found, strict=True)]
+
+
+def check_versions(address: str, found: Sequence[tuple[str, str | None]]) -> None:
+    """Refuse machines with another Tilewright: what is sent there would be misunderstood."""
+    for machine, version in found:
+        if version != __version__:
+            raise TilewrightError(
+                f"--address {address}: {machine} has "
+                f"{f'Tilewright {version}' if version else 'no Tilewright'}, and this command is "
+                f"of {__version__}: install the same on all machines"
+            )
 
 
 def _reach(address: str) -> None:
@@ -117,19 +154,6 @@ def _reach(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
-
-
-@contextmanager
-def _nothing_left() -> Iterator[Path]:
-    """A folder for a cluster's files, with a short path."""
-    usual = tempfile.gettempdir()
-    short = usual if len(usual) <= LONGEST_FOLDER else "/tmp"
-    folder = Path(tempfile.mkdtemp(prefix="tw-ray-", dir=short))
-    try:
-        yield folder
-    finally:
-        # Its processes have been told to end, and may still write a last line.
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
