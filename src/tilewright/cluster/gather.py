@@ -42,6 +42,7 @@ class Gathering:
     record: RunRecord | None = None
     plan: Plan | None = None
     probabilities: bool = True
+    labelled: bool | None = None
     done: int = 0
     workers: dict[str, _Tally] = field(default_factory=dict)
 
@@ -50,7 +51,7 @@ class Gathering:
         self.waiting = {part.first: part.images for part in self.parts.all}
         self.predicted = np.empty(images, np.int64)
         self.values = np.empty(images, np.float32)
-        self.labels = np.full(images, -1, np.int64)
+        self.labels = np.empty(images, np.int64)
 
     def take(self, answer: Answer) -> None:
         images = self.waiting.pop(answer.first, None)
@@ -61,13 +62,26 @@ class Gathering:
             )
         place = slice(answer.first, answer.first + images)
         self.predicted[place], self.values[place] = answer.predicted, answer.values
-        if answer.labels is not None:
-            self.labels[place] = answer.labels
+        self._label(answer)
         self.probabilities &= answer.probabilities
         self.plan = self.plan or answer.plan
         self.record = answer.record if self.record is None else added(self.record, answer.record)
         self.done += images
         self._count(answer)
+
+    def _label(self, answer: Answer) -> None:
+        """All images have labels, or none has: a share of right answers is of all of them."""
+        first, after = answer.first, answer.first + len(answer.predicted)
+        if self.labelled not in (None, answer.labels is not None):
+            words = (
+                "have labels, others have none"
+                if answer.labels is not None
+                else ("have no labels, others have")
+            )
+            raise TilewrightError(f"{self.parts.source}: images {first} to {after - 1} {words}")
+        self.labelled = answer.labels is not None
+        if answer.labels is not None:
+            self.labels[first:after] = answer.labels
 
     def _count(self, answer: Answer) -> None:
         times = answer.times
@@ -88,7 +102,7 @@ class Gathering:
             raise TilewrightError(
                 f"internal error: nothing came of {sum(self.waiting.values())} images"
             )
-        labels = None if (self.labels < 0).any() else self.labels
+        labels = self.labels if self.labelled else None
         return Predictions(self.predicted, self.values, labels, self.probabilities)
 
     def worker_times(self, lost: Collection[str]) -> list[WorkerTime]:
