@@ -1,19 +1,21 @@
 """A class under load: is anything lost, or done twice, when workers crash and servers are killed?
 
-    python -m benchmarks.load FOLDER --students 200 --count 2000 --workers 4 --kills 5 [--ray]
+    python -m benchmarks.load FOLDER [--ray] [--json FILE]
 
 Makes a class in a new folder and serves it with a stand-in for the judge, which takes a moment and
 then does what the submission says: it may be right, wrong, kill its own process, stand still, or
-die the first time only. One student hands in fifty before all others. Meanwhile the server is
-killed (SIGKILL) at drawn moments and started again. At the end all is looked at: every submission
-that was taken has one verdict, the right one; none was begun more than twice; no two judgings were
-on one device at a time; and nobody waited for the fifty.
+die the first time only. One student hands in fifty before all others. Meanwhile, when drawn numbers
+of verdicts are there, the server is killed (SIGKILL) and started again, and so are processes of
+workers; some are stopped instead (SIGSTOP), and have to be found. At the end all is looked at:
+every submission that was taken has one verdict, the right one; none was begun more than twice; no
+two judgings were on one device at a time, also none that was cut; and nobody waited for the fifty.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import random
 import signal
@@ -21,95 +23,64 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
-from tilewright.classroom.course import Task, read_course
-from tilewright.classroom.judging import Tell
+import msgspec
+from benchmarks.stand_in import FLOOD, FLOODS, KINDS, StandIn, facts, found_wrong
+
+from tilewright import environment
+from tilewright.classroom.course import read_course
 from tilewright.classroom.locks import opened
-from tilewright.classroom.store import Store, store_of
+from tilewright.classroom.store import store_of
 from tilewright.classroom.workers import LocalPool
 from tilewright.cluster.pool import RayPool
-from tilewright.results.grade import Judged
+from tilewright.files import atomic_write
 from tilewright.runtime.device import Device
 
-# What a submission does, how often among a hundred, and its verdict.
-KINDS = {
-    "right": (80, "right"),
-    "wrong": (14, "wrong"),
-    "once": (3, "right"),
-    "die": (2, "stopped"),
-    "hang": (1, "stopped"),
-}
-FLOOD = 50
-TIMED_SECONDS = 0.01
 SILENT_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class StandIn:
-    """Judges as it is told. `log` has a line when a judging begins and when it ends."""
-
-    log: Path
-
-    def prepare(self, task: Task) -> None:
-        pass
-
-    def __call__(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
-        (content,) = files.values()
-        kind, name = content.decode().split()
-        first = f" {name} " not in self.log.read_text()
-        self._note(f"begin {name} {task.device} {time.monotonic()}")
-        tell("timing")
-        time.sleep(TIMED_SECONDS)
-        if kind == "die" or (kind == "once" and first):
-            os.kill(os.getpid(), signal.SIGKILL)
-        if kind == "hang":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        self._note(f"end {name} {task.device} {time.monotonic()}")
-        if kind == "wrong":
-            return Judged(outcome="wrong", reason="as it says")
-        times = {"conv1": (TIMED_SECONDS,)}
-        return Judged(outcome="right", operations=times, baseline=times)
-
-    def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
-        return {}
-
-    def _note(self, line: str) -> None:
-        with self.log.open("a") as file:
-            file.write(f"{line}\n")
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--students", type=int, default=200)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kills", type=int, default=5, help="of the server")
+    parser.add_argument("--worker-kills", type=int, default=6, help="every third stands still")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ray", action="store_true", help="workers of a local Ray cluster")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="what came of it")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.serve:
-        return serve(arguments.folder, arguments.workers, arguments.ray)
-    write(arguments.folder, arguments.students)
+    given = parser.parse_args()
+    if given.serve:
+        return serve(given.folder, given.workers, given.ray)
+    write(given.folder, given.students)
     begin = time.monotonic()
-    kinds = load(arguments)
-    problems = list(found_wrong(arguments.folder, kinds))
-    print(f"{len(kinds):,} submissions in {time.monotonic() - begin:.0f} s")
-    for problem in problems:
-        print(f"NOT AS IT MUST BE: {problem}")
-    print("nothing lost, nothing double" if not problems else f"{len(problems)} problems")
-    return 1 if problems else 0
+    kinds, killed = load(given)
+    found = {
+        "workers": "Ray" if given.ray else "local", "processes": given.workers,
+        "students": given.students, "submissions": len(kinds),
+        "kinds": dict(Counter(kinds.values())),
+        "seconds": round(time.monotonic() - begin, 1), "killed": killed, **facts(given.folder),
+        "problems": list(
+            found_wrong(given.folder, kinds, given.kills * given.workers + given.worker_kills)
+        ),
+        "environment": msgspec.to_builtins(environment.fingerprint()),
+    }  # fmt: skip
+    print("\n".join(f"{name}: {value}" for name, value in found.items() if name != "environment"))
+    if given.json:
+        with atomic_write(given.json) as file:
+            file.write((json.dumps(found, indent=1) + "\n").encode())
+    return 1 if found["problems"] else 0
 
 
 def write(folder: Path, students: int) -> None:
     (folder / "tasks").mkdir(parents=True)
     (folder / "class.toml").write_text('title = "Load"\nteachers = ["teacher"]\n')
-    logins = ["flood", *(f"s{index}" for index in range(students - 1))]
+    logins = [FLOOD, *(f"s{index}" for index in range(students - 1))]
     roster = "".join(f"{login},Student {login}\n" for login in logins)
     (folder / "roster.csv").write_text(f"login,name\n{roster}")
     (folder / "tasks" / "load.toml").write_text('title = "Load"\n')
@@ -120,9 +91,7 @@ def serve(folder: Path, workers: int, ray: bool) -> int:
     """Until it is killed."""
     with opened(folder) as (course, store):
         devices = [Device("opencl", number) for number in range(workers)]
-        # By the name that other processes know it by, too.
-        judge = import_module("benchmarks.load").StandIn(folder / "log")
-        given = {"judge": judge, "pause": 0.1, "silent": SILENT_SECONDS}
+        given = {"judge": StandIn(folder / "log"), "pause": 0.1, "silent": SILENT_SECONDS}
         if ray:
             pool = RayPool(course, store, None, devices, **given)
         else:
@@ -132,88 +101,94 @@ def serve(folder: Path, workers: int, ray: bool) -> int:
             time.sleep(1)
 
 
-def load(arguments: argparse.Namespace) -> dict[int, str]:
-    """Hand all in, with the server killed in between, and wait; kinds by number."""
-    drawn = random.Random(arguments.seed)
-    course = read_course(arguments.folder)
+def load(given: argparse.Namespace) -> tuple[dict[int, str], dict[str, int]]:
+    """Hand all in and wait, with processes killed meanwhile: kinds by number, and how many."""
+    drawn = random.Random(given.seed)
+    course = read_course(given.folder)
     store = store_of(course)
     students = [login for login in course.people if login.startswith("s")]
-    logins = FLOOD * ["flood"] + drawn.choices(students, k=arguments.count - FLOOD)
-    weights = [share for share, _ in KINDS.values()]
-    kills = sorted(drawn.sample(range(arguments.count), arguments.kills))
-    server = _started(arguments)
+    logins = FLOODS * [FLOOD] + drawn.choices(students, k=given.count - FLOODS)
+    weights = [share for share, *_ in KINDS.values()]
+    server = Server(given)
+    blows: list[tuple[int, Callable[[], str]]] = [
+        *((drawn.randrange(given.count), server.again) for _ in range(given.kills)),
+        *(
+            (drawn.randrange(given.count), Blow(given, number))
+            for number in range(given.worker_kills)
+        ),
+    ]
+    blows.sort(key=lambda blow: blow[0])
     kinds: dict[int, str] = {}
+    killed: Counter[str] = Counter()
     try:
         for index, login in enumerate(logins):
             (kind,) = drawn.choices(list(KINDS), weights)
             files = {"mine.cl": f"{kind} {index}".encode()}
             now = datetime.datetime.now(datetime.UTC)
             kinds[store.hand_in(login, course.tasks["load"], files, True, now)] = kind
-            if index in kills:
-                server.kill()
-                server.wait()
-                server = _started(arguments)
         while left := len(store.waiting()) + len(store.judging()):
-            if server.poll() is not None:
-                raise SystemExit("the server ended by itself")
-            print(f"\r{left:,} to be judged ", end="", flush=True)
-            time.sleep(1)
-        print()
+            server.check()
+            while blows and blows[0][0] <= len(kinds) - left:
+                killed[blows.pop(0)[1]()] += 1
+            if sys.stdout.isatty():
+                print(f"\r{left:,} to be judged ", end="", flush=True)
+            time.sleep(0.5)
     finally:
-        server.kill()
-        server.wait()
-    return kinds
+        server.end()
+    return kinds, dict(killed)
 
 
-def _started(arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.load", str(arguments.folder), "--serve"]
-    on = ["--ray"] if arguments.ray else []
-    return subprocess.Popen([*command, "--workers", str(arguments.workers), *on])
+class Server:
+    """The process that serves, killed and started again."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        command = [sys.executable, "-m", "benchmarks.load", str(given.folder), "--serve"]
+        on = ["--ray"] if given.ray else []
+        self.command = [*command, "--workers", str(given.workers), *on]
+        self.process = subprocess.Popen(self.command)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def again(self) -> str:
+        self.end()
+        self.process = subprocess.Popen(self.command)
+        return "server"
+
+    def check(self) -> None:
+        if self.process.poll() is not None:
+            raise SystemExit("the server ended by itself")
 
 
-def found_wrong(folder: Path, kinds: Mapping[int, str]) -> Iterator[str]:
-    """Whatever is not as it must be; what came out is printed."""
-    store = store_of(read_course(folder))
-    all_of = {each.number: each for each in store.of_task("load")}
-    if all_of.keys() != kinds.keys():
-        yield f"{len(kinds):,} were taken, and {len(all_of):,} are there"
-    done = Counter(event.number for event in _events(store) if event.kind == "done")
-    cut = 0
-    for number, kind in kinds.items():
-        found = all_of[number]
-        outcome = found.judged.outcome if found.judged else found.state
-        cut += found.attempts == 2
-        # Whatever was cut twice by killed servers says so, too.
-        by_us = outcome == "stopped" and "the server ended" in (found.judged.reason or "")
-        if outcome != KINDS[kind][1] and not by_us:
-            yield f"submission {number}, {kind}: {outcome}"
-        if done[number] != 1 or found.attempts > 2:
-            yield f"submission {number}: {done[number]} verdicts, begun {found.attempts} times"
-    yield from _together(folder)
-    flooded = sorted(each.turn for each in all_of.values() if each.login == "flood")
-    print(f"verdicts: {dict(Counter(each.judged.outcome for each in all_of.values()))}")
-    print(f"judged once more because they were cut: {cut}")
-    print(f"the fifty of one student had turns {flooded[0]} to {flooded[-1]}")
+@dataclass(frozen=True)
+class Blow:
+    """For whoever judges just now: the process itself, or, on Ray, every other time its parent."""
+
+    given: argparse.Namespace
+    number: int
+
+    def __call__(self) -> str:
+        still = self.number % 3 == 2
+        parent = self.given.ray and self.number % 2 == 1
+        while True:
+            log = (self.given.folder / "log").read_text()
+            process = int(log.rpartition("begin ")[2].split()[1])
+            who = _parent(process) if parent else process
+            if who is not None and (b"ray::Chair" if parent else b"spawn_main") in _command(who):
+                os.kill(who, signal.SIGSTOP if still else signal.SIGKILL)
+                return f"{'Ray' if parent else 'judge'} {'stopped' if still else 'killed'}"
+            time.sleep(0.05)
 
 
-def _events(store: Store) -> Iterator:
-    last = 0
-    while some := store.events(last):
-        yield from some
-        last = some[-1].id
+def _parent(process: int) -> int | None:
+    status = Path(f"/proc/{process}/status")
+    return int(status.read_text().partition("PPid:")[2].split()[0]) if status.exists() else None
 
 
-def _together(folder: Path) -> Iterator[str]:
-    """Two on one device at a time."""
-    open_on: dict[str, tuple[str, float]] = {}
-    for line in sorted(
-        (folder / "log").read_text().splitlines(), key=lambda line: float(line.split()[3])
-    ):
-        what, name, device, moment = line.split()
-        if what == "begin":
-            open_on[device] = (name, float(moment))
-        elif open_on.pop(device, ("", 0.0))[0] != name:
-            yield f"{name} ended on {device} when another had begun there"
+def _command(process: int) -> bytes:
+    line = Path(f"/proc/{process}/cmdline")
+    return line.read_bytes() if line.exists() else b""
 
 
 if __name__ == "__main__":

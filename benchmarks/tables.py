@@ -1,4 +1,4 @@
-"""The tables of docs/ladder.md and docs/serving.md, made from `results/`.
+"""The tables of docs/ladder.md, docs/serving.md and docs/cluster.md, made from `results/`.
 
     python -m benchmarks.tables [NAME]
 
@@ -83,6 +83,7 @@ def tables() -> dict[str, str]:
         "network-few": whole_network(FEW),
         "network-summary": summary(),
         "tune": tuned(),
+        "load": load(),
         **serving_tables(),
     }
 
@@ -267,6 +268,26 @@ def tuned() -> str:
             f"{low:.2f} to {high:.2f}",
         ])  # fmt: skip
     heads = ["network", "best rung", ">time", "written", ">time", ">as fast", "95 %"]
+    return _markdown(heads, rows)
+
+
+def load() -> str:
+    """A class under load, by local workers and by Ray's."""
+    rows = []
+    for path in sorted(RESULTS.glob("*-load-*.json")):
+        found = json.loads(path.read_text())
+        killed = found["killed"]
+        rows.append([
+            found["workers"], str(found["processes"]), units.count(found["submissions"]),
+            units.seconds(found["seconds"]), str(killed["server"]),
+            ", ".join(f"{many} x {who}" for who, many in killed.items() if who != "server"),
+            str(found["judged_once_more"]), units.count(found["timings"]),
+            str(found["timings_together"]), str(len(found["problems"])),
+        ])  # fmt: skip
+    heads = [
+        "workers", ">processes", ">submissions", ">time", ">server killed", "processes hit",
+        ">judged once more", ">timings", ">two on a device", ">lost, double or wrong",
+    ]  # fmt: skip
     return _markdown(heads, rows)
 
 
