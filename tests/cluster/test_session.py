@@ -106,6 +106,17 @@ def test_a_machine_with_another_tilewright_is_named(fake, monkeypatch, version, 
         pass
 
 
+def test_the_end_of_ray_s_pages_is_what_happened():
+    pages = (
+        "The actor died because of an error raised in its creation task, \x1b[36mray::A()\x1b[39m\n"
+        "Traceback (most recent call last):\n  File ...\n"
+        "ModuleNotFoundError: No module named 'numba'\n"
+    )
+    assert session.cause(pages) == "ModuleNotFoundError: No module named 'numba'"
+    assert session.cause("\x1b[31mIts worker\nprocess has died.") == "Its worker process has died."
+    assert len(session.cause("word " * 1000)) == 300
+
+
 def test_a_machine_without_processors_has_no_room(fake):
     assert session.machines() == [(4, 2)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -30,6 +31,8 @@ QUIET = {
 }
 SILENT = {"logging_level": logging.ERROR, "log_to_driver": False}
 REACH_SECONDS = 10.0
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+RAISED = re.compile(r"[\w.]*(Error|Exception)\b.*")
 OBJECTS_BYTES = 512 << 20  # of memory that its processes share; what does not fit goes to disk
 
 
@@ -87,8 +90,14 @@ def in_one_line() -> Iterator[None]:
     try:
         yield
     except library().exceptions.RayError as error:
-        words = " ".join(str(error).split())
-        raise TilewrightError(f"a worker could not go on: {words:.300}") from error
+        raise TilewrightError(f"a worker could not go on: {cause(str(error))}") from error
+
+
+def cause(words: str) -> str:
+    """What Ray's pages end with, if that is an error of the worker's; else how they begin."""
+    plain = COLOUR.sub("", words).strip()
+    last = plain.rpartition("\n")[2].strip()
+    return last if RAISED.match(last) else f"{' '.join(plain.split()):.300}"
 
 
 def _start(ray: ModuleType, processors: int, folder: Path) -> None:
