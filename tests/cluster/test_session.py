@@ -86,10 +86,10 @@ def test_an_address_where_nobody_is(fake):
         with session.connected(address):
             assert fake.given["address"] == address
         fake.fails = True
-        words = f"--address {address}: cannot work with a Ray cluster there: nobody is there"
+        words = f"cannot work with the Ray cluster at {address}: nobody is there"
         with pytest.raises(TilewrightError, match=words), session.connected(address):
             pass
-    words = f"--address {address}: no Ray cluster answers: .*refused"
+    words = f"no Ray cluster answers at {address}: .*refused"
     with pytest.raises(TilewrightError, match=words), session.connected(address):
         pass
 
@@ -98,7 +98,7 @@ def test_an_address_where_nobody_is(fake):
 def test_a_machine_with_another_tilewright_is_named(fake, monkeypatch, version, words):
     there = [("good", tilewright.__version__), ("bad", version)]
     monkeypatch.setattr(session, "versions", lambda: there)
-    words = f"--address auto: bad has {words}.*same on all"
+    words = f"the Ray cluster at auto: bad has {words}.*same on all"
     with pytest.raises(TilewrightError, match=words), session.connected("auto"):
         pass
     assert fake.ended == 1

@@ -44,7 +44,7 @@ def library() -> ModuleType:
         if error.name != "ray":
             raise
         raise TilewrightError(
-            "--on ray needs Ray, which is not installed: pip install 'tilewright[cluster]'"
+            "a cluster needs Ray, which is not installed: pip install 'tilewright[cluster]'"
         ) from error
     return ray
 
@@ -113,14 +113,14 @@ def _join(ray: ModuleType, address: str) -> None:
     try:
         _reach(address)
     except OSError as error:
-        raise TilewrightError(f"--address {address}: no Ray cluster answers: {error}") from error
+        raise TilewrightError(f"no Ray cluster answers at {address}: {error}") from error
     try:
         with _own_signals(), _unheard():
             ray.init(address=address, **SILENT)
     except Exception as error:  # each kind of address has its own
         words = " ".join(str(error).split())
         raise TilewrightError(
-            f"--address {address}: cannot work with a Ray cluster there: {words:.300} (one that "
+            f"cannot work with the Ray cluster at {address}: {words:.300} (one that "
             "asks for a token wants RAY_AUTH_MODE=token and the token of `ray get-auth-token`)"
         ) from error
     check_versions(address, versions())
@@ -152,7 +152,7 @@ def check_versions(address: str, found: Sequence[tuple[str, str | None]]) -> Non
     for machine, version in found:
         if version != __version__:
             raise TilewrightError(
-                f"--address {address}: {machine} has "
+                f"the Ray cluster at {address}: {machine} has "
                 f"{f'Tilewright {version}' if version else 'no Tilewright'}, and this command is "
                 f"of {__version__}: install the same on all machines"
             )
