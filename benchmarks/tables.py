@@ -84,6 +84,7 @@ def tables() -> dict[str, str]:
         "network-summary": summary(),
         "tune": tuned(),
         "load": load(),
+        "cluster-kill": cluster_kill(),
         **serving_tables(),
     }
 
@@ -287,6 +288,26 @@ def load() -> str:
     heads = [
         "workers", ">processes", ">submissions", ">time", ">server killed", "processes hit",
         ">judged once more", ">timings", ">two on a device", ">lost, double or wrong",
+    ]  # fmt: skip
+    return _markdown(heads, rows)
+
+
+def cluster_kill() -> str:
+    """Files of every kind through two workers, of which one was killed."""
+    rows = []
+    (path,) = RESULTS.glob("*-cluster-kill.json")
+    for each in json.loads(path.read_text()):
+        ((run,), alone) = each["runs"], each["alone"]
+        record = run["record"]
+        rows.append([
+            each["files"], units.count(record["images"]),
+            str(sum(worker["lost"] for worker in record["workers"])),
+            units.megabytes(alone["peak_memory_bytes"]),
+            units.megabytes(record["peak_memory_bytes"]), str(run["different"]),
+        ])  # fmt: skip
+    heads = [
+        "files", ">images", ">workers lost", ">memory of one process, MB", ">of a worker, MB",
+        ">predictions that differ",
     ]  # fmt: skip
     return _markdown(heads, rows)
 
