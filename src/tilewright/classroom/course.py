@@ -64,6 +64,11 @@ class Task:
     offered: bool = True
 
     @property
+    def network_name(self) -> str:
+        """Without the way to its file, which is the server's."""
+        return Path(self.network).name
+
+    @property
     def formula(self) -> Expression:
         made = Expression(self.points, Place(f"tasks/{self.name}.toml", None, "points"))
         made.check_names(IN_FORMULAS)

@@ -39,7 +39,8 @@ class Row:
     """A line of a leaderboard, as somebody may see it: a student, or a mark, which has no place.
 
     `times` is how many times as fast as the rung that all are compared with. `number` is of the
-    submission, `login` of whoever may be known by it.
+    submission, `login` of whoever may be known by it. `handed_in` are the ranked ones: how often
+    somebody tried in private is nobody's business.
     """
 
     name: str
@@ -212,7 +213,7 @@ def _row(course: Course, standing: Standing, viewer: Person | None) -> Row:
         rank=standing.rank,
         points=standing.points,
         late_percent=standing.late_percent,
-        handed_in=len(standing.handed_in),
+        handed_in=sum(each.ranked for each in standing.handed_in),
         number=best.number,
         login=person.login if near else None,
         mine=mine,

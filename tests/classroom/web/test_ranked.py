@@ -66,6 +66,9 @@ def test_an_earlier_one_is_open_and_says_that_another_is_better(make_school):
     school = make_school()
     slow = school.handed_in("ben", right(0.002))
     school.handed_in("ben", right(0.001))
+    school.handed_in("ben", right(0.0005), ranked=False)
+    shown = school.browser("anna").get("/tasks/first").text
+    assert '<td class="number">2</td></tr>' in shown  # nobody learns of private runs
     page = school.browser("anna").get(f"/submissions/{slow}").text
     assert "Another is the best of theirs." in page
 

@@ -26,7 +26,8 @@ def home(visit: Visit) -> Response:
     for task in desk.course.tasks.values():
         found = desk.boards(task, visit.person)
         mine = next((row for row in found.rows if row.mine), None)
-        rows.append({"task": task, "closed": task.closed(visit.now), "mine": mine})
+        closed, late = task.closed(visit.now), task.late_percent(visit.now)
+        rows.append({"task": task, "closed": closed, "late": late, "mine": mine})
     return visit.page("home.html", rows=rows)
 
 
@@ -35,8 +36,9 @@ def task(visit: Visit, problem: str | None = None, status: int = 200) -> Respons
     mine = desk.store.of_person(visit.person.login, found.name)
     return visit.page(
         "task.html", status, task=found, problem=problem, closed=found.closed(visit.now),
-        board=desk.boards(found, visit.person), submissions=mine[::-1],
-        drawn=progress(mine), origin=f"{visit.request.url.scheme}://{visit.request.url.netloc}",
+        late=found.late_percent(visit.now), board=desk.boards(found, visit.person),
+        submissions=mine[::-1], drawn=progress(mine),
+        origin=f"{visit.request.url.scheme}://{visit.request.url.netloc}",
     )  # fmt: skip
 
 
