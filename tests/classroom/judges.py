@@ -60,6 +60,8 @@ class Obedient:
         self._note(f"marks of {task.name}")
         if "die" in task.title:
             os._exit(3)
+        if "silent" in task.title:
+            time.sleep(60)
         while "slow" in task.title:
             tell("timing")
             time.sleep(0.05)

@@ -221,6 +221,22 @@ def test_marks_give_way_to_whoever_hands_in(store, log, pool):
     assert all_done(store) and log.read_text().splitlines() == expected
 
 
+def test_marks_give_way_in_the_middle_of_a_step_that_says_nothing(log):
+    seat, heard = LocalSeat(OPENCL, Obedient(log)), []
+
+    def give_way(words: str) -> None:
+        heard.append(words)
+        raise Lost("somebody waits")
+
+    try:
+        seat.open([TASK])
+        with pytest.raises(Lost, match="somebody waits"):
+            seat.marks(replace(TASK, title="silent", marks=("direct",)), give_way)
+    finally:
+        seat.close()
+    assert heard == [""]
+
+
 def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch):
     finish, refused = store.finish, []
 
