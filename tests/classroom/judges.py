@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.classroom.made import right
+from msgspec.structs import replace
+
+from tests.classroom.made import HERE, right
 from tilewright.classroom.course import Task
 from tilewright.classroom.judging import Tell
+from tilewright.classroom.marks import Where
 from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged
 
@@ -22,10 +25,12 @@ class Obedient:
 
     log: Path
     broken: str = ""
+    driver: str = HERE.driver
 
-    def prepare(self, task: Task) -> None:
+    def prepare(self, task: Task) -> Where:
         if self.broken:
             raise TilewrightError(self.broken)
+        return replace(HERE, driver=self.driver)
 
     def __call__(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
         (content,) = files.values()
@@ -45,6 +50,8 @@ class Obedient:
             time.sleep(60)
         if word == "problem":
             raise TilewrightError(detail)
+        if word == "mistake":
+            raise KeyError(detail)
         return (
             Judged(outcome="wrong", reason=detail) if word == "wrong" else right(float(detail or 1))
         )
@@ -53,6 +60,8 @@ class Obedient:
         self._note(f"marks of {task.name}")
         if "die" in task.title:
             os._exit(3)
+        if "silent" in task.title:
+            time.sleep(60)
         while "slow" in task.title:
             tell("timing")
             time.sleep(0.05)

@@ -6,11 +6,13 @@ import datetime
 from pathlib import Path
 
 from tilewright.classroom.course import Task
+from tilewright.classroom.marks import Where
 from tilewright.classroom.store import Store
 from tilewright.results.grade import Judged
 
 NOW = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC)
 KERNEL = {"mine.cl": b"/* a kernel */"}
+HERE = Where("a machine", "a device", "driver 1")
 TASK = Task(name="first", title="The first")
 
 CLASS = """

@@ -49,7 +49,8 @@ def task(tmp_path, monkeypatch) -> Task:
 def test_verdict_times_and_answers(task):
     said: list[str] = []
     judge = KernelJudge()
-    judge.prepare(task)
+    where = judge.prepare(task)
+    assert where.machine and where.device and "driver" in where.driver
     header = {"own.h": b"#define SUM bias[filter]\n"}
     text = kernel_file(DIRECT, ("sum = bias[filter]", "sum = SUM"))
     text = text.replace("*/\n", '*/\n#include "own.h"\n', 1)

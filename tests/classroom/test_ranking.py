@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.classroom.made import KERNEL, NOW, TASK, right, store_with
+from tests.classroom.made import HERE, KERNEL, NOW, TASK, right, store_with
 from tests.examples import examples
 from tilewright.classroom.course import Course, Late, Task
-from tilewright.classroom.judging import measured
 from tilewright.classroom.people import Person
 from tilewright.classroom.ranking import board, standings, steps
 from tilewright.classroom.store import Store
@@ -136,9 +135,9 @@ def test_who_sees_whom(store):
         rows = board(course(names), store, TASK, viewer).rows
         return [(row.name, row.number, row.login, row.mine) for row in rows]
 
-    mine, other = ("Anna", 1, "anna", True), (ben.pseudonym, None, None, False)
+    mine, other = ("Anna", 1, "anna", True), (ben.pseudonym, 2, None, False)
     assert seen("pseudonyms", anna) == [mine, other]
-    assert seen("names", anna) == [mine, ("Ben", None, None, False)]
+    assert seen("names", anna) == [mine, ("Ben", 2, None, False)]
     assert seen("own", anna) == [mine]
     assert seen("own", None) == []
     for names in ("names", "pseudonyms"):  # nobody is named to whom nobody knows
@@ -153,7 +152,7 @@ def test_marks_stand_among_the_times_and_have_no_place(store):
     task = replace(TASK, marks=("direct", "tuned", "torch"))
     refused = Judged(outcome="refused", reason="not installed")
     marks = {"direct": right(0.004), "tuned": right(0.001), "torch": refused}
-    store.keep_marks(measured(task), marks)
+    store.keep_marks(task, HERE, 0, marks)
     judged(store, "anna", 0.002, task)
     rows = board(course(), store, task, None).rows
     assert [(row.mark, row.rank, row.seconds) for row in rows] == [

@@ -398,15 +398,13 @@ def test_a_backup_is_whole_and_of_one_moment(store, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"state", "copy.sqlite"}
 
 
-def test_workers_and_marks_are_kept(store):
+def test_workers_are_known_until_they_are_lost(store):
     store.beat("opencl-1", "opencl", "waits")
     store.beat("opencl-1", "opencl", "judges 3")
     (found,) = store.workers()
     assert (found.name, found.device, found.words) == ("opencl-1", "opencl", "judges 3")
     store.release("opencl-1", "gone")
-    assert store.workers() == [] and store.marks("key") is None
-    store.keep_marks("key", {"direct": right()})
-    assert store.marks("key") == {"direct": right()}
+    assert store.workers() == []
 
 
 def test_another_programs_file_is_left_alone(tmp_path):
@@ -416,3 +414,33 @@ def test_another_programs_file_is_left_alone(tmp_path):
     database.close()
     with pytest.raises(TilewrightError, match="is not a class of Tilewright"):
         Store(path)
+
+
+def test_steps_are_forgotten_when_they_have_led_somewhere(store):
+    first, second = hand_in(store, "anna", 2)
+    for number in (first, second):
+        store.take("w1", {"opencl"})
+        store.progress(number, "w1", "timing 1 of 9")
+        store.progress(number, "w1", "timing 2 of 9")
+        if number == first:
+            seen = store.last_event()
+            store.finish(number, "w1", right())
+    # Who had read so far is told the rest, and numbers never come again.
+    kinds = [(each.number, each.kind) for each in store.events(0) if each.number == first]
+    assert kinds == [(first, "waiting"), (first, "judging"), (first, "done")]
+    assert [each.kind for each in store.events(seen)] == ["done", "judging", *2 * ["progress"]]
+    assert store.events(seen)[0].id == seen + 1
+    store.release("w1", "it is gone")
+    store.take("w2", {"opencl"})
+    store.progress(second, "w2", "timing 3 of 9")
+    store.release_all("the server ended")  # the second time: it is done
+    assert "progress" not in [each.kind for each in store.events(0)]
+
+
+def test_a_class_of_an_earlier_tilewright_gets_what_it_lacks(store):
+    hand_in(store, "anna")
+    with store.database.writing() as database:
+        for table in ("tasks", "timed"):
+            database.execute(f"DROP TABLE {table}")
+    again = Store(store.path)
+    assert again.marks(TASK) is None and hand_in(again, "anna") == [2]

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.classroom.judges import Obedient
-from tests.classroom.made import NOW, TASK, class_folder, right, store_with
-from tilewright.classroom.course import Course
-from tilewright.classroom.judging import measured
+from tests.classroom.made import HERE, NOW, TASK, class_folder, right, store_with
+from tilewright.classroom.attendant import Attendant
+from tilewright.classroom.course import Course, Task
+from tilewright.classroom.judging import Tell
 from tilewright.classroom.locks import device_turn, opened
-from tilewright.classroom.seats import LocalSeat, Lost
+from tilewright.classroom.marks import Where
+from tilewright.classroom.places import Place, places
+from tilewright.classroom.seats import LocalSeat, Lost, Mishap
 from tilewright.classroom.store import Store
-from tilewright.classroom.workers import Attendant, LocalPool, Place, places
+from tilewright.classroom.workers import LocalPool
 from tilewright.errors import TilewrightError
+from tilewright.results.grade import Judged
 from tilewright.runtime.device import OPENCL, Device
 
 SERVER = """
@@ -102,7 +109,6 @@ def test_whatever_becomes_of_a_worker_all_is_judged(store, log, pool):
         "right 0.5 on opencl": 1, "die on opencl": 2, "wrong bias on opencl": 1,
         "once on opencl": 2, "problem no room on opencl": 2, "right 0.25 on opencl": 1,
     }  # fmt: skip
-    assert {each.words for each in store.events(0) if each.kind == "progress"} == {"compiling"}
 
 
 def test_a_process_that_hangs_is_given_up(log):
@@ -110,6 +116,8 @@ def test_a_process_that_hangs_is_given_up(log):
     try:
         seat.open([TASK])
         assert seat.judge(TASK, {"a.cl": b"right 2"}, lambda words: None) == right(2)
+        with pytest.raises(Mishap, match=r"(?s)Traceback .*judges\.py.*\nKeyError: 'bias'\n"):
+            seat.judge(TASK, {"a.cl": b"mistake bias"}, lambda words: None)
         seat.silent = 0.5
         with pytest.raises(Lost, match=r"silent for 0\.5 s"):
             seat.judge(TASK, {"a.cl": b"hang"}, lambda words: None)
@@ -187,9 +195,9 @@ def test_marks_are_timed_once_while_nobody_waits(store, log, pool):
     task = replace(TASK, marks=("direct", "tuned"))
     number = hand_in(store, "right 1")
     pool(task)
-    wait(lambda: store.marks(measured(task)))
+    wait(lambda: store.marks(task))
     pool(task).stop()
-    assert store.submission(number).state == "done"
+    assert store.submission(number).state == "done" and store.marks(task).where == HERE
     assert log.read_text().splitlines() == ["right 1 on opencl", "marks of first"]
 
 
@@ -200,7 +208,7 @@ def test_marks_that_cannot_be_timed_hold_nobody_up(store, log, pool, what):
     wait(lambda: log.read_text())
     number = hand_in(store, "right 1")
     wait(lambda: all_done(store))
-    assert store.submission(number).attempts == 1 and store.marks(measured(task)) is None
+    assert store.submission(number).attempts == 1 and store.marks(task) is None
     assert log.read_text().splitlines() == ["marks of first", "right 1 on opencl"]
 
 
@@ -211,6 +219,22 @@ def test_marks_give_way_to_whoever_hands_in(store, log, pool):
     wait(lambda: log.read_text().count("marks") == 2)
     expected = ["marks of first", "right 1 on opencl", "marks of first"]
     assert all_done(store) and log.read_text().splitlines() == expected
+
+
+def test_marks_give_way_in_the_middle_of_a_step_that_says_nothing(log):
+    seat, heard = LocalSeat(OPENCL, Obedient(log)), []
+
+    def give_way(words: str) -> None:
+        heard.append(words)
+        raise Lost("somebody waits")
+
+    try:
+        seat.open([TASK])
+        with pytest.raises(Lost, match="somebody waits"):
+            seat.marks(replace(TASK, title="silent", marks=("direct",)), give_way)
+    finally:
+        seat.close()
+    assert heard == [""]
 
 
 def test_a_full_disk_delays_a_verdict_and_loses_nothing(store, pool, monkeypatch):
@@ -246,7 +270,73 @@ def test_whatever_happens_to_whoever_attends_there_is_another_try(store, log, ca
     finally:
         attendant.stop()
     assert store.submission(number).attempts == 1
-    assert "OSError: no more processes" in capsys.readouterr().err
+    assert f"OSError: no more processes; all of it is in {store.log}" in capsys.readouterr().err
+    assert 'raise OSError("no more processes")' in store.log.read_text()
+
+
+class FakeSeat:
+    """A seat in this thread, that does as it was told."""
+
+    def __init__(self, where: Where = HERE) -> None:
+        self.where, self.marked = where, 0
+
+    def open(self, tasks: Collection[Task]) -> Where:
+        return self.where
+
+    def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
+        tell("compiling")
+        raise Mishap("Traceback (most recent call last):\nKeyError: 'bias'\n")
+
+    def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
+        self.marked += 1
+        if self.marked == 3:
+            raise TilewrightError("no marks now")
+        return {name: right() for name in task.marks}
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def attended(store: Store, task: Task, seat: FakeSeat) -> Iterator[None]:
+    place = Place(OPENCL, frozenset({"opencl"}))
+    attendant = Attendant(store, {"first": task}, place, lambda device: seat, 0.01)
+    attendant.start()
+    try:
+        yield
+    finally:
+        attendant.stop()
+
+
+def test_a_mistake_of_the_judge_is_a_line_for_the_student_and_all_of_it_in_the_log(store):
+    number = hand_in(store, "right 1")
+    with attended(store, TASK, FakeSeat()):
+        wait(lambda: all_done(store))
+    found = store.submission(number).judged
+    first, second = store.latest("mishap", 9)[::-1]
+    assert found.outcome == "stopped" and "KeyError" not in found.reason
+    (reference,) = re.findall(r"tell your teacher: reference (\w{8})\)$", found.reason)
+    assert f"reference {reference}: worker opencl" in second.words != first.words
+    assert f"which judges {number}" in second.words and "KeyError: 'bias'" in second.words
+    assert store.log.read_text().count("KeyError: 'bias'\n") == 2
+
+
+def test_marks_are_timed_again_at_a_teachers_wish_and_with_another_driver(store):
+    task, seat = replace(TASK, marks=("direct",)), FakeSeat()
+    with attended(store, task, seat):
+        wait(lambda: store.marks(task))
+        first = store.marks(task)
+        store.ask_marks("first", "tina")
+        wait(lambda: store.marks(task) != first)
+        again = store.marks(task)
+        assert again.marks == first.marks and (first.asked, seat.marked) == (0, 2)
+        store.ask_marks("first", "tina")
+        wait(lambda: seat.marked == 3)
+    assert store.marks(task) == again  # where it fails, the old ones stand
+    newer = FakeSeat(structs.replace(HERE, driver="driver 2"))
+    with attended(store, task, newer):
+        wait(lambda: store.marks(task) != again)
+    assert store.marks(task).where.driver == "driver 2" and newer.marked == 1
 
 
 def test_a_device_has_one_worker():

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.classroom.made import right
+from tests.classroom.made import HERE, right
 from tilewright.classroom.course import Task
 from tilewright.classroom.judging import Tell
+from tilewright.classroom.marks import Where
 from tilewright.results.grade import Judged
 
 
@@ -21,8 +22,8 @@ class Meeting:
 
     log: Path
 
-    def prepare(self, task: Task) -> None:
-        pass
+    def prepare(self, task: Task) -> Where:
+        return HERE
 
     def __call__(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
         (content,) = files.values()

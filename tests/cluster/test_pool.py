@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.classroom.judges import Obedient
-from tests.classroom.made import TASK, right
+from tests.classroom.made import HERE, TASK, right
 from tests.cluster.near import Handle, Near
 from tilewright.classroom.seats import Lost
 from tilewright.cluster import session
@@ -25,7 +25,7 @@ def test_a_chair_judges_as_a_seat_here_does(tmp_path):
     log.touch()
     chair = Chair(TASK.device, Obedient(log))
     try:
-        assert chair.open([TASK]) is None
+        assert chair.open([TASK]) == HERE
         assert list(chair.judge(TASK, {"a.cl": b"right 2"})) == [
             Told("compiling"), Done({"": right(2)}),
         ]  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,8 @@ class Task:
     """What is asked for, and how it is judged; `limit` is in seconds, of the proof.
 
     `network` and `data` are names, or paths that lead there from anywhere. `marks` are rungs whose
-    times stand in the leaderboard. `start` is a file that students may begin with.
+    times stand in the leaderboard. `start` is a file that students may begin with. One that is not
+    `offered` any more has no file in the class, and takes nothing.
     """
 
     name: str
@@ -60,6 +61,12 @@ class Task:
     late: Late | None = None
     marks: tuple[str, ...] = ()
     start: Path | None = None
+    offered: bool = True
+
+    @property
+    def network_name(self) -> str:
+        """Without the way to its file, which is the server's."""
+        return Path(self.network).name
 
     @property
     def formula(self) -> Expression:
@@ -78,6 +85,8 @@ class Task:
 
     def closed(self, moment: datetime.datetime) -> str | None:
         """Why nothing is taken at that moment, if so."""
+        if not self.offered:
+            return f"{self.title}: task no longer offered"
         if self.opens is not None and moment < self.opens:
             return f"{self.title} opens on {said(self.opens)}"
         if self.closes is None:
@@ -97,6 +106,12 @@ class Course:
     people: dict[str, str]
     invite: str | None
     tasks: dict[str, Task]
+    gone: dict[str, Task] = field(default_factory=dict)
+
+    @property
+    def all_tasks(self) -> dict[str, Task]:
+        """Those that are offered, then those that were."""
+        return {**self.tasks, **self.gone}
 
     @property
     def state(self) -> Path:

@@ -86,7 +86,7 @@ def to_zip(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> None:
     """The whole class: its files, tables, and every submission with what came of it."""
-    of, done = sum(len(store.of_task(name)) for name in course.tasks), 0
+    of, done = sum(len(store.of_task(name)) for name in course.all_tasks), 0
     with (
         atomic_write(path, mode=0o600) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made,
@@ -105,7 +105,7 @@ def entries(course: Course, store: Store) -> Iterator[tuple[str, bytes]]:
         if path.is_file():
             yield f"tasks/{path.name}", path.read_bytes()
     where = environment.fingerprint()
-    for task in course.tasks.values():
+    for task in course.all_tasks.values():
         yield f"{task.name}.csv", to_csv(store, task).encode()
         class_of = standings(store, task)
         for each in store.of_task(task.name):

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
-from tilewright import __version__
+from tilewright import environment
 from tilewright.classroom.course import Task
 from tilewright.classroom.handed_in import kernel_of
+from tilewright.classroom.marks import Where
 from tilewright.errors import TilewrightError
 from tilewright.judge.submissions import Submission
 from tilewright.results.grade import Judged
+from tilewright.runtime.device import Device
 
 if TYPE_CHECKING:
     from tilewright.judge.arena import Entry
@@ -32,8 +34,9 @@ MOST_TASKS = 16  # whose images are kept in memory
 class Judge(Protocol):
     """Whoever can judge. Goes to other processes: it can be pickled."""
 
-    def prepare(self, task: Task) -> None:
-        """An error if this machine cannot judge the task, before anybody's work is taken."""
+    def prepare(self, task: Task) -> Where:
+        """What it judges with; an error if this machine cannot judge the task, before anybody's
+        work is taken."""
         ...
 
     def __call__(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged: ...
@@ -46,8 +49,9 @@ class Judge(Protocol):
 class KernelJudge:
     """Kernel files, by proof and time."""
 
-    def prepare(self, task: Task) -> None:
+    def prepare(self, task: Task) -> Where:
         _referee(task)
+        return _where(task.device)
 
     def __call__(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
         kernel = kernel_of(files)
@@ -87,13 +91,15 @@ class KernelJudge:
         return made
 
 
-def measured(task: Task) -> str:
-    """All that the times of marks depend on: what is kept under it is the task's."""
-    settings = (
-        __version__, task.network, str(task.device), task.batch, task.images, task.repeats,
-        *task.marks,
-    )  # fmt: skip
-    return " ".join(map(str, settings))
+def _where(device: Device) -> Where:
+    """Equal machines are the same to it: times are."""
+    from tilewright.runtime.registry import gpu_backend
+
+    machine = f"{environment.cpu_model()}, {environment.cpu_cores()} cores"
+    found = list(gpu_backend(device.kind).inventory())
+    here = next((each for each in found if Device.parse(each.name).index == device.index), found[0])
+    drivers = {each.driver for each in environment.gpus()} if device.kind == "cuda" else set()
+    return Where(machine, here.model, ", ".join((here.details, *sorted(drivers))))
 
 
 @lru_cache(maxsize=MOST_TASKS)

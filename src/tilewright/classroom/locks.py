@@ -23,10 +23,18 @@ def opened(folder: Path) -> Iterator[tuple[Course, Store]]:
         store = store_of(course)
         try:
             store.release_all("the server ended")
-            store.judged_on({name: str(task.device) for name, task in course.tasks.items()})
+            store.keep_tasks(course.tasks.values())
+            course = store.with_gone(course)
+            store.judged_on(_devices(course))
             yield course, store
         finally:
             store.close()
+
+
+def _devices(course: Course) -> dict[str, str]:
+    """By task. What waits for one that is no longer offered goes to any worker, who says so."""
+    devices = {name: str(task.device) for name, task in course.tasks.items()}
+    return dict.fromkeys(course.gone, next(iter(devices.values()))) | devices
 
 
 @contextmanager

@@ -123,7 +123,7 @@ class Queue(Submissions):
             )
             mine = changed(database, statement, (document, number, worker))
             if mine:
-                told(database, "done", judged.outcome, number)
+                _done(database, judged, number)
         return mine
 
     def release(self, worker: str, reason: str, counts: bool = True) -> None:
@@ -140,6 +140,7 @@ class Queue(Submissions):
         """All workers are lost: the server that had them ended."""
         with self.database.writing() as database:
             _release(database, "1", (), reason)
+            database.execute("DELETE FROM events WHERE kind = 'progress'")  # nobody is at work
             database.execute("DELETE FROM workers")
 
 
@@ -162,7 +163,13 @@ def _release(
         if again:
             told(database, "waiting", f"{reason}: it is judged once more", number)
         else:
-            told(database, "done", stopped.outcome, number)
+            _done(database, stopped, number)
+
+
+def _done(database: sqlite3.Connection, judged: Judged, number: int) -> None:
+    """The steps on the way are of no more use: who watches is told the whole state."""
+    database.execute("DELETE FROM events WHERE number = ? AND kind = 'progress'", (number,))
+    told(database, "done", judged.outcome, number)
 
 
 def _order(database: sqlite3.Connection, devices: Collection[str] | None) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.classroom.course import Course, Task
-from tilewright.classroom.judging import measured
+from tilewright.classroom.marks import Timed
 from tilewright.classroom.people import Person
 from tilewright.classroom.store import Store
 from tilewright.classroom.submissions import Submitted
@@ -39,7 +39,8 @@ class Row:
     """A line of a leaderboard, as somebody may see it: a student, or a mark, which has no place.
 
     `times` is how many times as fast as the rung that all are compared with. `number` is of the
-    submission, where the viewer may open it.
+    submission, `login` of whoever may be known by it. `handed_in` are the ranked ones: how often
+    somebody tried in private is nobody's business.
     """
 
     name: str
@@ -57,12 +58,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Board:
-    """`right` students have a place; `students` are in the class."""
+    """`right` students have a place; `students` are in the class. `timed` are the marks, if they
+    are."""
 
     task: Task
     rows: tuple[Row, ...]
     right: int
     students: int
+    timed: Timed | None = None
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,11 @@ def board(
         for each in all_of
         if each.best is not None and _seen(course, each.person, viewer)
     ]
-    rows += _marks(store, task)
+    timed = store.marks(task)
+    rows += _marks(timed)
     rows.sort(key=lambda row: (row.seconds, row.name))
     right = sum(each.rank is not None for each in all_of)
-    return Board(task, tuple(rows), right, len(all_of))
+    return Board(task, tuple(rows), right, len(all_of), timed)
 
 
 def standings(store: Store, task: Task) -> list[Standing]:
@@ -171,35 +175,53 @@ def steps(store: Store, task: str, login: str) -> list[Step]:
     return made
 
 
+def open_to(course: Course, each: Submitted, viewer: Person) -> bool:
+    """Whether somebody may read how fast a submission is. What has a place, or could have, is for
+    the class, if its leaderboard is; never what was private, wrong or taken out. Whose it is, its
+    files and what was said of them are its owner's and the teachers' alone."""
+    return owns(each, viewer) or (each.counts and course.names != "own")
+
+
+def owns(each: Submitted, viewer: Person) -> bool:
+    """Whether all of a submission is somebody's to read."""
+    return viewer.teacher or viewer.login == each.login
+
+
 def _seen(course: Course, person: Person, viewer: Person | None) -> bool:
     if viewer is not None and (viewer.teacher or viewer.login == person.login):
         return True
     return course.names != "own"
 
 
+def name_of(course: Course, person: Person, viewer: Person | None) -> str:
+    """What somebody is called before a viewer."""
+    if viewer is None:
+        return person.pseudonym
+    near = viewer.teacher or viewer.login == person.login
+    return person.name if near or course.names == "names" else person.pseudonym
+
+
 def _row(course: Course, standing: Standing, viewer: Person | None) -> Row:
     person, best = standing.person, standing.best
     assert best is not None
     mine = viewer is not None and viewer.login == person.login
-    open_to = mine or (viewer is not None and viewer.teacher)
-    named = open_to or (course.names == "names" and viewer is not None)
+    near = mine or (viewer is not None and viewer.teacher)
     return Row(
-        name=person.name if named else person.pseudonym,
+        name=name_of(course, person, viewer),
         seconds=_seconds(best),
         times=_times(best),
         rank=standing.rank,
         points=standing.points,
         late_percent=standing.late_percent,
-        handed_in=len(standing.handed_in),
-        number=best.number if open_to else None,
-        login=person.login if open_to else None,
+        handed_in=sum(each.ranked for each in standing.handed_in),
+        number=best.number,
+        login=person.login if near else None,
         mine=mine,
     )
 
 
-def _marks(store: Store, task: Task) -> list[Row]:
-    found = store.marks(measured(task)) or {}
-    totals = {name: judged.total for name, judged in found.items()}
+def _marks(timed: Timed | None) -> list[Row]:
+    totals = {} if timed is None else {name: each.total for name, each in timed.marks.items()}
     return [Row(n, total.median, mark=True) for n, total in totals.items() if total is not None]
 
 

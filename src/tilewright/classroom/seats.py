@@ -13,18 +13,20 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from tilewright.classroom.course import Task
 from tilewright.classroom.judging import Judge, Tell
 from tilewright.classroom.locks import device_turn
+from tilewright.classroom.marks import Where
 from tilewright.errors import TilewrightError
 from tilewright.judge.reasons import death
 from tilewright.judge.seccomp import DEATH_SIGNAL
@@ -51,11 +53,16 @@ class TooLong(Lost):
     """It was at it for longer than it may, and would be again."""
 
 
+class Mishap(Lost):
+    """The judge itself made a mistake: its traceback, for whoever can mend it."""
+
+
 class Seat(Protocol):
     """One place to judge at. All may raise `Lost`: the seat is of no more use then, and closed."""
 
-    def open(self, tasks: Iterable[Task]) -> None:
-        """Ready for these tasks; a TilewrightError if the machine cannot judge them."""
+    def open(self, tasks: Collection[Task]) -> Where:
+        """Ready for these tasks, one or more, and what it judges with; a TilewrightError if the
+        machine cannot judge them."""
         ...
 
     def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged: ...
@@ -79,6 +86,10 @@ class Told(msgspec.Struct, tag=True):
     words: str
 
 
+class Ready(msgspec.Struct, tag=True):
+    where: Where
+
+
 class Done(msgspec.Struct, tag=True):
     found: dict[str, Judged]
 
@@ -87,7 +98,13 @@ class Problem(msgspec.Struct, tag=True):
     words: str
 
 
-Message = Alive | Begun | Told | Done | Problem
+class Mistake(msgspec.Struct, tag=True):
+    trace: str
+
+
+Answer = Ready | Done | Problem | Mistake
+Message = Alive | Begun | Told | Answer
+Wanted = TypeVar("Wanted", Ready, Done)
 
 
 class LocalSeat:
@@ -99,7 +116,7 @@ class LocalSeat:
         self.pipe: Connection | None = None
         self.started = False
 
-    def open(self, tasks: Iterable[Task]) -> None:
+    def open(self, tasks: Collection[Task]) -> Where:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         process = context.Process(
@@ -108,14 +125,19 @@ class LocalSeat:
         process.start()
         self.process = process
         theirs.close()
-        for task in tasks:
-            self._ask("prepare", task, {}, lambda words: None, OPEN_SECONDS)
+        ready = [
+            self._ask("prepare", task, {}, lambda words: None, OPEN_SECONDS, Ready)
+            for task in tasks
+        ]
+        return ready[0].where
 
     def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
-        return self._ask("judge", task, files, tell, PROOFS * task.limit + MORE_SECONDS)[""]
+        seconds = PROOFS * task.limit + MORE_SECONDS
+        return self._ask("judge", task, files, tell, seconds, Done).found[""]
 
     def marks(self, task: Task, tell: Tell) -> dict[str, Judged]:
-        return self._ask("marks", task, {}, tell, len(task.marks) * MORE_SECONDS)
+        seconds = len(task.marks) * MORE_SECONDS
+        return self._ask("marks", task, {}, tell, seconds, Done).found
 
     def close(self) -> None:
         if self.process is not None:
@@ -123,8 +145,9 @@ class LocalSeat:
             self.process.join(GONE_SECONDS)  # a driver may hold on to it
 
     def _ask(
-        self, what: str, task: Task, files: Mapping[str, bytes], tell: Tell, seconds: float
-    ) -> dict[str, Judged]:
+        self, what: str, task: Task, files: Mapping[str, bytes], tell: Tell, seconds: float,
+        wanted: type[Wanted],
+    ) -> Wanted:  # fmt: skip
         """An answer, within so many seconds from when the device was free."""
         assert self.pipe is not None
         heard = time.monotonic()
@@ -141,14 +164,18 @@ class LocalSeat:
                 if heard - begun > seconds:
                     raise TooLong(f"all of it took longer than {seconds:g} s")
                 match msgspec.json.decode(self.pipe.recv_bytes(), type=Message):
-                    case Done(found):
-                        return found
                     case Told(words):
                         tell(words)
+                    case Alive() if what == "marks":
+                        tell("")  # who times them gives way, also in the middle of a long step
                     case Begun():
                         begun = heard
                     case Problem(words):
                         raise TilewrightError(words)
+                    case Mistake(trace):
+                        raise Mishap(trace, begun < math.inf)
+                    case answer if isinstance(answer, wanted):
+                        return answer
         except (EOFError, OSError) as error:
             raise Lost(f"its worker {self._end()}", begun < math.inf) from error
 
@@ -182,22 +209,23 @@ def _sit(pipe: Connection, device: Device, judge: Judge) -> None:
             return
         busy.set()
         try:
-            answer = _answer(judge, what, _on(task, device), files, say)
+            answer: Answer = _answer(judge, what, _on(task, device), files, say)
         except TilewrightError as error:
             answer = Problem(str(error))
+        except Exception:  # for the log of the class, which this process cannot write
+            answer = Mistake(traceback.format_exc())
         busy.clear()
         say(answer)
 
 
 def _answer(
     judge: Judge, what: str, task: Task, files: Mapping[str, bytes], say: Callable[[Message], None]
-) -> Message:
+) -> Answer:
     def tell(words: str) -> None:
         say(Told(words))
 
     if what == "prepare":
-        judge.prepare(task)
-        return Done({})
+        return Ready(judge.prepare(task))
     with device_turn(task.device):
         say(Begun())
         found = judge.marks(task, tell) if what == "marks" else {"": judge(task, files, tell)}

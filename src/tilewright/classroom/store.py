@@ -9,14 +9,14 @@ from __future__ import annotations
 import datetime
 import secrets
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from tilewright.classroom.course import Course
+from tilewright.classroom.kept_tasks import KeptTasks
+from tilewright.classroom.marks import Marks
+from tilewright.classroom.mishaps import Mishaps
 from tilewright.classroom.people import People, Person
 from tilewright.classroom.queue import Queue
 from tilewright.classroom.submissions import Submitted
@@ -24,7 +24,6 @@ from tilewright.classroom.tables import APPLICATION, FORM, TABLES, Event, kept, 
 from tilewright.database import Database
 from tilewright.errors import TilewrightError
 from tilewright.files import reason
-from tilewright.results.grade import Judged
 
 __all__ = ["Event", "Person", "Store", "Submitted", "Working", "store_of"]
 
@@ -39,7 +38,7 @@ class Working:
     beat: datetime.datetime
 
 
-class Store(People, Queue):
+class Store(People, Queue, KeptTasks, Marks, Mishaps):
     """The class's file."""
 
     def beat(self, worker: str, device: str, words: str) -> None:
@@ -53,17 +52,6 @@ class Store(People, Queue):
     def workers(self) -> list[Working]:
         rows = self.database.rows("SELECT name, device, words, beat FROM workers ORDER BY name")
         return [Working(name, device, words, moment(beat)) for name, device, words, beat in rows]
-
-    def marks(self, measured: str) -> dict[str, Judged] | None:
-        """Times of rungs by their names; None if they were not taken yet."""
-        rows = self.database.rows("SELECT document FROM marks WHERE measured = ?", (measured,))
-        return msgspec.json.decode(rows[0][0], type=dict[str, Judged]) if rows else None
-
-    def keep_marks(self, measured: str, marks: Mapping[str, Judged]) -> None:
-        """`measured` says all that the times depend on."""
-        with self.database.writing() as database:
-            values = (measured, msgspec.json.encode(marks).decode())
-            database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", values)
 
     def backup(self, path: Path) -> None:
         """A copy of one moment, while all goes on. It has its name when it is whole."""

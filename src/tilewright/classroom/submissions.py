@@ -12,6 +12,7 @@ import msgspec
 
 from tilewright.classroom.course import Task
 from tilewright.classroom.handed_in import NotTaken, digest, kernel_of
+from tilewright.classroom.kept_tasks import keep_task
 from tilewright.classroom.tables import Tables, changed, kept, moment, told
 from tilewright.database import Value, plain
 from tilewright.errors import TilewrightError
@@ -100,6 +101,7 @@ class Submissions(Tables):
                 "INSERT INTO files VALUES (?, ?, ?)",
                 [(number, name, content) for name, content in files.items()],
             )
+            keep_task(database, task)
             told(database, "waiting", "", number)
         return number
 

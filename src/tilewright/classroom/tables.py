@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tilewright.database import Database, Value, plain
 
@@ -39,8 +40,14 @@ TABLES = (
         login TEXT, task TEXT, kind TEXT NOT NULL, words TEXT NOT NULL)""",
     """CREATE TABLE workers (
         name TEXT PRIMARY KEY, device TEXT NOT NULL, words TEXT NOT NULL, beat TEXT NOT NULL)""",
-    "CREATE TABLE marks (measured TEXT PRIMARY KEY, document TEXT NOT NULL)",
 )
+# What a class of an earlier Tilewright lacks.
+ADDED = (
+    "CREATE TABLE IF NOT EXISTS tasks (name TEXT PRIMARY KEY, document TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS timed (task TEXT PRIMARY KEY, document TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS steps ON events(number) WHERE kind = 'progress'",
+)
+EVENT = "id, moment, number, login, task, kind, words"
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,9 @@ class Tables:
         self.database = Database(
             path, APPLICATION, FORM, TABLES, "a class", "update Tilewright, and start it again"
         )
-        with self.database.writing():
-            pass  # it is there, is ours, and can be written
+        with self.database.writing() as database:  # it is ours, and can be written
+            for statement in ADDED:
+                database.execute(statement)
         self.held = self.database.held()
 
     def close(self) -> None:
@@ -73,12 +81,13 @@ class Tables:
 
     def events(self, after: int, most: int = 1000) -> list[Event]:
         """What happened since the event with that number, oldest first."""
-        rows = self.database.rows(
-            "SELECT id, moment, number, login, task, kind, words FROM events WHERE id > ? "
-            "ORDER BY id LIMIT ?",
-            (after, most),
-        )
-        return [Event(row[0], moment(row[1]), *row[2:]) for row in rows]
+        query = f"SELECT {EVENT} FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        return [_event(row) for row in self.database.rows(query, (after, most))]
+
+    def latest(self, kind: str, most: int) -> list[Event]:
+        """The last of a kind, newest first."""
+        query = f"SELECT {EVENT} FROM events WHERE kind = ? ORDER BY id DESC LIMIT ?"
+        return [_event(row) for row in self.database.rows(query, (kind, most))]
 
     def last_event(self, kinds: Collection[str] = ()) -> int:
         """The number of the latest, of some kinds or any; 0 if there is none."""
@@ -90,15 +99,20 @@ class Tables:
 
 
 def told(
-    database: sqlite3.Connection, kind: str, words: str = "", number: int | None = None
-) -> None:
-    """Write down what happened, with whose it was."""
+    database: sqlite3.Connection, kind: str, words: str = "", number: int | None = None,
+    task: str | None = None,
+) -> None:  # fmt: skip
+    """Write down what happened: of a submission with whose it was, of a task, or of neither."""
     database.execute(
         "INSERT INTO events (moment, number, login, task, kind, words) SELECT ?, ?, "
         "(SELECT login FROM submissions WHERE number = ?), "
-        "(SELECT task FROM submissions WHERE number = ?), ?, ?",
-        (kept(utc_now()), number, number, number, kind, plain(words)),
+        "coalesce(?, (SELECT task FROM submissions WHERE number = ?)), ?, ?",
+        (kept(utc_now()), number, number, task, number, kind, plain(words)),
     )
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    return Event(row[0], moment(row[1]), *row[2:])
 
 
 def changed(database: sqlite3.Connection, statement: str, values: tuple[Value, ...]) -> bool:

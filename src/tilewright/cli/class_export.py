@@ -42,15 +42,16 @@ def main(arguments: argparse.Namespace) -> int:
     options.check_outputs(arguments, OUTPUTS, may_be_stdout=())
     course = read_course(arguments.folder)
     store = store_of(course)
+    course = store.with_gone(course)
     if arguments.csv is not None:
         output.write((arguments.csv, to_csv(store, _task(course, arguments.task))))
     if arguments.gradescope is not None:
         if arguments.number is None:
             raise TilewrightError("--gradescope is of one submission: name it with --number N")
         found = store.submission(arguments.number)
-        if found is None or found.task not in course.tasks:
+        if found is None or found.task not in course.all_tasks:
             raise TilewrightError(f"there is no submission {arguments.number}")
-        made = gradescope(store, course.tasks[found.task], found)
+        made = gradescope(store, course.all_tasks[found.task], found)
         output.write((arguments.gradescope, made))
     if arguments.zip is not None:
         with console.progress_line() as tell:
@@ -62,10 +63,11 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _task(course: Course, name: str | None) -> Task:
-    if name is None and len(course.tasks) == 1:
-        return next(iter(course.tasks.values()))
+    tasks = course.all_tasks
+    if name is None and len(tasks) == 1:
+        return next(iter(tasks.values()))
     if name is None:
-        raise TilewrightError(f"name one with --task: {', '.join(course.tasks)}")
-    if name not in course.tasks:
-        raise unknown("task", name, course.tasks)
-    return course.tasks[name]
+        raise TilewrightError(f"name one with --task: {', '.join(tasks)}")
+    if name not in tasks:
+        raise unknown("task", name, tasks)
+    return tasks[name]

@@ -123,8 +123,8 @@ def _watched(client: Client, number: int) -> int:
 
     state: Facts = {}
     with _telling() as tell:
-        for state in client.watch(number, lambda lost: tell(f"{lost}; waiting for it")):
-            tell(said(state))
+        for state in client.watch(number, lambda lost: tell("away", f"{lost}; waiting for it")):
+            tell(str(state["state"]), said(state))
     output.tables(verdict(state, client.url))
     judged = state.get("judged")
     assert isinstance(judged, dict)
@@ -132,8 +132,9 @@ def _watched(client: Client, number: int) -> int:
 
 
 @contextmanager
-def _telling() -> Iterator[Callable[[str], None]]:
-    """On a terminal one line that changes; elsewhere a line whenever it does."""
+def _telling() -> Iterator[Callable[[str, str], None]]:
+    """On a terminal one line that follows every step; elsewhere, where lines stay, one line for
+    each state that it comes to."""
     import sys
 
     from tilewright.views.console import Screen
@@ -142,11 +143,11 @@ def _telling() -> Iterator[Callable[[str], None]]:
     told = ""
     with screen.status("") as status:
 
-        def tell(words: str) -> None:
+        def tell(state: str, words: str) -> None:
             nonlocal told
-            if words != told and not screen.is_terminal:
+            if state != told and not screen.is_terminal:
                 screen.print(words)
             status.update(words)
-            told = words
+            told = state
 
         yield tell

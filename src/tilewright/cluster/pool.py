@@ -12,11 +12,21 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tilewright.classroom.attendant import PAUSE_SECONDS, Attendant
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.judging import Judge, KernelJudge, Tell
-from tilewright.classroom.seats import OPEN_SECONDS, SILENT_SECONDS, LocalSeat, Lost, TooLong
+from tilewright.classroom.marks import Where
+from tilewright.classroom.places import Place, places
+from tilewright.classroom.seats import (
+    OPEN_SECONDS,
+    SILENT_SECONDS,
+    LocalSeat,
+    Lost,
+    Mishap,
+    TooLong,
+)
 from tilewright.classroom.store import Store
-from tilewright.classroom.workers import PAUSE_SECONDS, Attendant, LocalPool, Place, places
+from tilewright.classroom.workers import LocalPool
 from tilewright.cluster import session
 from tilewright.cluster.places import gpus_with_room
 from tilewright.cluster.saying import Failed, Said, error_of, failed, listen, said
@@ -29,7 +39,7 @@ if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
 
-KNOWN = (TooLong, Lost)
+KNOWN = (TooLong, Mishap, Lost)
 AWAY_SECONDS = 10.0  # more than a seat's own silence, of which the chair itself tells
 Judging = Iterator[Said[str, dict[str, Judged]]]
 
@@ -40,13 +50,12 @@ class Chair:
     def __init__(self, device: Device, judge: Judge, silent: float = SILENT_SECONDS) -> None:
         self.seat = LocalSeat(_own(device), judge, silent)
 
-    def open(self, tasks: Iterable[Task]) -> Failed | None:
+    def open(self, tasks: Collection[Task]) -> Failed | Where:
         # In the thread that stays: the process that is started ends with whoever started it.
         try:
-            self.seat.open(tasks)
+            return self.seat.open(tasks)
         except (Lost, TilewrightError) as error:
             return failed(error, KNOWN)
-        return None
 
     def judge(self, task: Task, files: Mapping[str, bytes]) -> Judging:
         def work(tell: Tell) -> dict[str, Judged]:
@@ -78,21 +87,22 @@ class RaySeat:
         self.ray = session.library()
         self.chair: ActorHandle[Chair] | None = None
 
-    def open(self, tasks: Iterable[Task]) -> None:
+    def open(self, tasks: Collection[Task]) -> Where:
         gpus = 1 if self.device.kind == "cuda" else 0
         # Workers without a GPU are spread over the machines, and time in turns on each.
         chairs = self.ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD")(Chair)
         self.chair = chair = chairs.remote(self.device, self.judging, self.silent)
         try:
-            problem: Failed | None = self.ray.get(
+            answer: Failed | Where = self.ray.get(
                 chair.open.remote(list(tasks)), timeout=OPEN_SECONDS
             )
         except self.ray.exceptions.GetTimeoutError as error:
             raise Lost(f"the cluster had no {self.device} for it in {OPEN_SECONDS:g} s") from error
         except self.ray.exceptions.RayError as error:
             raise Lost(f"its worker is no more: {_short(error)}") from error
-        if problem is not None:
-            raise error_of(problem, Lost)
+        if isinstance(answer, Failed):
+            raise error_of(answer, Lost, KNOWN)
+        return answer
 
     def judge(self, task: Task, files: Mapping[str, bytes], tell: Tell) -> Judged:
         return self._ask("judge", tell, task, dict(files))[""]

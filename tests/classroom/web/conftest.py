@@ -141,6 +141,8 @@ def make_school(tmp_path: Path) -> Iterator[Callable[..., School]]:
         if "names" in settings:
             file = folder / "class.toml"
             file.write_text(file.read_text().replace('"pseudonyms"', f'"{settings["names"]}"'))
+        for name, content in settings.get("files", {}).items():
+            (folder / name).write_text(content)
         course = read_course(folder)
         store = store_of(course)
         made.append(School(course, store, application(course, store)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 
@@ -24,10 +25,15 @@ def test_every_answer_forbids_what_is_not_needed(school, path):
     assert "unsafe" not in policy and "http:" not in policy and "*" not in policy
 
 
-def test_a_mistake_of_ours_is_guarded_too_and_tells_nothing(school, monkeypatch):
+def test_a_mistake_of_ours_is_guarded_too_and_tells_a_reference_to_the_log(school, monkeypatch):
     monkeypatch.setattr(pages, "progress", lambda *given: 1 / 0)
     answer = school.browser("anna", may_fail=True).get("/tasks/first")
     assert answer.status_code == 500 and "ZeroDivision" not in answer.text
+    (reference,) = re.findall(r"tell your teacher \(reference (\w{8})\)", answer.text)
+    log = school.store.log.read_text()
+    assert f"reference {reference}: GET /tasks/first\n" in log and "in task\n" in log
+    shown = school.browser("tina").get("/teacher").text
+    assert reference in shown and "ZeroDivisionError" in shown and str(school.store.log) in shown
     assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
 
 

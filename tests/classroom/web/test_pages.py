@@ -8,13 +8,13 @@ import json
 import re
 import zipfile
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
 
-from tests.classroom.made import KERNEL, right
-from tilewright.classroom.judging import measured
+from tests.classroom.made import HERE, KERNEL, right
 from tilewright.classroom.web import boards, teacher
 from tilewright.classroom.web.boards import Boards
 from tilewright.classroom.web.sources import MOST_LINES
@@ -22,6 +22,8 @@ from tilewright.errors import TilewrightError
 from tilewright.results.grade import Judged, Profile
 
 HOSTILE = '</pre></title><script>alert(1)</script><img src=x onerror=alert(2)>" \u202e\x1b[2J'
+NETWORK = """{"name": "net", "input": {"shape": [1, 8, 8]}, "layers": [
+    {"type": "convolution", "filters": 2, "kernel": 3}]}"""
 TASKS = {
     "first": """
 title = "The first"
@@ -72,7 +74,7 @@ def busy(make_school):
     school.handed_in("ben", right(0.0015))
     school.handed_in("ben", Judged(outcome="wrong", reason=f"mine.cl:7: {HOSTILE}"))
     marks = {"shared": right(0.0012), "direct": Judged(outcome="refused", reason="no")}
-    school.store.keep_marks(measured(school.course.tasks["first"]), marks)
+    school.store.keep_marks(school.course.tasks["first"], HERE, 0, marks)
     return school
 
 
@@ -130,7 +132,7 @@ def test_standings_are_worked_out_when_something_changed_and_not_before(busy, mo
 def test_nobody_learns_who_a_pseudonym_is(busy):
     told = busy.program("anna").get("/api/board/first").json()
     (other,) = [row for row in told["rows"] if not row["mine"] and not row["mark"]]
-    assert other["number"] is None and "ben" not in json.dumps(told).casefold()
+    assert other["number"] == 4 and "ben" not in json.dumps(told).casefold()
 
 
 def test_the_form_hands_in_and_leads_to_the_submission(busy):
@@ -323,3 +325,23 @@ def test_a_file_to_start_from(school):
     tasks["first"] = replace(tasks["first"], start=start)
     assert 'href="/tasks/first/start"' in anna.get("/tasks/first").text
     assert anna.get("/tasks/first/start").text == "// begin here"
+
+
+def test_late_work_is_said_to_be_late_before_it_is_handed_in(make_school):
+    closed = datetime.now(UTC) - timedelta(hours=30)
+    late = f'closes = "{closed.isoformat()}"\nlate = {{percent_a_day = 10, days = 9}}'
+    anna = make_school(tasks={"first": late}).browser("anna")
+    assert "worth 20 % less" in anna.get("/tasks/first").text
+    assert "(late: 20 % less)" in anna.get("/").text
+
+
+def test_nobody_learns_where_the_class_lies(make_school):
+    school = make_school(tasks={"first": 'network = "net.json"'}, files={"net.json": NETWORK})
+    folder = str(school.course.folder)
+    anna = school.browser("anna")
+    school.handed_in("anna", right())
+    for path in ("/", "/me", "/tasks/first", "/submissions/1"):
+        assert folder not in anna.get(path).text
+    assert "net.json on opencl" in anna.get("/tasks/first").text
+    (told,) = school.program("anna").get("/api/tasks").json()["tasks"]
+    assert told["network"] == "net.json"

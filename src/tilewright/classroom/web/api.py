@@ -37,7 +37,7 @@ def _task(task: Task, visit: Visit) -> State:
     return {
         "name": task.name,
         "title": task.title,
-        "network": task.network,
+        "network": task.network_name,
         "device": str(task.device),
         "images": task.images,
         "batch": task.batch,

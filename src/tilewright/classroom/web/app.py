@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -52,6 +54,7 @@ PATHS: tuple[tuple[str, str, Needs, Handler], ...] = (
     ("GET", "/teacher/similar/{name}", TEACHER, teacher.similar),
     ("POST", "/teacher/submissions/{number:int}/rerun", TEACHER, teacher.rerun),
     ("POST", "/teacher/submissions/{number:int}/disqualify", TEACHER, teacher.disqualify),
+    ("POST", "/teacher/marks/{name}", TEACHER, teacher.marks),
     ("GET", "/teacher/gradescope/{number:int}.json", TEACHER, teacher.gradescope),
     ("GET", "/teacher/export/{name}.csv", TEACHER, teacher.grades),
     ("GET", "/teacher/export.zip", TEACHER, teacher.everything),
@@ -125,7 +128,11 @@ async def _unable(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     """A mistake of ours: outside of all guards, so it brings what they would add."""
-    response = _error(request, 500, "the server made a mistake: tell your teacher")
+    trace = "".join(traceback.format_exception(error))
+    store: Store = request.app.state.desk.store
+    reference = await run_in_threadpool(store.mishap, f"{request.method} {request.url.path}", trace)
+    words = f"the server made a mistake: tell your teacher (reference {reference})"
+    response = _error(request, 500, words)
     response.headers.update(HEADERS)
     return response
 

@@ -7,11 +7,12 @@ import threading
 import time
 
 from tilewright.classroom.course import Course, Task
+from tilewright.classroom.marks import TIMED
 from tilewright.classroom.ranking import Board, Standing, board, standings
 from tilewright.classroom.store import Person, Store
 
 # Events that change a leaderboard. New people make none, so it is not kept for long.
-RANKING = ("done", "waiting", "disqualified", "counts again")
+RANKING = ("done", "waiting", "disqualified", "counts again", TIMED)
 KEPT_SECONDS = 30.0
 
 

@@ -113,7 +113,25 @@ def progress(submissions: Sequence[Submitted]) -> Progress | None:
     return Progress(tuple(dots), tuple(strokes), tuple(labels.items()), since, until)
 
 
-def bars(judged: Judged) -> list[Bar]:
+@dataclass(frozen=True)
+class Figures:
+    """A verdict in numbers, which say nothing of the source: they may be shown to the class.
+    `correct` are right answers by how many images there were, `worst` the largest error as a share
+    of what rounding allows."""
+
+    bars: tuple[Bar, ...]
+    rounds: int
+    correct: dict[int, float]
+    worst: float | None
+
+
+def figures(judged: Judged) -> Figures:
+    rounds = min(map(len, judged.operations.values()), default=0)
+    correct = {int(images): share for images, share in judged.correct.items()}
+    return Figures(tuple(_bars(judged)), rounds, correct, judged.worst_share_of_bound)
+
+
+def _bars(judged: Judged) -> list[Bar]:
     """Medians of every convolution, the longest as wide as the drawing."""
     mine, others, cold = (
         {name: Sample(times).median for name, times in each.items()}

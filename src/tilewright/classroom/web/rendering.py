@@ -29,6 +29,7 @@ def environment() -> Environment:
         "digits": units.digits,
         "markdown": lambda text: Markup(rendered(text)),
         "moment": _moment,
+        "plural": units.plural,
         "seconds": units.seconds,
         "share": units.share,
         "time": _time,

@@ -20,7 +20,7 @@ def state_of(boards: Boards, store: Store, number: int) -> State:
     """All that its owner may know, but for the files themselves."""
     found = store.submission(number)
     assert found is not None  # nothing is ever deleted
-    task = boards.course.tasks[found.task]
+    task = boards.course.all_tasks[found.task]
     return {
         "number": found.number,
         "task": found.task,

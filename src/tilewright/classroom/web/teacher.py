@@ -10,6 +10,7 @@ from typing import IO
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from tilewright.classroom import export
+from tilewright.classroom.mishaps import MISHAP, MOST_LISTED
 from tilewright.classroom.similar import (
     LEAST_SHARE,
     MOST_LINES,
@@ -34,23 +35,34 @@ def overview(visit: Visit) -> Response:
     store = visit.desk.store
     students = [person for person in store.people() if not person.teacher]
     tasks = []
-    for task in visit.desk.course.tasks.values():
+    for task in visit.desk.course.all_tasks.values():
         found = store.of_task(task.name)
         came = {each.login for each in found}
         missing = [person for person in students if person.login not in came]
         latest = found[::-1][:MOST_ROWS]
-        tasks.append({"task": task, "missing": missing, "count": len(found), "latest": latest})
+        timed = store.marks(task)
+        asked = store.marks_asked(task.name) > (timed.asked if timed else 0)
+        shown = {"missing": missing, "count": len(found), "latest": latest}
+        tasks.append({"task": task, "timed": timed, "asked": asked, **shown})
     return visit.page(
         "teacher.html", tasks=tasks, students=len(students), workers=store.workers(),
-        queue=[*store.judging(), *store.waiting()],
+        queue=[*store.judging(), *store.waiting()], mishaps=store.latest(MISHAP, MOST_LISTED),
+        log=store.log,
     )  # fmt: skip
 
 
 def events(visit: Visit) -> Response:
     def concerns(event: Event) -> bool:
-        return event.kind in RANKING or event.kind == "judging"
+        return event.kind in RANKING or event.kind in ("judging", MISHAP)
 
     return changes(visit.desk.bell, visit.person.login, concerns)
+
+
+def marks(visit: Visit) -> Response:
+    """Timed again, when nobody waits."""
+    task = visit.task(visit.request.path_params["name"])
+    visit.desk.store.ask_marks(task.name, visit.person.login)
+    return RedirectResponse("/teacher", 303)
 
 
 def rerun(visit: Visit) -> Response:

@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from tilewright.classroom.course import Course, Task
 from tilewright.classroom.handed_in import MOST_FILES
 from tilewright.classroom.people import SESSION
+from tilewright.classroom.ranking import owns
 from tilewright.classroom.store import Person, Store, Submitted
 from tilewright.classroom.web.boards import Boards
 from tilewright.classroom.web.live import Bell
@@ -82,19 +83,21 @@ class Visit:
         return value.strip() if isinstance(value, str) else ""
 
     def task(self, name: str) -> Task:
-        if name not in self.desk.course.tasks:
+        """Also one that is no longer offered, and takes nothing."""
+        found = self.desk.course.all_tasks.get(name)
+        if found is None:
             raise HTTPException(404, "there is no such task")
-        return self.desk.course.tasks[name]
+        return found
 
-    def submission(self) -> Submitted:
+    def submission(self, allowed: Callable[[Submitted, Person], bool] = owns) -> Submitted:
         """The one of the path, if it is theirs to see. Whose it is, or whether there is one, is
         not said to others."""
         # Numbers of more digits than SQLite's are of no submission.
         number = self.request.path_params["number"]
         found = self.desk.store.submission(number) if number < 2**63 else None
-        if found is None or not (self.person.teacher or found.login == self.person.login):
-            raise HTTPException(404, "there is no such submission of yours")
-        self.task(found.task)  # which the class has had once, and may have no more
+        if found is None or not allowed(found, self.person):
+            raise nothing_to_see()
+        self.task(found.task)  # which a class of an earlier Tilewright may have lost
         return found
 
     def page(self, template: str, status: int = 200, **facts: object) -> HTMLResponse:
@@ -105,6 +108,10 @@ class Visit:
         if self.secret and not cookie(self.request):
             set_cookie(response, self.request, self.secret)
         return response
+
+
+def nothing_to_see() -> HTTPException:
+    return HTTPException(404, "there is no such submission for you to see")
 
 
 Handler = Callable[[Visit], Response]
