@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import onnx_file
-from tilewright.model.formats.draft import FREE, Draft, Value, name_of
+from tilewright.model.formats.draft import Draft, name_of
 from tilewright.model.formats.entering import begin
 from tilewright.model.formats.folding import finish
 from tilewright.model.formats.onnx_constants import FUNCTIONS, evaluate
@@ -23,6 +23,7 @@ from tilewright.model.formats.onnx_export import exported
 from tilewright.model.formats.onnx_file import Node, OnnxFile
 from tilewright.model.formats.onnx_inputs import Building, Inputs, Known
 from tilewright.model.formats.onnx_nodes import MAKERS
+from tilewright.model.formats.parts import FREE, Value
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
 

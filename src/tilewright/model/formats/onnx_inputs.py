@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.formats.draft import Draft
 from tilewright.model.formats.onnx_file import Node
+from tilewright.model.formats.parts import Value
 
 Known = Value | NDArray[Any]
 Inputs = Sequence[Known | None]

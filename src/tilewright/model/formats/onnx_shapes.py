@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Value
 from tilewright.model.formats.onnx_constants import axes, sizes_of, target
 from tilewright.model.formats.onnx_file import Node
 from tilewright.model.formats.onnx_inputs import (
@@ -24,6 +23,7 @@ from tilewright.model.formats.onnx_inputs import (
     parted,
     value,
 )
+from tilewright.model.formats.parts import Value
 
 
 def axes_of(node: Node, inputs: Inputs) -> tuple[int, ...] | None:
@@ -77,6 +77,15 @@ def _unsqueeze(at: Building, node: Node, inputs: Inputs) -> Value:
     for axis in sorted(each % rank for each in along):
         sizes.insert(axis, 1)
     return _reshaped(at, node, x, sizes)
+
+
+def _expand(at: Building, node: Node, inputs: Inputs) -> Value:
+    x, wanted = value(inputs), [int(size) for size in np.ravel(constant(inputs, 1))]
+    sizes = at.sizes(x)
+    if len(wanted) != len(sizes) or wanted[0] not in (1, at.batch):
+        raise TilewrightError(f"repeats {list(sizes)} to {wanted}")
+    both = zip(sizes[1:], wanted[1:], strict=True)
+    return at.draft.expand(x, tuple(own if size == 1 else size for own, size in both))
 
 
 def _transpose(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -157,6 +166,7 @@ def _cast_like(at: Building, node: Node, inputs: Inputs) -> Known:
 
 SHAPES: dict[str, Maker] = {
     "Cast": _cast, "CastLike": _cast_like, "Concat": _concat, "Dropout": _dropout,
-    "Flatten": _flatten, "Identity": _identity, "Pad": _pad, "Reshape": _reshape, "Shape": _shape,
-    "Slice": _slice, "Squeeze": _squeeze, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+    "Expand": _expand, "Flatten": _flatten, "Identity": _identity, "Pad": _pad,
+    "Reshape": _reshape, "Shape": _shape, "Slice": _slice, "Squeeze": _squeeze,
+    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }  # fmt: skip

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.formats.draft import Draft
+from tilewright.model.formats.parts import Erf, Value
 from tilewright.model.formats.torch_file import Call
 from tilewright.model.layers import (
+    GELU,
     AveragePool,
     HardSwish,
     Layer,
@@ -23,6 +25,7 @@ from tilewright.model.layers import (
     Sigmoid,
     SiLU,
     Tanh,
+    TanhGELU,
 )
 from tilewright.model.layers.sizes import Sides
 
@@ -237,6 +240,21 @@ def _hard_sigmoid(at: Building, call: Call, given: Given) -> Value:
     return at.draft.hard_sigmoid(call.name, value(given))
 
 
+def _gelu(at: Building, call: Call, given: Given) -> Value:
+    mode = given.get("approximate", "none")
+    if mode not in ("none", "tanh"):
+        raise TilewrightError(f"approximate is {mode!r:.40}")
+    return at.draft.each(call.name, TanhGELU() if mode == "tanh" else GELU(), value(given))
+
+
+def _power(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.power(call.name, value(given), float(constant(given, "exponent").reshape(())))
+
+
+def _square(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.power(call.name, value(given), 2)
+
+
 def _softmax(at: Building, call: Call, given: Given) -> Value:
     return at.draft.softmax(call.name, value(given), int(given["dim"]))
 
@@ -294,6 +312,20 @@ def _unsqueeze(at: Building, call: Call, given: Given) -> Value:
     return _reshaped(at, call, value(given), sizes)
 
 
+def _expand(at: Building, call: Call, given: Given) -> Value:
+    """To the sizes that are said, -1 for those that stay, or to those of another value."""
+    x = value(given)
+    sizes = at.sizes(x)
+    if call.operator == "expand_as":
+        wanted = at.sizes(value(given, "other"))
+    else:
+        wanted = tuple(int(size) for size in given["size"])
+    if len(wanted) != len(sizes) or wanted[0] not in (-1, at.batch):
+        raise TilewrightError(f"repeats {list(sizes)} to {list(wanted)}")
+    both = zip(sizes[1:], wanted[1:], strict=True)
+    return at.draft.expand(x, tuple(own if size == -1 else size for own, size in both))
+
+
 def _permute(at: Building, call: Call, given: Given) -> Value:
     order = tuple(int(axis) % len(given["dims"]) for axis in given["dims"])
     return at.draft.transpose(value(given), order)
@@ -343,12 +375,15 @@ MAKERS: dict[str, Maker] = {
     "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped, "constant_pad_nd": _pad,
     "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution,
     "detach": _dropped, "div": _divide, "div_": _divide, "dropout": _dropped,
-    "feature_dropout": _dropped, "flatten": _flatten, "hardsigmoid": _hard_sigmoid,
+    "erf": _each(Erf()), "expand": _expand, "expand_as": _expand, "feature_dropout": _dropped,
+    "flatten": _flatten, "gelu": _gelu, "gelu_": _gelu, "hardsigmoid": _hard_sigmoid,
+    "hardsigmoid_": _hard_sigmoid,
     "hardswish": _each(HardSwish()), "hardswish_": _each(HardSwish()), "hardtanh": _clamp,
     "hardtanh_": _clamp, "leaky_relu": _leaky, "leaky_relu_": _leaky, "linear": _linear,
     "log_softmax": _log_softmax, "matmul": _mm, "max_pool2d": _max_pool,
     "max_pool2d_with_indices": _max_pool, "mean": _mean, "mm": _mm, "mul": _multiply,
-    "mul_": _multiply, "pad": _pad, "permute": _permute, "prelu": _prelu,
+    "mul_": _multiply, "pad": _pad, "permute": _permute, "pow": _power,
+    "square": _square, "prelu": _prelu,
     "relu": _each(ReLU()), "relu6": _each(ReLU6()), "relu6_": _each(ReLU6()),
     "relu_": _each(ReLU()), "reshape": _view, "sigmoid": _each(Sigmoid()),
     "silu": _each(SiLU()), "silu_": _each(SiLU()), "slice": _slice, "softmax": _softmax,
