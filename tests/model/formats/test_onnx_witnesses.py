@@ -44,7 +44,6 @@ OUT = {
     "test_concat_1d_*": "no batch", "test_concat_2d_*": "of rows",
     "test_concat_3d_axis_2": "width", "test_concat_3d_axis_negative_1": "width",
     "test_div": "a divisor for each place", "test_div_example": "a divisor for each place",
-    "test_sub": "two values subtracted", "test_sub_example": "two values subtracted",
     "test_flatten_axis[023]": "images mixed", "test_flatten_negative_axis[124]": "images mixed",
     "test_gemm_transposeA": "images mixed", "test_gemm_all_attributes": "images mixed",
     "test_gemm_default_matrix_bias": "a bias for each image",
@@ -62,7 +61,7 @@ OUT = {
     "test_squeeze*": "no flattening", "test_unsqueeze*": "no flattening",
     "test_transpose_*": "three axes",
 }  # fmt: skip
-JOINS = {"Add", "Mul", "Sum", "Concat"}
+JOINS = {"Add", "Mul", "Sub", "Sum", "Concat"}
 ROWS = {"Gemm", "MatMul", "Softmax", "LogSoftmax"}
 # A kernel of every form on the GPU's side, too: each takes half a second to compile.
 ON_GPU = (

@@ -123,6 +123,38 @@ def test_gates_and_products():
     assert sum(layer.type.startswith("gelu") for layer in again.layers) == 2
 
 
+class Shuffled(nn.Module):
+    """Channels in pieces and in another order, as ShuffleNet, GhostNet and Res2Net have them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.stem, self.slopes = nn.Conv2d(3, 12, 3), nn.PReLU(12)
+        self.mixed, self.last = nn.Conv2d(6, 6, 1), nn.Linear(10, 4)
+        self.slopes.weight.data.uniform_(-0.5, 0.5)
+
+    def forward(self, x):
+        x = self.slopes(self.stem(x))
+        first, second = x.chunk(2, dim=1)
+        x = torch.cat((first - self.mixed(second), second), 1)
+        n, c, h, w = x.shape
+        x = x.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+        x = functional.channel_shuffle(x, 3)[:, 1:11]
+        a, b, c = torch.split(x, [2, 3, 5], 1)
+        x = torch.cat((torch.add(c, torch.cat((a, b), 1), alpha=0.5), b, a), 1)
+        return self.last(x.mean((2, 3)))
+
+
+def test_channels_split_and_shuffled():
+    module = Shuffled().eval()
+    network = tilewright.from_torch(module, X)
+    compare(network, module)
+    program = dynamic(module)
+    compare(tilewright.from_torch(program), module)
+    module.slopes = nn.ReLU()  # a PReLU is no operator in there any more
+    compare(tilewright.from_torch(dynamic(module).run_decompositions()), module)
+
+
 @pytest.mark.parametrize(
     ("features", "picture"), [(64, (1, 8, 8)), (75, (3, 5, 5)), (7, (7, 1, 1))]
 )

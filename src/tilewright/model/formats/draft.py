@@ -8,7 +8,7 @@ when the draft is finished (`tilewright.model.formats.folding`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +43,8 @@ from tilewright.model.network import LARGEST_TENSOR
 
 # A clip is computed by a line between its bounds, which are not to be much larger than values.
 LARGEST_BOUND = 64
+MOST_PARTS = 256  # that channels are split into
+MOST_CHOSEN = 1 << 24  # weights of convolutions that choose channels
 
 
 class Draft:
@@ -54,12 +56,17 @@ class Draft:
         self.parts = [Part("input", pixels, (), pixels.shape)]
         self.normalises = normalises
         self.notes: dict[str, str] = {}
+        self.chosen = 0  # weights of convolutions that choose channels
+        # Of parts that are channels of another one: which part, and which channels.
+        self.picked: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def shape(self, value: Value) -> Shape:
         """As the file has it: of one image."""
         if value.expanded is not None:
             return value.expanded
         shape = self.parts[value.part].shape + (1,) * value.ones
+        if value.split is not None:
+            return (*value.split, *shape[1:])
         return (*shape[1:], shape[0]) if value.last else shape
 
     def add(
@@ -68,6 +75,8 @@ class Draft:
         """One more part."""
         if any(value.expanded for value in taken):
             raise TilewrightError("takes values that were repeated, which a product alone can do")
+        if any(value.split for value in taken):
+            raise TilewrightError("takes channels in groups, which can be put in order alone")
         shapes = [self.parts[value.part].shape for value in taken]
         shape = layer.output_shape(*shapes) if isinstance(layer, Join) else (
             layer.output_shape(shapes[0])
@@ -110,11 +119,7 @@ class Draft:
         row = len(shape) == 1 or (x.last and len(features) == 1)
         if x.last and weight.ndim == 2 and len(features) == 3:
             # Channels of every pixel are a row.
-            made = self.convolution(
-                name, replace(x, last=False), weight[:, :, None, None], bias, stride=(1, 1),
-                padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
-            )  # fmt: skip
-            return replace(made, last=True)
+            return replace(self._by_pixel(name, replace(x, last=False), weight, bias), last=True)
         if not row or weight.ndim != 2 or weight.shape[1] != features[0]:
             raise TilewrightError(
                 f"weights {dimensions(weight.shape)} do not fit {dimensions(shape)}: a row of "
@@ -150,6 +155,9 @@ class Draft:
         if len(set(taken)) == 1:
             return self.affine(name, taken[0], np.array(float(len(taken))), np.array(0.0))
         return self._join(name, Add(), *taken)
+
+    def difference(self, name: str, a: Value, b: Value) -> Value:
+        return self.sum(name, a, self.affine(name, b, np.array(-1.0), np.array(0.0)))
 
     def concat(self, name: str, axis: int, *taken: Value) -> Value:
         """`axis` counts the batch."""
@@ -225,6 +233,17 @@ class Draft:
         made = self.each(name, ReLU(), beyond)
         return self.affine(name, made, np.array(sign), np.array(bound))
 
+    def prelu(self, name: str, x: Value, slopes: Array) -> Value:
+        """Slopes are broadcast as constants are. Those that differ: the value times them, and where
+        it is positive what is missing."""
+        if slopes.size == 0:
+            raise TilewrightError("has no slopes")
+        if (slopes == slopes.flat[0]).all():
+            return self.leaky(name, x, float(slopes.flat[0]))
+        wide, zero = slopes.astype(np.float64), np.array(0.0)
+        positive = self.affine(name, self.each(name, ReLU(), x), 1 - wide, zero)
+        return self.sum(name, self.affine(name, x, wide, zero), positive)
+
     def leaky(self, name: str, x: Value, slope: float) -> Value:
         return self.each(name, LeakyReLU(decimal(slope)), x)
 
@@ -298,11 +317,59 @@ class Draft:
         if not before and not after:
             return x
         channels = self.shape(self.picture(x))[0]
-        weight = np.eye(channels + before + after, channels, -before, dtype=np.float32)
+        return self._chosen(name, x, [-1] * before + [*range(channels)] + [-1] * after)
+
+    def _by_pixel(self, name: str, x: Value, weight: Array, bias: Array | None) -> Value:
+        """The channels of every pixel times a matrix."""
         return self.convolution(
-            name, x, weight[:, :, None, None], None, stride=(1, 1), padding=(0, 0, 0, 0),
+            name, x, weight[:, :, None, None], bias, stride=(1, 1), padding=(0, 0, 0, 0),
             dilation=(1, 1), groups=1,
         )  # fmt: skip
+
+    def _chosen(self, name: str, x: Value, channels: Sequence[int]) -> Value:
+        """These channels of every pixel; -1 is one of zeros."""
+        count = self.parts[x.part].shape[0]
+        self.chosen += count * len(channels)
+        if self.chosen > MOST_CHOSEN:
+            raise TilewrightError(f"puts channels in order by more than {MOST_CHOSEN:,} weights")
+        weight = np.zeros((len(channels), count), np.float32)
+        for row, channel in enumerate(channels):
+            if channel >= 0:
+                weight[row, channel] = 1
+        return self._by_pixel(name, x, weight, None)
+
+    def pick(self, name: str, x: Value, channels: Sequence[int]) -> Value:
+        """Some of a picture's channels, in any order, by a convolution; of channels that were
+        picked, those of the picture that they are from."""
+        if x.part in self.picked:
+            part, own = self.picked[x.part]
+            x, channels = replace(x, part=part), [own[each] for each in channels]
+        (count, *_) = self.parts[self.picture(replace(x, last=False)).part].shape
+        if list(channels) == list(range(count)):
+            return x
+        made = replace(x, part=self._chosen(name, replace(x, last=False), channels).part)
+        self.picked[made.part] = x.part, tuple(channels)
+        return made
+
+    def split(self, name: str, x: Value, axis: int, sizes: Sequence[int]) -> tuple[Value, ...]:
+        """Channels in parts of these sizes, one after the other."""
+        rank, channels = len(self.shape(x)) + 1, self.parts[x.part].shape[0]
+        if rank != 4 or x.split or axis % rank != (3 if x.last else 1):
+            raise TilewrightError(f"splits axis {axis}; channels of pictures are understood")
+        if not sizes or min(sizes) < 1 or sum(sizes) != channels or len(sizes) > MOST_PARTS:
+            raise TilewrightError(f"splits {channels} channels into {list(sizes)[:9]}")
+        ends = np.cumsum(sizes).tolist()
+        return tuple(
+            self.pick(name, x, range(end - size, end))
+            for size, end in zip(sizes, ends, strict=True)
+        )
+
+    def shuffle(self, name: str, x: Value, groups: int) -> Value:
+        """The first channel of every group, then the second of every group."""
+        channels = self.shape(self.picture(x))[0]
+        if groups < 1 or channels % groups:
+            raise TilewrightError(f"{groups} groups of {channels} channels")
+        return self.pick(name, x, np.arange(channels).reshape(groups, -1).T.ravel().tolist())
 
     def every(self, name: str, x: Value, axis: int, part: tuple[int, int, int]) -> Value:
         """From start to end of an axis, which counts the batch, in steps: all of it, or every so
@@ -313,9 +380,14 @@ class Draft:
         if start == 0 and end >= whole and step == 1:
             return x
         places = (1, 2) if x.last else (2, 3)
+        if rank == 4 and axis == (3 if x.last else 1) and not x.split:
+            chosen = range(whole)[slice(start, end, step if step > 0 else None)]
+            if not chosen or step < 1:
+                raise TilewrightError(f"takes no channels, or backwards: {start} to {end}")
+            return self.pick(name, x, chosen)
         if rank != 4 or axis not in places or start != 0 or end < whole or step < 1:
             raise TilewrightError(
-                f"a part of axis {axis}; every so many rows or columns are understood"
+                f"a part of axis {axis}; channels are understood, and every so many rows or columns"
             )
         stride = (step, 1) if axis == places[0] else (1, step)
         return replace(x, part=self.add(name, MaxPool(1, stride=stride), x).part)
@@ -332,12 +404,16 @@ class Draft:
             )
         return self.add(name, Softmax(), x)
 
-    def transpose(self, x: Value, order: tuple[int, ...]) -> Value:
+    def transpose(self, name: str, x: Value, order: tuple[int, ...]) -> Value:
         """`order` counts the batch."""
         if order == tuple(range(len(order))):
             return x
         if x.expanded:
             raise TilewrightError("turns axes of values that were repeated")
+        if x.split and order == (0, 2, 1, 3, 4):
+            groups, each = x.split
+            picked = self.shuffle(name, replace(x, split=None), groups)
+            return replace(picked, split=(each, groups))
         if len(order) == 4 and order == ((0, 3, 1, 2) if x.last else (0, 2, 3, 1)):
             return replace(x, last=not x.last)
         raise TilewrightError(f"reorders axes as {list(order)}; channels first or last, else none")
@@ -347,6 +423,11 @@ class Draft:
         if shape == self.shape(x):
             return x
         features = self.parts[x.part].shape
+        if shape == features and x.split:
+            return replace(x, split=None)
+        plain = len(features) == 3 and not (x.last or x.expanded or x.split)
+        if plain and len(shape) == 4 and (math.prod(shape[:2]), *shape[2:]) == features:
+            return replace(x, split=(shape[0], shape[1]))
         if shape == (*features, 1) and len(features) == 1 and not (x.last or x.rows):
             return replace(x, ones=1)
         if len(shape) == 3 and (pixel := self._pixel(x)) is not None:

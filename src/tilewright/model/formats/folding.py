@@ -36,6 +36,8 @@ def finish(draft: Draft, output: Value, name: str) -> Network:
     """The network of which a draft's value is the output."""
     if output.last:
         raise TilewrightError("its output is a picture with channels last")
+    if output.split:
+        raise TilewrightError("its output has channels in groups")
     if output.expanded:
         raise TilewrightError("its output has values that were repeated")
     if output.rows is not None:

@@ -47,6 +47,10 @@ def read(path: Path) -> Network:
         raise TilewrightError(f"{path}: {error}") from error
 
 
+# What a node gives: one value or constant, several values, or None where it was not understood.
+Made = Known | tuple[Value, ...] | None
+
+
 def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
     """All nodes, or everything that is not understood of them."""
     draft, given = begin(file.shape, file.pixels, _channels_last(file))
@@ -72,16 +76,17 @@ def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
 
 
 def _keep(
-    node: Node, made: Known | None, known: dict[str, Known | None], problems: list[tuple[str, str]]
+    node: Node, made: Made, known: dict[str, Known | None], problems: list[tuple[str, str]]
 ) -> None:
+    values = made if isinstance(made, tuple) else (made,)
     for index, name in enumerate(node.outputs):
         if name and name in known:
             problems.append((node.label, f"makes {onnx_file.short(name)} a second time"))
         elif name:
-            known[name] = made if index == 0 else None
+            known[name] = values[index] if index < len(values) else None
 
 
-def _made(building: Building, node: Node, known: dict[str, Known | None]) -> Known | None:
+def _made(building: Building, node: Node, known: dict[str, Known | None]) -> Made:
     """What a node gives: a constant, a value, or None where its inputs are not known."""
     if node.operator not in MAKERS and node.operator not in FUNCTIONS:
         raise TilewrightError("not an operator that is understood")

@@ -41,7 +41,8 @@ class Building:
         return constant
 
 
-Maker = Callable[[Building, Node, Inputs], Known]
+# Several values are several outputs.
+Maker = Callable[[Building, Node, Inputs], Known | tuple[Value, ...]]
 
 
 def value(inputs: Inputs, at: int = 0) -> Value:

@@ -171,7 +171,7 @@ def _add(at: Building, node: Node, inputs: Inputs) -> Value:
 def _subtract(at: Building, node: Node, inputs: Inputs) -> Value:
     (x, *others), constants = parted(inputs)
     if others:
-        raise TilewrightError("subtracts two values that both depend on the image")
+        return at.draft.difference(node.name, x, others[0])
     wide = constants[0].astype(np.float64)
     if isinstance(inputs[0], Value):
         return at.draft.affine(node.name, x, np.array(1.0), -wide)
@@ -218,10 +218,7 @@ def _most(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _prelu(at: Building, node: Node, inputs: Inputs) -> Value:
-    slopes = constant(inputs, 1)
-    if slopes.size == 0 or (slopes != slopes.flat[0]).any():
-        raise TilewrightError("slopes differ; one for all is understood")
-    return at.draft.leaky(node.name, value(inputs), float(slopes.flat[0]))
+    return at.draft.prelu(node.name, value(inputs), constant(inputs, 1))
 
 
 def _leaky(at: Building, node: Node, inputs: Inputs) -> Value:

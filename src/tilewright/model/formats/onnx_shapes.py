@@ -91,7 +91,7 @@ def _expand(at: Building, node: Node, inputs: Inputs) -> Value:
 def _transpose(at: Building, node: Node, inputs: Inputs) -> Value:
     x = value(inputs)
     backwards = tuple(range(len(at.sizes(x))))[::-1]
-    return at.draft.transpose(x, tuple(node.attributes.get("perm", backwards)))
+    return at.draft.transpose(node.name, x, tuple(node.attributes.get("perm", backwards)))
 
 
 def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -135,6 +135,19 @@ def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
     return x
 
 
+def _split(at: Building, node: Node, inputs: Inputs) -> tuple[Value, ...]:
+    """Sizes are an input, or an attribute in older opsets, or equal but for the last."""
+    x, axis, parts = value(inputs), node.attributes.get("axis", 0), len(node.outputs)
+    given = optional(inputs, 1)
+    listed = node.attributes.get("split") if given is None else np.ravel(given).tolist()
+    channels = at.sizes(x)[axis]
+    each = -(-channels // parts)
+    sizes = [each] * (parts - 1) + [channels - each * (parts - 1)] if listed is None else listed
+    if len(sizes) != parts:
+        raise TilewrightError(f"gives {parts} parts of {len(sizes)} sizes")
+    return at.draft.split(node.name, x, axis, [int(size) for size in sizes])
+
+
 def _cast(at: Building, node: Node, inputs: Inputs) -> Value:
     if node.attributes.get("to") not in (1, 10, 11):
         raise TilewrightError("casts values of the network to something else than floating point")
@@ -167,6 +180,7 @@ def _cast_like(at: Building, node: Node, inputs: Inputs) -> Known:
 SHAPES: dict[str, Maker] = {
     "Cast": _cast, "CastLike": _cast_like, "Concat": _concat, "Dropout": _dropout,
     "Expand": _expand, "Flatten": _flatten, "Identity": _identity, "Pad": _pad,
-    "Reshape": _reshape, "Shape": _shape, "Slice": _slice, "Squeeze": _squeeze,
+    "Reshape": _reshape, "Shape": _shape, "Slice": _slice, "Split": _split,
+    "Squeeze": _squeeze,
     "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }  # fmt: skip

@@ -31,7 +31,8 @@ class Value:
     `last`: a picture with its channels last. `rows`: features that were such a picture, whose order
     is y, x, channel; its shape in our order. `ones`: how many axes of 1 a row has behind it, or
     before it where channels are `last`. `expanded`: the file's shape, if it repeats the values
-    along axes where they have one place, as only a product understands it.
+    along axes where they have one place, as only a product understands it. `split`: into how many
+    groups of how many the channels are cut, as two axes.
     """
 
     part: int
@@ -39,6 +40,7 @@ class Value:
     rows: Shape | None = None
     ones: int = 0
     expanded: Shape | None = None
+    split: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)

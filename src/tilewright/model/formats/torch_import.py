@@ -146,8 +146,8 @@ def _drafted(program: Program, source: str) -> tuple[Draft, Value]:
             made = _made(building, call, program, known)
         except TilewrightError as error:
             problems.append((call.label, str(error)))
-        known.update(dict.fromkeys(call.outputs[1:]))
-        known.update(dict.fromkeys(call.outputs[:1], made))
+        known.update(dict.fromkeys(call.outputs))
+        known.update(zip(call.outputs, made if isinstance(made, tuple) else (made,), strict=False))
     if problems:
         raise NotUnderstood(source, problems)
     output = known.get(program.output)
