@@ -20,6 +20,7 @@ from tilewright.model.layers import (
     Layer,
     LeakyReLU,
     MaxPool,
+    Multiply,
     Pixels,
     ReLU,
     Softmax,
@@ -109,6 +110,10 @@ def graphs(draw: Any) -> Network:
             last = add(Add(), last, *draw(st.lists(st.sampled_from(alike), min_size=1, max_size=2)))
         elif beside and draw(st.booleans()):
             last = add(Concat(), draw(st.sampled_from(beside)), last)
+        elif draw(st.booleans()):
+            channels, height, width = shapes[last]
+            gates = [MaxPool((height, width)), Convolution(1, 1), FullyConnected(channels)]
+            last = add(Multiply(), last, add(draw(st.sampled_from(gates)), last))
     # What nobody took yet meets at the end.
     loose = [i for i in range(len(shapes)) if not any(i in taken for taken in sources)]
     ends = [add(FullyConnected(5), index) for index in loose]

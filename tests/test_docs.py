@@ -25,6 +25,7 @@ from tests.profiling.made import CEILINGS
 from tests.test_climb import quick  # noqa: F401
 from tilewright import climb
 from tilewright.cli import VERBS, Parser, main
+from tilewright.model.formats.onnx_nodes import MAKERS
 from tilewright.model.layers import TYPES
 from tilewright.profiling import ceilings
 from tilewright.rungs import rungs
@@ -77,6 +78,13 @@ def test_links_lead_somewhere(page):
 def test_every_type_of_layer_is_named():
     words = read(ROOT / "docs" / "files.md")
     assert [each for each in TYPES if f"`{each}`" not in words] == []
+
+
+def test_every_operator_of_onnx_is_named():
+    words = read(ROOT / "docs" / "networks.md")
+    assert [each for each in MAKERS if not re.search(rf"\b{each}\b", words)] == []
+    types = [each for each in TYPES if f"`{each}`" not in words]
+    assert types == []
 
 
 @pages

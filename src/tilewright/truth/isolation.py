@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.model.layers import Add, Concat, Convolution, Layer, Shape, Softmax
+from tilewright.model.layers import Add, Concat, Convolution, Layer, Multiply, Shape, Softmax
 from tilewright.model.network import Network, Stage
 from tilewright.precision import Precision
 
@@ -78,6 +78,8 @@ def passing(
             size = 1.0
         elif isinstance(stage.layer, Concat):
             signs.append(np.concatenate(taken))
+        elif isinstance(stage.layer, Multiply):
+            signs.append(_of_channels(stage, taken[0]) * _of_channels(stage, taken[1]))
         else:
             # What is added has the same sign everywhere, by `_negative`.
             signs.append(taken[0] if stage.layer.passes_negative else np.ones_like(taken[0]))
@@ -88,7 +90,14 @@ def passing(
 def _size(stage: Stage, sizes: list[float]) -> float:
     """The largest that a layer's inputs may be together or, if it takes one, alone."""
     taken = [sizes[source] for source in stage.sources]
+    if isinstance(stage.layer, Multiply):
+        return math.prod(taken)
     return 2.0 ** math.ceil(math.log2(sum(taken))) if isinstance(stage.layer, Add) else max(taken)
+
+
+def _of_channels(stage: Stage, signs: Array) -> Array:
+    """A sign for every channel of a product, or feature, of one for each or for several."""
+    return np.repeat(signs, math.ceil(stage.output_shape[0] / len(signs)))[: stage.output_shape[0]]
 
 
 def _before(stage: Stage, signs: Array, weights: tuple[int, int]) -> Array:
@@ -160,7 +169,8 @@ def resized(network: Network, given: dict[str, Array], size: int) -> dict[str, A
     """
     made, sizes = dict(given), [size]
     for stage in network.stages[1:]:
-        now = max(sizes[source] for source in stage.sources)
+        taken = [sizes[source] for source in stage.sources]
+        now = sum(taken) if isinstance(stage.layer, Multiply) else max(taken)
         if math.isfinite(stage.layer.largest):
             now = min(now, math.ceil(math.log2(stage.layer.largest)))
         sizes.append(now)

@@ -25,6 +25,7 @@ from tilewright.model.layers import (
     Join,
     Layer,
     MaxPool,
+    Multiply,
     Pixels,
     ReLU,
     Shape,
@@ -210,6 +211,12 @@ ODD_GRAPHS = (
          Add(), Concat(), Flatten(), FullyConnected(5)),
         sources=((0,), (1,), (2,), (3, 2), (1, 4, 2), (5, 0), (6,), (7,)),
     ),
+    Network(
+        "gated", Pixels((3, 6, 5)),
+        (Convolution(5, 3, padding=1), ReLU(), AveragePool((6, 5)), FullyConnected(5), Multiply(),
+         Convolution(1, 1), Multiply(), Add(), FullyConnected(4)),
+        sources=((0,), (1,), (2,), (3,), (2, 4), (5,), (5, 6), (7, 2), (8,)),
+    ),
 )  # fmt: skip
 
 
@@ -244,10 +251,15 @@ def _joins(kind: type[Layer]) -> list[tuple[tuple[Shape, ...], Join]]:
 
 def _joined(shapes: tuple[Shape, ...], join: Join) -> Network:
     """A layer that takes several, each made of the input by a convolution or its like."""
-    makes: list[Layer] = [
-        Convolution(first, 1) if rest else FullyConnected(first) for first, *rest in shapes
-    ]
     pixels = Pixels((2, *shapes[0][1:]) if len(shapes[0]) == 3 else (7, 1, 1))
+    _, height, width = pixels.shape
+    makes: list[Layer] = [
+        # Windows of one pixel, or those that leave the size that is wanted.
+        Convolution(shape[0], (height - shape[1] + 1, width - shape[2] + 1))
+        if len(shape) == 3
+        else FullyConnected(shape[0])
+        for shape in shapes
+    ]
     sources = (*((0,) for _ in makes), tuple(range(1, len(makes) + 1)))
     return Network("join", pixels, (*makes, join), sources=sources)
 
@@ -349,7 +361,10 @@ def _network_trials(
     weighted = sum(bool(stage.parameter_shapes) for stage in network.stages)
     exact = min(EXACT, int(1 / precision.accumulator_unit))
     operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
-    limit = max(1, min(LARGE, operand - 1, exact // (2 * (FAN + 1) ** weighted)))
+    largest = exact // (2 * (FAN + 1) ** weighted)
+    for _ in (stage for stage in network.stages if isinstance(stage.layer, Multiply)):
+        largest = math.isqrt(largest)
+    limit = max(1, min(LARGE, operand - 1, largest))
 
     def few(shape: Shape) -> Inputs:
         """A handful of ±1 for each output, so that numbers do not grow out of bounds."""

@@ -20,6 +20,7 @@ from tilewright.model.layers import (
     FullyConnected,
     Join,
     MaxPool,
+    Multiply,
     Pixels,
     ReLU,
     Softmax,
@@ -49,6 +50,7 @@ LAYERS = {
     "conv, a filter a channel": (Convolution(2, 2, dilation=2, padding=1, groups=2),),
     "conv, added": (Convolution(2, (1, 3), padding=(0, 1)), Add(), ReLU(), MaxPool(2)),
     "added": (Add(),),
+    "multiplied": (Multiply(),),
     "conv, put behind": (Convolution(5, 1), Concat()),
     "softmax": (MaxPool(2), FullyConnected(5), Softmax()),
 }

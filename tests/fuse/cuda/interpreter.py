@@ -479,19 +479,28 @@ class Machine(Group):
         thread, channel, y, x, place = self.outputs(step)
         found = []
         for side in range(2):
-            total, before = np.zeros(len(y), FLOAT), 0
+            multiplied, before = step.how == "multiplied", 0
+            total = np.full(len(y), float(multiplied), FLOAT)
             for each in step.parts:
                 own = each.features // (step.out_y * step.out_x)
                 c = channel + side - before
-                some = (c < step.target.filters) if step.adds else (c >= 0) & (c < own)
-                total[some] += self.joined(step, each, c[some], y[some], x[some], thread[some])
-                before += 0 if step.adds else own
+                behind = step.how == "behind"
+                some = (c >= 0) & (c < own) if behind else c < step.target.filters
+                value = self.joined(step, each, c[some], y[some], x[some], thread[some])
+                with np.errstate(over="ignore", invalid="ignore"):
+                    total[some] = total[some] * value if multiplied else total[some] + value
+                before += own if behind else 0
+            total[channel + side >= step.target.filters] = 0
             found.append(activate(total, step.activations))
         self.put(step.target, place, channel, found[0], found[1], thread)
 
     def joined(self, step: Join, of: Part, c: Array, y: Array, x: Array, thread: Array) -> Array:
+        if of.reach == "channel":
+            x, y = np.zeros_like(x), np.zeros_like(y)
+        elif of.reach == "place":
+            c = np.zeros_like(c)
         if of.flat:
-            place = (c * step.out_y + y) * step.out_x + x
+            place = c if of.reach == "channel" else (c * step.out_y + y) * step.out_x + x
             row, x = np.divmod(place, of.width)
             c, y = np.divmod(row, of.height)
         if of.given is None:

@@ -117,7 +117,8 @@ def test_many_fully_connected_layers() -> None:
 @pytest.mark.parametrize(
     "network, capability, precision, kept",
     [(ODD_GRAPHS[0], 80, "tf32", 2**17), (ODD_GRAPHS[1], 120, "fp16", 2**16),
-     (ODD_GRAPHS[2], 90, "fp16", 1500), (ODD_GRAPHS[3], 90, "fp32", 2000)],
+     (ODD_GRAPHS[2], 90, "fp16", 1500), (ODD_GRAPHS[3], 90, "fp32", 2000),
+     (ODD_GRAPHS[4], 90, "fp16", 2**17)],
     ids=[network.name for network in ODD_GRAPHS],
 )  # fmt: skip
 def test_networks_that_branch(network: Network, capability: int, precision: str, kept: int) -> None:

@@ -9,6 +9,7 @@ from tests.model.formats.graphs import outputs, runtime
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import convert, onnx_export, onnx_import
 from tilewright.model.layers import (
+    GELU,
     TYPES,
     Add,
     AveragePool,
@@ -16,9 +17,11 @@ from tilewright.model.layers import (
     Convolution,
     Flatten,
     FullyConnected,
+    HardSigmoid,
     HardSwish,
     LeakyReLU,
     MaxPool,
+    Multiply,
     Pixels,
     ReLU,
     ReLU6,
@@ -26,6 +29,7 @@ from tilewright.model.layers import (
     SiLU,
     Softmax,
     Tanh,
+    TanhGELU,
 )
 from tilewright.model.network import Network
 
@@ -41,15 +45,20 @@ LAYERS = (
     HardSwish(),
     AveragePool(3, stride=1, padding=1, count_padding=True),
     ReLU6(),
+    FullyConnected(12),
+    Multiply(),
+    GELU(),
     Flatten(),
+    HardSigmoid(0.3, 0.4),
     FullyConnected(7),
+    TanhGELU(),
     Tanh(),
     FullyConnected(5, bias=False),
     Sigmoid(),
     Softmax(),
 )
 # The residual, the concatenation; all others take what the one before gave.
-SOURCES = {4: (2, 3), 7: (6,), 8: (6, 7)}
+SOURCES = {4: (2, 3), 7: (6,), 8: (6, 7), 13: (11, 12)}
 
 
 def network():

@@ -258,3 +258,31 @@ def test_two_outputs_are_named_with_what_to_do(tmp_path):
     made.graph.output.append(helper.make_tensor_value_info("r", TensorProto.FLOAT, None))
     words = ("has 2 outputs ('y', 'r')", "export the model with the output that you want alone")
     refused(saved(made, tmp_path), *words)
+
+
+def test_channels_are_not_put_in_order_by_more_weights_than_memory_has(tmp_path):
+    ends = {"from": np.array([1]), "to": np.array([99_999]), "along": np.array([1])}
+    made = model([("Slice", "x,from,to,along", "y")], ("n", 100_000, 1, 1), ends)
+    refused(saved(made, tmp_path), "puts channels in order by more than")
+    many = {f"o{index}": "" for index in range(300)}
+    nodes = [("Split", "x", ",".join(many), {"axis": 1}), ("Relu", "o0", "y")]
+    refused(saved(model(nodes, ("n", 300, 1, 1), {}), tmp_path), "splits 300 channels")
+
+
+@pytest.mark.parametrize(
+    ("node", "constants", "words"),
+    [
+        (("Split", "x", "a,y"), {}, "splits axis 0"),
+        (("Split", "x,s", "a,y", {"axis": 1}), {"s": np.array([-1, 4])}, "splits 3 channels"),
+        (("Split", "x", "a,y", {"axis": 9}), {}, "do not belong to it"),
+        (("Expand", "x,s", "y"), {"s": np.array([1, 3, 10**12, 5])}, "repeats"),
+        (("Expand", "x,s", "y"), {"s": np.array([2])}, "repeats"),
+        (("HardSigmoid", "x", "y", {"alpha": float("nan")}), {}, "slope must be a number"),
+        (("PRelu", "x,s", "y"), {"s": np.zeros((0,))}, "no slopes"),
+        (("PRelu", "x,s", "y"), {"s": np.full((3, 1, 1), [[[np.inf]], [[1]], [[2]]])}, "finite"),
+        (("Pow", "x,s", "y"), {"s": np.array([2.0, 3.0])}, "several exponents"),
+        (("Gelu", "x", "y", {"approximate": "sigmoid"}), {}, "approximate is"),
+    ],
+)
+def test_settings_of_products_gates_and_channels_that_cannot_be(node, constants, words, tmp_path):
+    refused(saved(model([node], ("n", 3, 5, 5), constants, opset=20), tmp_path), words)

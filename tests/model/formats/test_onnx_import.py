@@ -32,6 +32,13 @@ KERAS = [
     ("MatMul", "f,d", "p"), ("Add", "p,e", "z"), ("Softmax", "z", "y"),
 ]  # fmt: skip
 # Nodes, constants, and the layers that become of them.
+GATE = [("GlobalAveragePool", "x", "p"), ("Sigmoid", "p", "g")]
+# As exporters write it where there is no operator for it yet.
+ERF = [("Div", "x,root", "a"), ("Erf", "a", "b"), ("Add", "b,one", "c")]
+NEAR = [("Pow", "x,three", "a"), ("Mul", "a,cube", "b"), ("Add", "x,b", "c"),
+        ("Mul", "c,slope", "d"), ("Tanh", "d", "e"), ("Add", "e,one", "g")]  # fmt: skip
+NEAR_CONSTANTS = {"three": 3.0, "cube": 0.044715, "slope": 0.7978845608, "one": 1.0, "half": 0.5}
+ERF_CONSTANTS = {"root": 2**0.5, "one": 1.0, "half": 0.5}
 CASES = {
     "same upper": ([("Conv", "x,w", "y", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})],
                    {"w": W}, "conv"),
@@ -98,6 +105,58 @@ CASES = {
                                 ("Pad", "m,pads", "q"),
                                 ("AveragePool", "q", "y", {"kernel_shape": [2, 2]})],
                                {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}, "relu pool1 pool2"),
+    "two values multiplied": ([("Relu", "x", "r"), ("Mul", "x,r", "y")], {}, "relu multiply"),
+    "a square": ([("Mul", "x,x", "y")], {}, "multiply"),
+    "a cube": ([("Pow", "x,three", "y")], {"three": 3.0}, "multiply1 multiply2"),
+    "a number for each channel": ([*GATE, ("Mul", "g,x", "y")], {}, "pool sigmoid multiply"),
+    "a number for each place": ([("Conv", "x,one", "g"), ("Mul", "x,g", "y")],
+                                {"one": drawn(1, 3, 1, 1)}, "conv multiply"),
+    "a row for each channel": ([*GATE, ("Flatten", "g", "f"), ("Gemm", "f,d", "h"),
+                                ("Unsqueeze", "h,last", "u"), ("Mul", "x,u", "y")],
+                               {"d": drawn(3, 3), "last": np.array([2, 3])},
+                               "pool sigmoid fc multiply"),
+    "repeated for each place": ([*GATE, ("Shape", "x", "s"), ("Expand", "g,s", "e"),
+                                 ("Mul", "x,e", "y")], {}, "pool sigmoid multiply"),
+    "channels last, gated": ([("Transpose", "x", "t", {"perm": [0, 2, 3, 1]}),
+                              ("ReduceMean", "t", "m", {"axes": [1, 2], "keepdims": 0}),
+                              ("Reshape", "m,to", "r"), ("MatMul", "r,d", "h"), ("Mul", "t,h", "k"),
+                              ("Transpose", "k", "y", {"perm": [0, 3, 1, 2]})],
+                             {"to": np.array([-1, 1, 1, 3]), "d": drawn(3, 3)},
+                             "pool conv multiply"),
+    "hard sigmoid": ([("HardSigmoid", "x", "a"), ("HardSigmoid", "a", "y", {"alpha": 1 / 6})], {},
+                     "hard_sigmoid1 hard_sigmoid2"),
+    "other bounds": ([("Clip", "x,a,b", "c"), ("Clip", "c,zero,one", "y")],
+                     {"a": -0.7, "b": 1.5, "zero": 0.0, "one": 1.0},
+                     "hard_sigmoid1 conv hard_sigmoid2"),
+    "one bound": ([("Max", "x,a", "c"), ("Min", "c,b", "y")], {"a": -0.7, "b": 1.5},
+                  "conv1 relu1 conv2 relu2 conv3"),
+    "gelu in pieces": ([*ERF, ("Mul", "x,c", "d"), ("Mul", "d,half", "y")], ERF_CONSTANTS, "gelu"),
+    "gelu of a half": ([*ERF, ("Mul", "x,half", "d"), ("Mul", "d,c", "y")], ERF_CONSTANTS, "gelu"),
+    "gelu by tanh": ([*NEAR, ("Mul", "x,g", "h"), ("Mul", "h,half", "y")], NEAR_CONSTANTS,
+                     "gelu_tanh"),
+    "gelu by tanh of a half": ([*NEAR, ("Mul", "x,half", "h"), ("Mul", "h,g", "y")],
+                               NEAR_CONSTANTS, "gelu_tanh"),
+    "nearly a gelu": ([("Mul", "x,half", "a"), ("Tanh", "a", "b"), ("Add", "b,one", "c"),
+                       ("Mul", "x,c", "y")], ERF_CONSTANTS, "conv1 tanh conv2 multiply"),
+    "channels split": ([("Split", "x,sizes", "a,b", {"axis": 1}), ("Conv", "b,w", "c"),
+                        ("Concat", "c,a", "y", {"axis": 1})],
+                       {"sizes": np.array([1, 2]), "w": drawn(2, 2, 1, 1)},
+                       "conv1 conv2 conv3 concat"),
+    "channels sliced": ([("Slice", "x,from,to,along,step", "y")],
+                        {"from": np.array([-3]), "to": np.array([2**62]), "along": np.array([1]),
+                         "step": np.array([2])}, "conv"),
+    "channels shuffled": ([("Conv", "x,w", "c"), ("Reshape", "c,five", "r"),
+                           ("Transpose", "r", "t", {"perm": [0, 2, 1, 3, 4]}),
+                           ("Reshape", "t,four", "s"), ("Split", "s,sizes", "a,y", {"axis": 1}),
+                           ("Relu", "a", "unread")],
+                          {"w": drawn(6, 3, 1, 1), "five": np.array([0, 2, 3, 7, 10]),
+                           "four": np.array([0, 6, 7, 10]), "sizes": np.array([2, 4])},
+                          "conv1 conv2"),
+    "slopes that differ": ([("PRelu", "x,slopes", "y")], {"slopes": drawn(3, 1, 1)},
+                           "relu conv1 conv2 add"),
+    "two values subtracted": ([("Relu", "x", "r"), ("Sub", "x,r", "y")], {}, "relu conv add"),
+    "a pixel's softmax": ([("GlobalAveragePool", "x", "p"), ("Softmax", "p", "s", {"axis": 1}),
+                           ("Flatten", "s", "y")], {}, "pool flatten softmax"),
 }  # fmt: skip
 
 
@@ -202,31 +261,56 @@ def test_the_last_logarithm_is_left_out_and_that_is_said(tmp_path):
 
 def test_everything_that_is_not_understood_is_named_at_once(tmp_path):
     nodes = [
-        ("Relu", "x", "a"), ("Erf", "a", "b"), ("Conv", "b,w", "c"), ("Einsum", "c", "d"),
-        ("MaxPool", "a", "e", {"kernel_shape": [2, 2], "dilations": [2, 2]}), ("Erf", "d", "y"),
+        ("Relu", "x", "a"), ("Sinh", "a", "b"), ("Conv", "b,w", "c"), ("Einsum", "c", "d"),
+        ("MaxPool", "a", "e", {"kernel_shape": [2, 2], "dilations": [2, 2]}), ("Sinh", "d", "y"),
     ]  # fmt: skip
     path = saved(model(nodes, ("n", 3, 7, 10), {"w": W}), tmp_path)
     with pytest.raises(SeveralLines) as error:
         tilewright.load(path)
     lines = error.value.report.splitlines()
     assert [line.split(":")[0].strip() for line in lines[1:]] == [
-        "n1_Erf (Erf)", "n3_Einsum (Einsum)", "n4_MaxPool (MaxPool)", "n5_Erf (Erf)",
+        "n1_Sinh (Sinh)", "n3_Einsum (Einsum)", "n4_MaxPool (MaxPool)", "n5_Sinh (Sinh)",
     ]  # fmt: skip
     assert "dilated" in lines[3]
 
 
 REFUSED = {
-    "two values multiplied": ([("Relu", "x", "r"), ("Mul", "x,r", "y")], {}, "multiplies two"),
-    "two values subtracted": ([("Relu", "x", "r"), ("Sub", "x,r", "y")], {}, "subtracts two"),
+    "two axes multiplied": ([*GATE, ("ReduceMean", "x", "q", {"axes": [2]}), ("Mul", "q,g", "y")],
+                            {}, "reduces axes [2]"),
+    "a product in another order": ([("GlobalAveragePool", "x", "p"),
+                                    ("Transpose", "p", "t", {"perm": [0, 2, 3, 1]}),
+                                    ("Mul", "x,t", "y")], {}, "in another order"),
+    "a row times a picture": ([("GlobalAveragePool", "x", "p"), ("Flatten", "p", "f"),
+                               ("Mul", "x,f", "y")], {}, "in another order"),
+    "repeated values": ([*GATE, ("Expand", "g,to", "e"), ("Add", "x,e", "y")],
+                        {"to": np.array([1, 3, 7, 10])}, "were repeated"),
+    "repeated values kept": ([*GATE, ("Expand", "g,to", "y")], {"to": np.array([1, 3, 7, 10])},
+                             "values that were repeated"),
+    "an error function alone": ([("Erf", "x", "y")], {}, "(erf)"),
+    "another power": ([("Pow", "x,p", "y")], {"p": 2.5}, "power of 2.5"),
+    "rows split": ([("Split", "x,sizes", "a,y", {"axis": 2})], {"sizes": np.array([3, 4])},
+                   "splits axis 2"),
+    "more channels than there are": ([("Split", "x,sizes", "a,y", {"axis": 1})],
+                                     {"sizes": np.array([3, 4])}, "splits 3 channels into [3, 4]"),
+    "fewer parts than sizes": ([("Split", "x,sizes", "a,y", {"axis": 1})],
+                               {"sizes": np.array([1, 1, 1])}, "2 parts of 3 sizes"),
+    "no channels": ([("Slice", "x,from,to,along", "y")],
+                    {"from": np.array([2]), "to": np.array([1]), "along": np.array([1])},
+                    "takes no channels"),
+    "channels in groups": ([("Reshape", "x,five", "r"), ("Relu", "r", "y")],
+                           {"five": np.array([0, 3, 1, 7, 10])}, "channels in groups"),
+    "channels kept in groups": ([("Reshape", "x,five", "y")],
+                                {"five": np.array([0, 3, 1, 7, 10])}, "channels in groups"),
     "shapes that differ": ([("GlobalAveragePool", "x", "p"), ("Add", "x,p", "y")], {},
                            "shapes differ"),
     "a constant of every place": ([("Add", "x,k", "y")], {"k": drawn(1, 3, 7, 10)},
                                   "differs within a channel"),
-    "another clip": ([("Clip", "x,a,b", "y")], {"a": -1.0, "b": 1.0}, "clips to -1 and 1"),
+    "another clip": ([("Clip", "x,a,b", "y")], {"a": -1.0, "b": 1e4}, "clips to -1 and 10000"),
+    "no clip": ([("Clip", "x", "y")], {}, "clips to -inf and inf"),
+    "a clip that is empty": ([("Clip", "x,a,b", "y")], {"a": 2.0, "b": 1.0}, "clips to 2 and 1"),
     "images mixed": ([("Reshape", "x,s", "y")], {"s": np.array([-1, 7])}, "mixes images"),
     "another shape": ([("Reshape", "x,s", "y")], {"s": np.array([0, 7, 3, 10])}, "reshapes 3x7x10"),
     "another order": ([("Transpose", "x", "y", {"perm": [0, 1, 3, 2]})], {}, "reorders axes"),
-    "a gate alone": ([("HardSigmoid", "x", "y", {"alpha": 1 / 6})], {}, "hard_sigmoid"),
     "zeros kept": ([("Pad", "x,p", "y")], {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}, "pad"),
     "zeros before a maximum": ([("Pad", "x,p", "z"), ("MaxPool", "z", "y",
                                                       {"kernel_shape": [2, 2]})],

@@ -9,14 +9,13 @@ algorithm has memory to work in behind `%work`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tilewright.fuse.cpu.chunks import winograd
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.convolution import convolution
 from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup
-from tilewright.fuse.cpu.joins import add_up, put_behind
+from tilewright.fuse.cpu.joins import add_up, multiply, put_behind
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.places import names
 from tilewright.fuse.cpu.pooling import pooling
@@ -27,10 +26,12 @@ from tilewright.model.layers import (
     Concat,
     Elementwise,
     MaxPool,
+    Multiply,
     Pooling,
     Softmax,
     Table,
 )
+from tilewright.model.network import Stage
 
 ARGUMENTS = (
     "ptr noalias readonly %x", "ptr noalias %out", "ptr noalias readonly %w", "i64 %first",
@@ -69,43 +70,53 @@ def group_function(
 
 def _plain(f: Function, group: PlainGroup, before: Sequence[Picture], after: Picture) -> None:
     (stage,) = group.stages
-    LLVM.find(stage)(f, stage.layer, group.unit, before, after)
+    LLVM.find(stage)(f, stage, group.unit, before, after)
 
 
 # The layers that can be a group of their own.
-LLVM: Table[Callable[[Function, Any, int, Sequence[Picture], Picture], None]] = Table("llvm")
+LLVM: Table[Callable[[Function, Stage, int, Sequence[Picture], Picture], None]] = Table("llvm")
 
 
 @LLVM.family(Elementwise)
 def _elementwise(
-    f: Function, layer: Elementwise, unit: int, before: Sequence[Picture], after: Picture
+    f: Function, stage: Stage, unit: int, before: Sequence[Picture], after: Picture
 ) -> None:
+    layer = stage.layer
+    assert isinstance(layer, Elementwise)  # it was entered for these
     with f.loop(0, before[0].size, f.lanes) as i:
         f.store(layer.llvm(f, f.load("%x", i)), "%out", i)
 
 
 @LLVM.of(Softmax)
 def _softmax(
-    f: Function, layer: Softmax, unit: int, before: Sequence[Picture], after: Picture
+    f: Function, stage: Stage, unit: int, before: Sequence[Picture], after: Picture
 ) -> None:
     (_softmax_of_images if unit == 1 else _softmax_of_one)(f, before[0])
 
 
 @LLVM.of(MaxPool, AveragePool)
 def _pooling(
-    f: Function, layer: Pooling, unit: int, before: Sequence[Picture], after: Picture
+    f: Function, stage: Stage, unit: int, before: Sequence[Picture], after: Picture
 ) -> None:
-    pooling(f, layer, unit, before[0], after)
+    assert isinstance(stage.layer, Pooling)  # it was entered for these
+    pooling(f, stage.layer, unit, before[0], after)
 
 
 @LLVM.of(Add)
-def _add(f: Function, layer: Add, unit: int, before: Sequence[Picture], after: Picture) -> None:
+def _add(f: Function, stage: Stage, unit: int, before: Sequence[Picture], after: Picture) -> None:
     add_up(f, unit, before, after)
+
+
+@LLVM.of(Multiply)
+def _multiply(
+    f: Function, stage: Stage, unit: int, before: Sequence[Picture], after: Picture
+) -> None:
+    multiply(f, Multiply.reach(stage.input_shapes), unit, before, after)
 
 
 @LLVM.of(Concat)
 def _concat(
-    f: Function, layer: Concat, unit: int, before: Sequence[Picture], after: Picture
+    f: Function, stage: Stage, unit: int, before: Sequence[Picture], after: Picture
 ) -> None:
     put_behind(f, unit, before, after)
 

@@ -8,6 +8,7 @@ from functools import reduce
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.places import names
+from tilewright.model.layers.multiply import Reach
 
 
 def add_up(f: Function, unit: int, before: Sequence[Picture], after: Picture) -> None:
@@ -23,6 +24,42 @@ def add_up(f: Function, unit: int, before: Sequence[Picture], after: Picture) ->
         loaded = [f.op(f"load float, ptr {place}") for place in places]
         total = reduce(lambda a, b: f.op(f"fadd float {a}, {b}"), loaded)
         f.do(f"store float {total}, ptr {f.at('%out', place_of(f, after, p))}")
+
+
+def multiply(
+    f: Function, reach: Reach, unit: int, before: Sequence[Picture], after: Picture
+) -> None:
+    """Two inputs. A number of the second that is for many of the first is loaded once for them
+    where lanes are images; where lanes are channels, channels have a vector of such numbers."""
+    first, second = before
+    pixels = first.height * first.width
+    if first == second == after or (unit == 1 and reach == "value"):
+        with f.loop(0, after.size, f.lanes) as i:
+            f.store(f.binary("fmul", f.load("%x", i), f.load("%x1", i)), "%out", i)
+    elif unit == 1:
+        with f.loop(0, first.channels) as channel, f.loop(0, pixels) as pixel:
+            place = f.mul(f.add(f.mul(channel, pixels), pixel), f.lanes)
+            factor = f.load("%x1", f.mul(channel if reach == "channel" else pixel, f.lanes))
+            f.store(f.binary("fmul", f.load("%x", place), factor), "%out", place)
+    elif reach != "value" and first == after and second.channels_last and (
+        reach == "place" or second.height * second.width == 1
+    ):  # fmt: skip
+        with f.loop(0, pixels) as pixel, f.loop(0, first.step, f.lanes) as channel:
+            place = f.add(f.mul(pixel, first.step), channel)
+            factor = (
+                f.load("%x1", channel)
+                if reach == "channel"
+                else f.spread("%x1", f.mul(pixel, second.step))
+            )
+            f.store(f.binary("fmul", f.load("%x", place), factor), "%out", place)
+    else:
+        with f.loop(0, after.values) as p:
+            number = {"value": p, "channel": f.op(f"udiv i64 {p}, {pixels}"),
+                      "place": f.op(f"urem i64 {p}, {pixels}")}[reach]  # fmt: skip
+            a = f.op(f"load float, ptr {f.at('%x', place_of(f, first, p))}")
+            b = f.op(f"load float, ptr {f.at('%x1', place_of(f, second, number))}")
+            product = f.op(f"fmul float {a}, {b}")
+            f.do(f"store float {product}, ptr {f.at('%out', place_of(f, after, p))}")
 
 
 def put_behind(f: Function, unit: int, before: Sequence[Picture], after: Picture) -> None:

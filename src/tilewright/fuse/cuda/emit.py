@@ -10,7 +10,10 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.model.layers import Elementwise
 
 # What activations are written with, as in the dialect.
-MATHEMATICS = {"TW_EXP": "expf", "TW_TANH": "tanhf", "TW_MAX": "maximum", "TW_FMA": "fmaf"}
+MATHEMATICS = {
+    "TW_EXP": "expf", "TW_ERFC": "erfcf", "TW_TANH": "tanhf", "TW_MAX": "maximum",
+    "TW_FMA": "fmaf",
+}  # fmt: skip
 
 
 def head(arithmetic: Arithmetic, *texts: str) -> str:

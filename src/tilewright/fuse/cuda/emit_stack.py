@@ -260,19 +260,23 @@ def _joined(made: Program, step: Join) -> list[str]:
     values, before = [], 0
     for number, part in enumerate(step.parts):
         name = f"Layer{step.index}Part{number}"
-        place = "c, y, x" if not before else f"c - {before}, y, x"
+        channel = f"c - {before}" if before else "c"
+        place = {"value": f"{channel}, y, x", "channel": "c, 0, 0", "place": "0, y, x"}[part.reach]
         if part.flat:
             # All values are counted, channel by channel.
-            own = f"((c - {before}) * {step.out_y} + y) * {step.out_x} + x"
+            own = "c" if part.reach == "channel" else (
+                f"(({channel}) * {step.out_y} + y) * {step.out_x} + x"
+            )  # fmt: skip
             height, width = part.height, part.width
             place = f"({own}) / {height * width}, ({own}) / {width} % {height}, ({own}) % {width}"
         pointer = f"own + {part.at}" if part.at is not None else _pointer(made, part.given)
         values.append(f"{'one_of_planes' if part.planes else 'one'}<{name}>({pointer}, {place})")
-        if not step.adds:
+        if step.how == "behind":
             before += part.features // (step.out_y * step.out_x)
             values[-1] = f"if (c < {before}) return {values[-1]};"
-    if step.adds:
-        return [f"return {' + '.join(values)};"]
+    if step.how != "behind":
+        sign = " + " if step.how == "added" else " * "
+        return [f"return {sign.join(values)};"]
     last = values[-1].partition(" return ")[2]
     return [*values[:-1], f"return {last}"]
 

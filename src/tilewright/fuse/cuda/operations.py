@@ -16,6 +16,7 @@ from tilewright.model.layers import (
     Elementwise,
     FullyConnected,
     MaxPool,
+    Multiply,
     Pixels,
     Pooling,
     Shape,
@@ -69,7 +70,8 @@ class Operation:
       operation if some are `added`, and activations `after`.
     - `channels`: a convolution whose filters see one channel each, and activations `after`.
     - `each`: pooling over any window, or none, and activations `after`.
-    - `join`: values of several operations, added or behind each other, and activations `after`.
+    - `join`: values of several operations, added, multiplied or behind each other, and activations
+      `after`.
     - `softmax`: over all features, as a row of pixels, in the order channel, y, x.
 
     `takes` are the operations whose results it reads, by their places in the list; -1 are the
@@ -260,7 +262,7 @@ def _elementwise(layers: Layers, at: int, source: Source) -> Operation:
     return Operation("each", stages, source, source, source, after=after)
 
 
-@CUDA.of(Add, Concat)
+@CUDA.of(Add, Concat, Multiply)
 def _join(layers: Layers, at: int, source: Source) -> Operation:
     after = _activations(layers, at + 1)
     stages = tuple(layers.rest[at : at + 1 + len(after)])

@@ -21,6 +21,7 @@ from tilewright.fuse.cuda.steps import (
     FetchParameters,
     Fill,
     Given,
+    How,
     Join,
     Outside,
     Part,
@@ -31,7 +32,17 @@ from tilewright.fuse.cuda.steps import (
     Windows,
 )
 from tilewright.fuse.cuda.sums import offset, reads_of
-from tilewright.model.layers import Add, AveragePool, Convolution, Pixels, Pooling, Shape
+from tilewright.model.layers import (
+    Add,
+    AveragePool,
+    Convolution,
+    Layer,
+    Multiply,
+    Pixels,
+    Pooling,
+    Shape,
+)
+from tilewright.model.layers.multiply import Reach
 
 # Products of a convolution that are written out one after the other, each an instruction with its
 # loads. The compiler's time grows faster than their number: a kernel of All-CNN (96 and 192
@@ -39,6 +50,8 @@ from tilewright.model.layers import Add, AveragePool, Convolution, Pixels, Pooli
 # Nothing that was measured to gain by being written out has more than 1,152 (NVRTC 13.4,
 # 2026-11-15).
 MOST_PRODUCTS = 1200
+# How values of several pictures are joined, if not one behind the other.
+HOW: dict[type[Layer], How] = {Add: "added", Multiply: "multiplied"}
 
 
 def written_out(steps: int, products: int) -> int:
@@ -386,15 +399,19 @@ def _windows(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Windo
 
 def _join(plan: Stack, index: int, phase: Phase, given: list[Given], pixels: Pixels | None) -> Join:
     operation = phase.operation
-    adds = type(operation.stages[0].layer) is Add
+    stage = operation.stages[0]
+    how: How = HOW.get(type(stage.layer), "behind")
+    reaches: list[Reach] = ["value" for _ in operation.shapes]
+    if how == "multiplied":
+        reaches[1] = Multiply.reach(stage.input_shapes)
     parts = [
-        _part(plan, taken, shape, given, pixels, operation.result[1:])
-        for taken, shape in zip(plan.reads(index), operation.shapes, strict=True)
+        _part(plan, taken, shape, given, pixels, operation.result[1:], reach)
+        for taken, shape, reach in zip(plan.reads(index), operation.shapes, reaches, strict=True)
     ]
     return Join(
         index=index,
         parts=tuple(parts),
-        adds=adds,
+        how=how,
         target=_target(plan, index, phase),
         activations=operation.after,
         threads=32 * plan.warps,
@@ -410,9 +427,10 @@ def _part(
     given: list[Given],
     pixels: Pixels | None,
     size: tuple[int, ...],
+    reach: Reach,
 ) -> Part:
     channels, height, width = shape
-    flat = (height, width) != size
+    flat = (height, width) != ((1, 1) if reach == "channel" else size)
     if taken.held:
         picture = plan.pictures[taken.number]
         at = plan.place(taken.number) + picture.inside(0, 0)
@@ -424,7 +442,7 @@ def _part(
             pixels = None
     return Part(
         at, source, None if taken.held else pixels, channels, height, width, row, pitch, floats,
-        flat,
+        flat, reach,
     )  # fmt: skip
 
 

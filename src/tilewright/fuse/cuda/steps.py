@@ -15,6 +15,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.stack import Rows, Source, Strip
 from tilewright.fuse.cuda.sums import To
 from tilewright.model.layers import Elementwise, Pixels
+from tilewright.model.layers.multiply import Reach
 
 
 @dataclass(frozen=True)
@@ -319,12 +320,16 @@ class Channels:
     )  # fmt: skip
 
 
+How = Literal["added", "multiplied", "behind"]
+
+
 @dataclass(frozen=True)
 class Part:
     """One of what is joined: a picture in shared memory or in words, or planes of values.
 
     Values are looked up by their place among all `channels` x `height` x `width` of it, if that is
-    not the shape of the results.
+    not the shape of the results (`flat`). A number of it is for a value of the results, for all of
+    a channel or all of a place (`reach`).
     """
 
     at: int | None
@@ -337,6 +342,7 @@ class Part:
     pitch: int
     floats: bool
     flat: bool
+    reach: Reach
     STRUCT: ClassVar[tuple[str, ...]] = (
         "channels", "height", "width", "row", "pitch", "floats", "flat"
     )  # fmt: skip
@@ -353,11 +359,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Join:
-    """Values of several pictures added up, or behind each other; two channels at a time."""
+    """Values of several pictures added up, multiplied, or behind each other; two channels at a
+    time."""
 
     index: int
     parts: tuple[Part, ...]
-    adds: bool
+    how: How
     target: Target
     activations: tuple[Elementwise, ...]
     threads: int

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.formats.draft import Draft
+from tilewright.model.formats.parts import Value
 from tilewright.model.layers import Pixels, Shape, dimensions
 from tilewright.model.network import Network
 

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Affine, Array, Draft, HardSigmoid, Pad, Part, Value, Wide
+from tilewright.model.formats.draft import Draft
+from tilewright.model.formats.parts import Affine, Array, Erf, Pad, Part, Value, Wide
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -35,6 +36,10 @@ def finish(draft: Draft, output: Value, name: str) -> Network:
     """The network of which a draft's value is the output."""
     if output.last:
         raise TilewrightError("its output is a picture with channels last")
+    if output.split:
+        raise TilewrightError("its output has channels in groups")
+    if output.expanded:
+        raise TilewrightError("its output has values that were repeated")
     if output.rows is not None:
         raise TilewrightError("its output is a row of a picture with channels last")
     graph = _Graph(draft, output.part)
@@ -72,7 +77,7 @@ class _Graph:
         kept = [index for index in range(1, len(self.parts)) if self._read(index)]
         for index in kept:
             part = self.parts[index]
-            if isinstance(part.layer, Pad | HardSigmoid):
+            if isinstance(part.layer, Pad | Erf):
                 raise TilewrightError(
                     f"{part.name}: nothing that takes it can do it ({part.layer.kind})"
                 )
@@ -125,11 +130,8 @@ class _Graph:
             self.parts[source] = _scaled(before, before.layer, affine)
             self._folded(index)
         elif isinstance(before.layer, Affine) and self._alone(source):
-            scale = before.layer.scale * affine.scale
-            shift = before.layer.shift * affine.scale + affine.shift
-            norm = before.layer.norm or affine.norm
             name = before.name if before.layer.norm or not affine.norm else part.name
-            composed = Affine(scale, shift, norm)
+            composed = before.layer.then(affine)
             self.parts[source] = replace(before, name=name, layer=composed)
             self._bypass(index)
             if composed.nothing:
@@ -151,6 +153,12 @@ class _Graph:
         part = self.parts[index]
         place = min(self.readers[index], default=index)
         reader = self.parts[place]
+        if self._alone(index) and isinstance(reader.layer, Affine):
+            # That one is next, and goes on with both.
+            both = affine.then(reader.layer)
+            self.parts[place] = replace(reader, layer=both)
+            self._bypass(index)
+            return
         if not self._alone(index) or not isinstance(reader.layer, FullyConnected):
             raise TilewrightError(
                 f"{part.name}: scales a row of features beside no fully connected layer"

@@ -154,7 +154,8 @@ def _transpose(node: Node, inputs: list[Any]) -> Array:
 
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Sqrt": np.sqrt, "Neg": np.negative,
-    "Reciprocal": np.reciprocal, "Pow": np.power, "Div": _divide,
+    "Reciprocal": np.reciprocal, "Pow": np.power, "Div": _divide, "Equal": np.equal,
+    "Where": np.where,
 }  # fmt: skip
 FUNCTIONS: dict[str, Function] = {
     **{name: _computed(function) for name, function in ELEMENTWISE.items()},

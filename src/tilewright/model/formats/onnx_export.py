@@ -18,8 +18,8 @@ from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 from tilewright.model.formats.description import from_json, to_json
 from tilewright.model.formats.onnx_file import array, require_onnx
-from tilewright.model.layers import AveragePool, Layer, Shape
-from tilewright.model.layers.onnx_node import BEFORE, INPUT, INPUTS
+from tilewright.model.layers import AveragePool, Join, Layer, Shape
+from tilewright.model.layers.onnx_node import BEFORE, INPUT, INPUTS, SECOND
 from tilewright.model.layers.pooling import Pooling
 from tilewright.model.network import Network, Parameters, Stage, Stages
 
@@ -150,18 +150,23 @@ def _nodes(stage: Stage, x: list[str], y: str) -> tuple[list[Any], list[Any]]:
     from onnx import numpy_helper
     from onnx.helper import make_node
 
-    described = _layer(stage).onnx()
+    layer = _layer(stage)
+    described = layer.onnx_of(stage.input_shapes) if isinstance(layer, Join) else layer.onnx()
     nodes, constants, before = [], [], x[0]
     for number, node in enumerate(described):
         last = number == len(described) - 1
         result = y if last else f"{stage.name}_{number}"
-        known = {INPUT: x[:1], INPUTS: x, BEFORE: [before]}
+        known = {INPUT: x[:1], SECOND: x[1:2], INPUTS: x, BEFORE: [before]}
         read = [value for name in node.inputs for value in known[name]]
         if node.takes_parameters:
             read += stage.parameter_shapes
         for index, value in enumerate(node.constants):
             name = f"{stage.name}_{number}_constant{index}"
             constants.append(numpy_helper.from_array(_number(value), name))
+            read.append(name)
+        if node.whole:
+            name = f"{stage.name}_{number}_whole"
+            constants.append(numpy_helper.from_array(np.array(node.whole, np.int64), name))
             read.append(name)
         attributes: dict[str, Any] = dict(node.attributes)
         called = stage.name if last else f"{stage.name}_{number}"

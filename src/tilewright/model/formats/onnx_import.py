@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import onnx_file
-from tilewright.model.formats.draft import FREE, Draft, Value, name_of
+from tilewright.model.formats.draft import Draft, name_of
 from tilewright.model.formats.entering import begin
 from tilewright.model.formats.folding import finish
 from tilewright.model.formats.onnx_constants import FUNCTIONS, evaluate
@@ -23,6 +23,7 @@ from tilewright.model.formats.onnx_export import exported
 from tilewright.model.formats.onnx_file import Node, OnnxFile
 from tilewright.model.formats.onnx_inputs import Building, Inputs, Known
 from tilewright.model.formats.onnx_nodes import MAKERS
+from tilewright.model.formats.parts import FREE, Value
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
 
@@ -44,6 +45,10 @@ def read(path: Path) -> Network:
         raise  # names the file itself
     except TilewrightError as error:
         raise TilewrightError(f"{path}: {error}") from error
+
+
+# What a node gives: one value or constant, several values, or None where it was not understood.
+Made = Known | tuple[Value, ...] | None
 
 
 def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
@@ -71,16 +76,17 @@ def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
 
 
 def _keep(
-    node: Node, made: Known | None, known: dict[str, Known | None], problems: list[tuple[str, str]]
+    node: Node, made: Made, known: dict[str, Known | None], problems: list[tuple[str, str]]
 ) -> None:
+    values = made if isinstance(made, tuple) else (made,)
     for index, name in enumerate(node.outputs):
         if name and name in known:
             problems.append((node.label, f"makes {onnx_file.short(name)} a second time"))
         elif name:
-            known[name] = made if index == 0 else None
+            known[name] = values[index] if index < len(values) else None
 
 
-def _made(building: Building, node: Node, known: dict[str, Known | None]) -> Known | None:
+def _made(building: Building, node: Node, known: dict[str, Known | None]) -> Made:
     """What a node gives: a constant, a value, or None where its inputs are not known."""
     if node.operator not in MAKERS and node.operator not in FUNCTIONS:
         raise TilewrightError("not an operator that is understood")

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.formats.draft import Draft
 from tilewright.model.formats.onnx_file import Node
+from tilewright.model.formats.parts import Value
 
 Known = Value | NDArray[Any]
 Inputs = Sequence[Known | None]
@@ -40,7 +41,8 @@ class Building:
         return constant
 
 
-Maker = Callable[[Building, Node, Inputs], Known]
+# Several values are several outputs.
+Maker = Callable[[Building, Node, Inputs], Known | tuple[Value, ...]]
 
 
 def value(inputs: Inputs, at: int = 0) -> Value:

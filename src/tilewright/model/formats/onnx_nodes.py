@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Value
 from tilewright.model.formats.onnx_file import Node
 from tilewright.model.formats.onnx_inputs import (
     Building,
@@ -26,7 +25,17 @@ from tilewright.model.formats.onnx_inputs import (
     value,
 )
 from tilewright.model.formats.onnx_shapes import SHAPES, axes_of
-from tilewright.model.layers import TYPES, AveragePool, Elementwise, Layer, MaxPool, SiLU
+from tilewright.model.formats.parts import Erf, Value
+from tilewright.model.layers import (
+    GELU,
+    TYPES,
+    AveragePool,
+    Elementwise,
+    Layer,
+    MaxPool,
+    SiLU,
+    TanhGELU,
+)
 from tilewright.model.layers.sizes import Sides
 
 
@@ -162,7 +171,7 @@ def _add(at: Building, node: Node, inputs: Inputs) -> Value:
 def _subtract(at: Building, node: Node, inputs: Inputs) -> Value:
     (x, *others), constants = parted(inputs)
     if others:
-        raise TilewrightError("subtracts two values that both depend on the image")
+        return at.draft.difference(node.name, x, others[0])
     wide = constants[0].astype(np.float64)
     if isinstance(inputs[0], Value):
         return at.draft.affine(node.name, x, np.array(1.0), -wide)
@@ -209,10 +218,7 @@ def _most(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _prelu(at: Building, node: Node, inputs: Inputs) -> Value:
-    slopes = constant(inputs, 1)
-    if slopes.size == 0 or (slopes != slopes.flat[0]).any():
-        raise TilewrightError("slopes differ; one for all is understood")
-    return at.draft.leaky(node.name, value(inputs), float(slopes.flat[0]))
+    return at.draft.prelu(node.name, value(inputs), constant(inputs, 1))
 
 
 def _leaky(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -222,6 +228,24 @@ def _leaky(at: Building, node: Node, inputs: Inputs) -> Value:
 def _hard_sigmoid(at: Building, node: Node, inputs: Inputs) -> Value:
     slope, shift = node.attributes.get("alpha", 0.2), node.attributes.get("beta", 0.5)
     return at.draft.hard_sigmoid(node.name, value(inputs), slope, shift)
+
+
+def _gelu(at: Building, node: Node, inputs: Inputs) -> Value:
+    mode = node.attributes.get("approximate", "none")
+    if mode not in ("none", "tanh"):
+        raise TilewrightError(f"approximate is {mode!r:.40}")
+    return at.draft.each(node.name, TanhGELU() if mode == "tanh" else GELU(), value(inputs))
+
+
+def _erf(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.each(node.name, Erf(), value(inputs))
+
+
+def _power(at: Building, node: Node, inputs: Inputs) -> Value:
+    exponent = constant(inputs, 1)
+    if exponent.size != 1:
+        raise TilewrightError("several exponents; one for all is understood")
+    return at.draft.power(node.name, value(inputs), float(exponent.reshape(())))
 
 
 def _swish(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -261,10 +285,11 @@ def _plain() -> dict[str, Maker]:
 
 MAKERS: dict[str, Maker] = {
     **_plain(), **SHAPES, "Add": _add, "AveragePool": _average_pool,
-    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Gemm": _gemm,
+    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Erf": _erf,
+    "Gelu": _gelu, "Gemm": _gemm,
     "GlobalAveragePool": _global(False), "GlobalMaxPool": _global(True),
     "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky, "LogSoftmax": _log_softmax,
     "MatMul": _matmul, "Max": _least, "MaxPool": _max_pool, "Min": _most, "Mul": _multiply,
-    "PRelu": _prelu, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False),
+    "PRelu": _prelu, "Pow": _power, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False),
     "Softmax": _softmax, "Sub": _subtract, "Sum": _add, "Swish": _swish,
 }  # fmt: skip

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Value
 from tilewright.model.formats.onnx_constants import axes, sizes_of, target
 from tilewright.model.formats.onnx_file import Node
 from tilewright.model.formats.onnx_inputs import (
@@ -24,6 +23,7 @@ from tilewright.model.formats.onnx_inputs import (
     parted,
     value,
 )
+from tilewright.model.formats.parts import Value
 
 
 def axes_of(node: Node, inputs: Inputs) -> tuple[int, ...] | None:
@@ -79,10 +79,19 @@ def _unsqueeze(at: Building, node: Node, inputs: Inputs) -> Value:
     return _reshaped(at, node, x, sizes)
 
 
+def _expand(at: Building, node: Node, inputs: Inputs) -> Value:
+    x, wanted = value(inputs), [int(size) for size in np.ravel(constant(inputs, 1))]
+    sizes = at.sizes(x)
+    if len(wanted) != len(sizes) or wanted[0] not in (1, at.batch):
+        raise TilewrightError(f"repeats {list(sizes)} to {wanted}")
+    both = zip(sizes[1:], wanted[1:], strict=True)
+    return at.draft.expand(x, tuple(own if size == 1 else size for own, size in both))
+
+
 def _transpose(at: Building, node: Node, inputs: Inputs) -> Value:
     x = value(inputs)
     backwards = tuple(range(len(at.sizes(x))))[::-1]
-    return at.draft.transpose(x, tuple(node.attributes.get("perm", backwards)))
+    return at.draft.transpose(node.name, x, tuple(node.attributes.get("perm", backwards)))
 
 
 def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -126,6 +135,19 @@ def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
     return x
 
 
+def _split(at: Building, node: Node, inputs: Inputs) -> tuple[Value, ...]:
+    """Sizes are an input, or an attribute in older opsets, or equal but for the last."""
+    x, axis, parts = value(inputs), node.attributes.get("axis", 0), len(node.outputs)
+    given = optional(inputs, 1)
+    listed = node.attributes.get("split") if given is None else np.ravel(given).tolist()
+    channels = at.sizes(x)[axis]
+    each = -(-channels // parts)
+    sizes = [each] * (parts - 1) + [channels - each * (parts - 1)] if listed is None else listed
+    if len(sizes) != parts:
+        raise TilewrightError(f"gives {parts} parts of {len(sizes)} sizes")
+    return at.draft.split(node.name, x, axis, [int(size) for size in sizes])
+
+
 def _cast(at: Building, node: Node, inputs: Inputs) -> Value:
     if node.attributes.get("to") not in (1, 10, 11):
         raise TilewrightError("casts values of the network to something else than floating point")
@@ -157,6 +179,8 @@ def _cast_like(at: Building, node: Node, inputs: Inputs) -> Known:
 
 SHAPES: dict[str, Maker] = {
     "Cast": _cast, "CastLike": _cast_like, "Concat": _concat, "Dropout": _dropout,
-    "Flatten": _flatten, "Identity": _identity, "Pad": _pad, "Reshape": _reshape, "Shape": _shape,
-    "Slice": _slice, "Squeeze": _squeeze, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+    "Expand": _expand, "Flatten": _flatten, "Identity": _identity, "Pad": _pad,
+    "Reshape": _reshape, "Shape": _shape, "Slice": _slice, "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }  # fmt: skip

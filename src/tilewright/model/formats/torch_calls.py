@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Draft, Value
+from tilewright.model.formats.draft import Draft
+from tilewright.model.formats.parts import Erf, Value
 from tilewright.model.formats.torch_file import Call
 from tilewright.model.layers import (
+    GELU,
     AveragePool,
     HardSwish,
     Layer,
@@ -23,6 +25,7 @@ from tilewright.model.layers import (
     Sigmoid,
     SiLU,
     Tanh,
+    TanhGELU,
 )
 from tilewright.model.layers.sizes import Sides
 
@@ -171,9 +174,8 @@ def _mean(at: Building, call: Call, given: Given) -> Value:
 def _add(at: Building, call: Call, given: Given) -> Value:
     a, b, factor = given.get("self"), given.get("other"), given.get("alpha", 1)
     if isinstance(a, Value) and isinstance(b, Value):
-        if factor != 1:
-            raise TilewrightError("adds a multiple of a value")
-        return at.draft.sum(call.name, a, b)
+        scaled = at.draft.affine(call.name, b, np.array(float(factor)), np.array(0.0))
+        return at.draft.sum(call.name, a, scaled)
     x, other = (a, b) if isinstance(a, Value) else (b, a)
     assert isinstance(x, Value)
     shift = np.asarray(other, np.float64) * (factor if x is a else 1)
@@ -186,7 +188,7 @@ def _subtract(at: Building, call: Call, given: Given) -> Value:
         raise TilewrightError("subtracts a multiple of a value")
     a, b = given.get("self"), given.get("other")
     if isinstance(a, Value) and isinstance(b, Value):
-        raise TilewrightError("subtracts two values that both depend on the image")
+        return at.draft.difference(call.name, a, b)
     if isinstance(a, Value):
         return at.draft.affine(call.name, a, np.array(1.0), -np.asarray(b, np.float64))
     return at.draft.affine(call.name, value(given, "other"), np.array(-1.0), np.asarray(a))
@@ -227,14 +229,28 @@ def _leaky(at: Building, call: Call, given: Given) -> Value:
 
 
 def _prelu(at: Building, call: Call, given: Given) -> Value:
-    slopes = constant(given, "weight")
-    if slopes.size == 0 or (slopes != slopes.flat[0]).any():
-        raise TilewrightError("slopes differ; one for all is understood")
-    return at.draft.leaky(call.name, value(given), float(slopes.flat[0]))
+    x, slopes = value(given), constant(given, "weight")
+    more = len(at.draft.shape(x)) - 1
+    return at.draft.prelu(call.name, x, slopes.reshape(-1, *[1] * more))
 
 
 def _hard_sigmoid(at: Building, call: Call, given: Given) -> Value:
     return at.draft.hard_sigmoid(call.name, value(given))
+
+
+def _gelu(at: Building, call: Call, given: Given) -> Value:
+    mode = given.get("approximate", "none")
+    if mode not in ("none", "tanh"):
+        raise TilewrightError(f"approximate is {mode!r:.40}")
+    return at.draft.each(call.name, TanhGELU() if mode == "tanh" else GELU(), value(given))
+
+
+def _power(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.power(call.name, value(given), float(constant(given, "exponent").reshape(())))
+
+
+def _square(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.power(call.name, value(given), 2)
 
 
 def _softmax(at: Building, call: Call, given: Given) -> Value:
@@ -294,9 +310,49 @@ def _unsqueeze(at: Building, call: Call, given: Given) -> Value:
     return _reshaped(at, call, value(given), sizes)
 
 
+def _expand(at: Building, call: Call, given: Given) -> Value:
+    """To the sizes that are said, -1 for those that stay, or to those of another value."""
+    x = value(given)
+    sizes = at.sizes(x)
+    if call.operator == "expand_as":
+        wanted = at.sizes(value(given, "other"))
+    else:
+        wanted = tuple(int(size) for size in given["size"])
+    if len(wanted) != len(sizes) or wanted[0] not in (-1, at.batch):
+        raise TilewrightError(f"repeats {list(sizes)} to {list(wanted)}")
+    both = zip(sizes[1:], wanted[1:], strict=True)
+    return at.draft.expand(x, tuple(own if size == -1 else size for own, size in both))
+
+
 def _permute(at: Building, call: Call, given: Given) -> Value:
     order = tuple(int(axis) % len(given["dims"]) for axis in given["dims"])
-    return at.draft.transpose(value(given), order)
+    return at.draft.transpose(call.name, value(given), order)
+
+
+def _transpose(at: Building, call: Call, given: Given) -> Value:
+    order = list(range(len(at.sizes(value(given)))))
+    first, second = int(given["dim0"]), int(given["dim1"])
+    order[first], order[second] = order[second], order[first]
+    return at.draft.transpose(call.name, value(given), tuple(order))
+
+
+def _shuffle(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.shuffle(call.name, value(given), int(given["groups"]))
+
+
+def _split(at: Building, call: Call, given: Given) -> tuple[Value, ...]:
+    """Into pieces of a size but for the last, into so many (`chunk`), or into pieces of sizes."""
+    x, axis = value(given), int(given.get("dim", 0))
+    size = at.sizes(x)[axis]
+    wanted = given.get("split_sizes", given.get("split_size", given.get("chunks")))
+    if isinstance(wanted, list):
+        return at.draft.split(call.name, x, axis, [int(each) for each in wanted])
+    number = int(wanted)
+    if number < 1:
+        raise TilewrightError(f"splits into {number}")
+    each = -(-size // number) if call.operator == "chunk" else number
+    sizes = [min(each, size - start) for start in range(0, size, each)]
+    return at.draft.split(call.name, x, axis, sizes)
 
 
 def _pad(at: Building, call: Call, given: Given) -> Value:
@@ -340,19 +396,23 @@ MAKERS: dict[str, Maker] = {
     "adaptive_avg_pool2d": _adaptive, "adaptive_max_pool2d": _adaptive, "amax": _mean,
     "add": _add, "add_": _add, "addmm": _addmm,
     "alias": _dropped, "avg_pool2d": _average_pool, "batch_norm": _batch_norm, "cat": _cat,
+    "channel_shuffle": _shuffle, "chunk": _split,
     "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped, "constant_pad_nd": _pad,
     "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution,
     "detach": _dropped, "div": _divide, "div_": _divide, "dropout": _dropped,
-    "feature_dropout": _dropped, "flatten": _flatten, "hardsigmoid": _hard_sigmoid,
+    "erf": _each(Erf()), "expand": _expand, "expand_as": _expand, "feature_dropout": _dropped,
+    "flatten": _flatten, "gelu": _gelu, "gelu_": _gelu, "hardsigmoid": _hard_sigmoid,
+    "hardsigmoid_": _hard_sigmoid,
     "hardswish": _each(HardSwish()), "hardswish_": _each(HardSwish()), "hardtanh": _clamp,
     "hardtanh_": _clamp, "leaky_relu": _leaky, "leaky_relu_": _leaky, "linear": _linear,
     "log_softmax": _log_softmax, "matmul": _mm, "max_pool2d": _max_pool,
     "max_pool2d_with_indices": _max_pool, "mean": _mean, "mm": _mm, "mul": _multiply,
-    "mul_": _multiply, "pad": _pad, "permute": _permute, "prelu": _prelu,
+    "mul_": _multiply, "pad": _pad, "permute": _permute, "pow": _power,
+    "square": _square, "prelu": _prelu,
     "relu": _each(ReLU()), "relu6": _each(ReLU6()), "relu6_": _each(ReLU6()),
     "relu_": _each(ReLU()), "reshape": _view, "sigmoid": _each(Sigmoid()),
     "silu": _each(SiLU()), "silu_": _each(SiLU()), "slice": _slice, "softmax": _softmax,
-    "squeeze": _squeeze,
+    "split": _split, "split_with_sizes": _split, "squeeze": _squeeze, "transpose": _transpose,
     "sub": _subtract, "sub_": _subtract, "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped,
     "unsqueeze": _unsqueeze, "view": _view,
 }  # fmt: skip

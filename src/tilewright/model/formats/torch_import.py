@@ -16,9 +16,10 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import torch_file
-from tilewright.model.formats.draft import FREE, Draft, Value, name_of
+from tilewright.model.formats.draft import Draft, name_of
 from tilewright.model.formats.entering import Numbers, begin, entering
 from tilewright.model.formats.folding import finish
+from tilewright.model.formats.parts import FREE, Value
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.formats.torch_calls import CHECKS, CONSTANTS, MAKERS, Building
 from tilewright.model.formats.torch_file import Call, Program, Ref
@@ -145,8 +146,8 @@ def _drafted(program: Program, source: str) -> tuple[Draft, Value]:
             made = _made(building, call, program, known)
         except TilewrightError as error:
             problems.append((call.label, str(error)))
-        known.update(dict.fromkeys(call.outputs[1:]))
-        known.update(dict.fromkeys(call.outputs[:1], made))
+        known.update(dict.fromkeys(call.outputs))
+        known.update(zip(call.outputs, made if isinstance(made, tuple) else (made,), strict=False))
     if problems:
         raise NotUnderstood(source, problems)
     output = known.get(program.output)

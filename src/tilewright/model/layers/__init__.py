@@ -21,9 +21,13 @@ from tilewright.model.layers.forms import Form as Form
 from tilewright.model.layers.forms import MissingForm as MissingForm
 from tilewright.model.layers.forms import Table as Table
 from tilewright.model.layers.fully_connected import FullyConnected as FullyConnected
+from tilewright.model.layers.gelu import GELU as GELU
+from tilewright.model.layers.gelu import TanhGELU as TanhGELU
+from tilewright.model.layers.hard_sigmoid import HardSigmoid as HardSigmoid
 from tilewright.model.layers.hard_swish import HardSwish as HardSwish
 from tilewright.model.layers.join import Join as Join
 from tilewright.model.layers.leaky_relu import LeakyReLU as LeakyReLU
+from tilewright.model.layers.multiply import Multiply as Multiply
 from tilewright.model.layers.pixels import Pixels as Pixels
 from tilewright.model.layers.pooling import AveragePool as AveragePool
 from tilewright.model.layers.pooling import MaxPool as MaxPool

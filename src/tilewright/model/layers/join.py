@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tilewright.errors import TilewrightError
 from tilewright.model.layers.base import Layer
 from tilewright.model.layers.forms import without
+from tilewright.model.layers.onnx_node import OnnxNode
 from tilewright.model.layers.rounding import Truth
 from tilewright.model.layers.sizes import Shape, dimensions
 from tilewright.precision import Precision
@@ -44,6 +45,10 @@ class Join(Layer):
     def torch(self, *parameters: Tensor) -> Callable[..., Tensor]:
         """Of several tensors."""
         raise without(self, "torch")
+
+    def onnx_of(self, shapes: Sequence[Shape]) -> tuple[OnnxNode, ...]:
+        """The same as ONNX names it, of inputs of these shapes."""
+        return self.onnx()
 
     @classmethod
     def joins(cls) -> list[tuple[tuple[Shape, ...], Join]]:

@@ -25,6 +25,7 @@ from tilewright.model.layers import (
     Elementwise,
     FullyConnected,
     MaxPool,
+    Multiply,
     Pixels,
     Pooling,
     Softmax,
@@ -133,6 +134,16 @@ def _add(stage: Stage, layer: Add, parameters: Parameters) -> Run:
         out[:] = x
         for other in others:
             out += other
+
+    return run
+
+
+@NUMPY.of(Multiply)
+def _multiply(stage: Stage, layer: Multiply, parameters: Parameters) -> Run:
+    more = len(stage.input_shapes[0]) - len(stage.input_shapes[1])
+
+    def run(x: Array, out: Array, other: Array) -> None:
+        np.multiply(x, other.reshape(*other.shape, *[1] * more), out=out)
 
     return run
 

@@ -27,6 +27,7 @@ from tilewright.model.layers import (
     Elementwise,
     FullyConnected,
     MaxPool,
+    Multiply,
     Pixels,
     Pooling,
     Softmax,
@@ -153,6 +154,18 @@ def add(x: Array, out: Array, first: int, last: int, *others: Array) -> None:
 
 
 @compiled
+def multiply(
+    x: Array, out: Array, first: int, last: int, each: int, count: int, other: Array
+) -> None:
+    """A job is one image. Number i // each % count of the second input is for value i."""
+    products, values = out.reshape(out.shape[0], -1), x.reshape(x.shape[0], -1)
+    factors = other.reshape(other.shape[0], -1)
+    for image in range(first, last):
+        for i in range(values.shape[1]):
+            products[image, i] = values[image, i] * factors[image, i // each % count]
+
+
+@compiled
 def concat(x: Array, out: Array, first: int, last: int, *others: Array) -> None:
     """A job is one image."""
     whole = out.reshape(out.shape[0], -1)
@@ -257,6 +270,13 @@ def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Chosen:
 @LOOPS.of(Add)
 def _add(stage: Stage, layer: Add, parameters: Parameters) -> Chosen:
     return add, (), 1
+
+
+@LOOPS.of(Multiply)
+def _multiply(stage: Stage, layer: Multiply, parameters: Parameters) -> Chosen:
+    first, second = stage.input_shapes
+    each = math.prod(first[1:]) if layer.reach((first, second)) == "channel" else 1
+    return multiply, (each, math.prod(second)), 1
 
 
 @LOOPS.of(Concat)

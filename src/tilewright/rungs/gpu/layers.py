@@ -18,6 +18,7 @@ from tilewright.model.layers import (
     Elementwise,
     FullyConnected,
     MaxPool,
+    Multiply,
     Pixels,
     Pooling,
     Softmax,
@@ -110,6 +111,22 @@ def _add(stage: Stage, layer: Add) -> Design:
             )
         )  # fmt: skip
     return Design(tuple(works))
+
+
+@DIALECT.of(Multiply)
+def _multiply(stage: Stage, layer: Multiply) -> Design:
+    size, (first, second) = math.prod(stage.output_shape), stage.input_shapes
+    reach, plane = layer.reach((first, second)), math.prod(first[1:])
+    other = {"value": "index", "channel": f"(index) / {plane}", "place": f"(index) % {plane}"}
+    kernel = source(
+        "layer_multiply", "multiply.cl", (BLOCK_THREADS, 1, 1),
+        {"SIZE": size, "OTHER_SIZE": math.prod(second)},
+    )  # fmt: skip
+    work = Work(
+        kernel, ("x", "x1", "out"), tiles(size, BLOCK_THREADS), 1,
+        (Loop("value", size, "block and thread"),), Traffic(global_loads=2 * size, stores=size),
+    )  # fmt: skip
+    return _with_macros(Design((work,)), f"TW_OTHER(index) ({other[reach]})")
 
 
 @DIALECT.of(Concat)
