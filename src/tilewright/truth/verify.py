@@ -59,7 +59,8 @@ BATCH = 100
 class Verdict:
     """What verification found. `worst` is the largest error seen as a share of its bound.
 
-    `unfit` is why the first trial that the rung cannot do was left out.
+    `unfit` is why the first trial that the rung cannot do was left out. `proven` is the day that it
+    was found on, if that was before and is believed (`tilewright.truth.kept`).
     """
 
     seed: int
@@ -68,6 +69,7 @@ class Verdict:
     worst: float
     fault: Fault | None
     unfit: str = ""
+    proven: str = ""
 
     @property
     def passed(self) -> bool:
