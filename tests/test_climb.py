@@ -279,6 +279,42 @@ def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch)
     assert len(asked) == 1
 
 
+def test_what_was_proven_before_is_not_proven_again_unless_asked(quick, trusting, monkeypatch):
+    tried = []
+
+    def verify(rung, *given, batch, progress):
+        tried.append(f"{rung.name} {batch}")
+        return Verdict(1, 1, 1, 0.25, None)
+
+    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(climb, "rungs", lambda device: [find("im2col"), find("threads")])
+    subject = climb.prepare("ece408", None, None, images=2)
+
+    def climbed(batch=2, **more):
+        tried.clear()
+        images = subject.dataset.images
+        found = climb.climb(subject.network, images, CPU, batch, 1, **more)
+        assert all(row.network is not None for row in found.rows)
+        return notes(found, subject)
+
+    both = ["im2col 2", "threads 2"]
+    for more in ({}, {"keep": True}):  # what is not to be kept is not
+        assert "--prove" not in climbed(**more)
+        assert tried == both
+    assert "has changed since: im2col, threads (--prove proves them again)" in climbed(keep=True)
+    assert tried == []
+    for more in ({}, {"keep": True, "anew": True}):
+        assert "--prove" not in climbed(**more)
+        assert tried == both
+    climbed(batch=1, keep=True)
+    assert tried == ["im2col 1", "threads 1"]
+    asked = []
+    monkeypatch.setattr(climb, "verify_briefly", lambda *given, **more: asked.append(given) or
+                        Verdict(1, 1, 1, 0.25, None))  # fmt: skip
+    climbed(keep=True, short=True)
+    assert len(asked) == 2
+
+
 def test_all_images_are_taken_where_fewer_may_be():
     with pytest.raises(TilewrightError, match="--images 10000"):
         climb.prepare("ece408", None, None, 10_000)

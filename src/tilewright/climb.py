@@ -7,7 +7,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -36,6 +36,7 @@ from tilewright.runtime import HostArray, cuda
 from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth.before_run import in_worker, prove_plan
+from tilewright.truth.kept import KeptProofs
 from tilewright.truth.side_by_side import Prove, side_by_side
 from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import Verdict, verify, verify_briefly
@@ -209,6 +210,8 @@ def climb(
     short: bool = False,
     audience: Audience = NOBODY,
     elsewhere: Elsewhere | None = None,
+    keep: bool = False,
+    anew: bool = False,
 ) -> Ladder:
     """Verify and time rungs of a device's ladder on a network and some images: all, or those with
     `names`.
@@ -219,7 +222,8 @@ def climb(
     `planned` have a row each at the end, proven on the network's layers with what they chose.
     With `memory` ALL each rung has a row for every memory plan, and the CPU's serial loops one.
     A `short` proof is of the network's own layers. Rungs are timed here, in turns, wherever they
-    are proven.
+    are proven. If proofs are to be `keep`t, those that this machine has are believed, unless all is
+    to be proven `anew`.
     """
     wanted = [*names, against] if names and against else names
     chosen = [
@@ -240,7 +244,10 @@ def climb(
     able = [rung for rung in able if rung not in guests]
     size = min(batch, len(images))  # the batch that is timed is tried, too
     proven = {}
-    for row in _prove(able, device, network, size, short, progress, elsewhere):
+    kept = None
+    if keep and not short and elsewhere is None:  # of this machine, and whole
+        kept = KeptProofs(network, size, anew)
+    for row in _prove(able, device, network, size, short, progress, elsewhere, kept):
         proven[row.rung.label] = row
         audience.proven(row)
     rows = [
@@ -286,11 +293,14 @@ def _prove(
     short: bool,
     progress: Progress,
     elsewhere: Elsewhere | None,
+    kept: KeptProofs | None,
 ) -> Iterator[Row]:
     """Rungs with their verdicts, as they come."""
     # What is wrong with a user's file is told before minutes of others' proofs.
     mine, ours = ([r for r in able if (r.origin is None) == of_ours] for of_ours in (False, True))
-    with _proofs(ours, device, network, batch, short, elsewhere) as prove:
+    known = {} if kept is None else _known(ours, device, kept)
+    rest = [rung for rung in ours if rung.label not in known]
+    with _proofs(rest, device, network, batch, short, elsewhere) as prove:
         for index, rung in enumerate((*mine, *ours)):
             count = itertools.count(1)
 
@@ -299,9 +309,23 @@ def _prove(
 
             progress(f"proving {rung.label}", index, len(able))
             try:
-                yield Row(rung, verdict=prove(rung, tell))
+                if (verdict := known.get(rung.label)) is None:
+                    verdict = prove(rung, tell)
+                    if kept is not None:
+                        kept.keep(rung, device_of(rung, device), verdict)
+                yield Row(rung, verdict=verdict)
             except (DoesNotFit, MissingForm, WorkerStopped) as error:
                 yield Row(rung, missing=str(error))
+
+
+def _known(able: Sequence[Rung], device: Device, kept: KeptProofs) -> dict[str, Verdict]:
+    """What was found before of rungs, by their labels."""
+    known: dict[str, Verdict] = {}
+    for rung in able:
+        with suppress(DoesNotFit, MissingForm):  # told in its turn
+            if (verdict := kept.find(rung, device_of(rung, device))) is not None:
+                known[rung.label] = verdict
+    return known
 
 
 def _proven_plan(row: Row, network: Network, images: int, progress: Progress) -> Row:

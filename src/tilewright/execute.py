@@ -80,10 +80,11 @@ class Program:
         rungs: Mapping[str, Rung],
         building: Callable[[int, int], None] | None = None,
         pixels: bool = True,
+        begun: bool = False,
     ) -> None:
         """`building` is told how many kernels are compiled and how many there are, where that may
         take a while. `pixels`: images will come as bytes; others are taken, too, but what they need
-        is then compiled when they come.
+        is then compiled when they come. `begun`: somebody has its kernels compiled already.
         """
         if not network.parameters and network.parameter_shapes:
             which = network.name if zoo.holds(network) else "PATH.json"
@@ -105,10 +106,11 @@ class Program:
                 rung = rungs[step.rung].at(step.precision)
                 yield prepare(rung, runtime, stages, network.parameters, step.options, pixels)
 
-        begun = compile_together(self.runtime, lambda gathering: list(launches(gathering)))
-        if building is not None:
-            for done, _ in enumerate(as_completed(begun), start=1):
-                building(done, len(begun))
+        if not begun:
+            compiled = compile_together(self.runtime, lambda gathered: list(launches(gathered)))
+            if building is not None:
+                for done, _ in enumerate(as_completed(compiled), start=1):
+                    building(done, len(compiled))
         self.steps: list[ReadyStep] = []
         for step, stages, launch in zip(plan.steps, parts, launches(self.runtime), strict=True):
             only_input = [stage.kind for stage in stages] == ["input"]

@@ -126,7 +126,17 @@ def test_the_proof_is_the_worst_error_as_a_share_of_its_bound():
     (first, *_) = kept(made()).rows
     assert plain(first.verification) == {
         "passed": True, "seed": 7, "trials": 300, "outputs": 12_345, "worst": 0.614, "fault": None,
+        "proven": None,
     }  # fmt: skip
+
+
+def test_a_proof_from_before_is_of_its_day():
+    ladder = made()
+    assert "--prove" not in printed(ladder)
+    ladder.rows[0] = replace(ladder.rows[0], verdict=replace(VERDICT, proven="2026-11-15"))
+    assert kept(ladder).rows[0].verification.proven == "2026-11-15"
+    said = " ".join(printed(ladder).split())
+    assert "proven 2026-11-15 on this machine, and nothing has changed since: serial (" in said
 
 
 def test_what_cannot_be_told_apart_is_marked():

@@ -19,6 +19,7 @@ CLEARED = {
     "compiled": "compiled kernels",
     "cubins": "compiled CUDA kernels",
     "plans": "plans of CUDA kernels",
+    "proofs": "proofs of rungs",
     "ceilings": "measured ceilings",
     "pocl": "findings about PoCL",
     "pocl-kernels": "files of PoCL's compiler",

@@ -31,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a first look in seconds: a short proof, few images, few rounds",
     )  # fmt: skip
     parser.add_argument(
+        "--prove", action="store_true",
+        help="prove every rung, also those that were proven on this machine before and have not "
+        "changed since",
+    )  # fmt: skip
+    parser.add_argument(
         "--repeats", type=options.positive, metavar="N",
         help="timed rounds after one of warm-up (default: 9, and more until every network's time "
         "is certain to 2 %%, up to 49 or a minute)",

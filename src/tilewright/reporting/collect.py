@@ -70,6 +70,7 @@ def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> Ladd
     found = climb.climb(
         subject.network, subject.dataset.images, wish.device, wish.batch,
         wish.repeats or Rounds(), progress=progress, audience=_Watching(wish, tell),
+        keep=True,
     )  # fmt: skip
     with commanded(wish.command("ladder", images=wish.images)[1:]):
         here = environment.fingerprint()

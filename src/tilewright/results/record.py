@@ -98,6 +98,10 @@ class Verification(Struct, frozen=True, kw_only=True):
         float | None, about("the largest error seen as a share of its bound; null if not finite")
     ]
     fault: str | None
+    proven: Annotated[
+        str | None,
+        about("the day of a proof from before, on the same machine and of the same code"),
+    ] = None
 
 
 def verification(found: Verdict) -> Verification:
@@ -108,6 +112,7 @@ def verification(found: Verdict) -> Verification:
         outputs=found.outputs,
         worst=found.worst if math.isfinite(found.worst) else None,
         fault=str(found.fault) if found.fault else None,
+        proven=found.proven or None,
     )
 
 

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 
 from tilewright.execute import prepare
-from tilewright.plan import uniform
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
 from tilewright.runtime.gather import CompilesAhead, Gathering, compile_together
+from tilewright.truth.plans import Plans
 from tilewright.truth.trials import Trial
 
 # Trials that are drawn before their turn, and the bytes that their weights and images may take:
@@ -25,8 +25,11 @@ from tilewright.truth.trials import Trial
 MOST_TRIALS, MOST_BYTES = 400, 2**28
 
 
-def compiled_ahead(rung: Rung, device: Device, trials: Iterable[Trial]) -> Iterator[Trial]:
+def compiled_ahead(
+    rung: Rung, device: Device, trials: Iterable[Trial], plans: Plans | None = None
+) -> Iterator[Trial]:
     """The same trials, in the same order; what a rung needs for the next ones is being compiled."""
+    plans = plans or Plans(rung, device)
     runtime = rung.open_runtime(device, rung.memories[0])
     if not isinstance(runtime, CompilesAhead):
         yield from trials
@@ -39,18 +42,18 @@ def compiled_ahead(rung: Rung, device: Device, trials: Iterable[Trial]) -> Itera
         held += _bytes(trial)
         if (kernels := _kernels(trial)) not in begun:
             begun.add(kernels)
-            compile_together(runtime, partial(_prepare, rung, device, trial))
+            compile_together(runtime, partial(_prepare, plans, trial))
         while len(drawn) > MOST_TRIALS or held > MOST_BYTES:
             held -= _bytes(drawn[0])
             yield drawn.popleft()
     yield from drawn
 
 
-def _prepare(rung: Rung, device: Device, trial: Trial, runtime: Gathering) -> None:
+def _prepare(plans: Plans, trial: Trial, runtime: Gathering) -> None:
     """As for the trial itself, in each of the rung's ways."""
-    network, pixels = trial.network, trial.images.dtype == np.uint8
+    rung, network, pixels = plans.rung, trial.network, trial.images.dtype == np.uint8
     for way in rung.tried_ways:
-        plan = uniform(network, rung, device, trial.capacity, options=way)
+        plan = plans.of(trial, way)
         for step, stages in zip(plan.steps, rung.cut(network), strict=True):
             prepare(rung, runtime, stages, network.parameters, step.options, pixels)
 

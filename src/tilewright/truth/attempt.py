@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.execute import Program
 from tilewright.model.layers import dimensions
-from tilewright.model.layers.rounding import Array
 from tilewright.model.network import Network, Stage
-from tilewright.plan import taken, uniform
+from tilewright.plan import Plan
 from tilewright.rungs.gpu.prepare import GpuLaunch
-from tilewright.rungs.rung import Options, Rung
+from tilewright.rungs.rung import Rung
 from tilewright.runtime import Buffer, Runtime
-from tilewright.runtime.device import Device
 from tilewright.truth import reference
 from tilewright.truth.evidence import (
     INPUT_POISON,
@@ -28,44 +25,18 @@ from tilewright.truth.evidence import (
     Evidence,
     Fault,
 )
-from tilewright.truth.guards import Guarded, GuardingRuntime, guarding
+from tilewright.truth.guards import MARGIN, Guarded, GuardingRuntime, guarding
 from tilewright.truth.trials import Inputs, Trial
+from tilewright.truth.truths import Known, Number, Truths
 
 
-class Truths:
-    """What each step of a network should make of an image, computed once for the same image."""
+@dataclass(frozen=True)
+class Made:
+    """What is in a buffer, image by image, and the numbers that it is known by."""
 
-    def __init__(self, trial: Trial, rung: Rung) -> None:
-        self.network, self.precision = trial.network, rung.precision
-        self.steps = [list(part) for part in rung.cut(trial.network)]
-        self.known: list[dict[bytes, reference.Truth]] = [{} for _ in self.steps]
-
-    def of(self, index: int, given: tuple[Inputs, ...]) -> list[reference.Truth]:
-        """A step's outputs for some images, one by one."""
-        known = self.known[index]
-        images = list(zip(*given, strict=True))
-        keys = [b"".join(part.tobytes() for part in image) for image in images]
-        finite = [all(bool(np.isfinite(part).all()) for part in image) for image in images]
-        fresh = {key: place for place, key in enumerate(keys) if key not in known}
-        for alike in (True, False):  # NaN would leave the bound of no other image as it is
-            places = {key: place for key, place in fresh.items() if finite[place] == alike}
-            if places:
-                chosen = list(places.values())
-                truths = self._chain(index, [part[chosen] for part in given])
-                known.update(zip(places, truths, strict=True))
-        return [known[key] for key in keys]
-
-    def _chain(self, index: int, given: list[Inputs]) -> Iterator[reference.Truth]:
-        stages, parameters = self.steps[index], self.network.parameters
-        places = {stage.name: stage.index for stage in self.network.stages}
-        names = taken(self.network, stages)
-        x: Inputs | dict[int, Inputs] = given[0]
-        if names:  # not the pixels
-            x = {places[name]: part for name, part in zip(names, given, strict=True)}
-        with np.errstate(invalid="ignore", over="ignore"):
-            chain = reference.chain(stages, parameters, x, self.precision)
-        for value, bound in zip(chain[-1].value, chain[-1].bound, strict=True):
-            yield reference.Truth(value, bound)
+    values: Inputs
+    buffer: Buffer
+    numbers: tuple[Number, ...]
 
 
 class Attempt:
@@ -76,20 +47,14 @@ class Attempt:
     """
 
     def __init__(
-        self,
-        rung: Rung,
-        device: Device,
-        trial: Trial,
-        truths: Truths,
-        repeatable: bool,
-        way: Options,
+        self, rung: Rung, plan: Plan, trial: Trial, truths: Truths, repeatable: bool
     ) -> None:
         self.trial, self.truths, self.repeatable = trial, truths, repeatable
         if rung.convolutions is not None:
             rung = replace(rung, open_runtime=guarding(rung.open_runtime))
-        plan = uniform(trial.network, rung, device, trial.capacity, options=way)
         pixels = trial.images.dtype == np.uint8
-        self.program = Program(trial.network, plan, {rung.name: rung}, pixels=pixels)
+        # Its kernels are being compiled since it was drawn.
+        self.program = Program(trial.network, plan, {rung.name: rung}, pixels=pixels, begun=True)
         runtime, images = self.program.runtime, trial.images
         self.guards = runtime if isinstance(runtime, GuardingRuntime) else None
         self.runtime: Runtime = runtime if self.guards is None else self.guards.inner
@@ -130,19 +95,19 @@ class Attempt:
             guarded.fill(None)
         if self.guards is not None:
             self.guards.poison()
-        start = self.given.inside(len(call))
-        made: dict[str, tuple[Inputs, Buffer]] = {}
-        for index, buffer in enumerate(self.program.activations(start)):
+        start = Made(batch, self.given.inside(len(call)), call)
+        made: dict[str, Made] = {}
+        for index, buffer in enumerate(self.program.activations(start.buffer)):
             self.runtime.synchronise()
-            actual = np.array(self.runtime.download(buffer))
-            output, step = self.outputs[index], self.program.steps[index]
-            read = [made[name] for name in step.takes] or [(batch, start)]
-            before = tuple(values for values, _ in read)
-            source = tuple(held for _, held in read)
-            if output is not None:
-                output.expect(actual)
-            image, problem = self._problem(index, before, actual)
-            damage = self._damage(index)
+            step, output = self.program.steps[index], self.outputs[index]
+            read = [made[name] for name in step.takes] or [start]
+            before = tuple(each.values for each in read)
+            source = tuple(each.buffer for each in read)
+            actual, around = self._given_by(output, buffer)
+            numbers = list(zip(*(each.numbers for each in read), strict=True))
+            known = self.truths.of(index, numbers, before)
+            right, problem = self._problem(known, actual)
+            damage = around + self._damage(index)
             again: Again | None = None
             if output is not None and (problem or damage or self.repeatable):
                 again = self._again(index, source, buffer, before, problem or damage)
@@ -151,52 +116,72 @@ class Attempt:
             if problem is not None or damage:
                 seen = Evidence(
                     tuple(self.truths.steps[index]), self.trial.network.parameters,
-                    self.truths.precision, self.trial.inputs, number + 1, image, before[0],
-                    *self._truth(index, before), actual, again, self.earlier.get(index),
-                    damage, self.trial.arrival, before[1:],
+                    self.truths.precision, self.trial.inputs, number + 1,
+                    None if len(right) == len(actual) else len(right), before[0],
+                    np.stack([each.truth.value for each in known]),
+                    np.stack([each.truth.bound for each in known]), actual, again,
+                    self.earlier.get(index), damage, self.trial.arrival, before[1:],
                 )  # fmt: skip
                 which = f"{self.trial.inputs}, call {number + 1} with {_listed(call)}"
                 layer = _describe(self.truths.steps[index], self.trial.network)
                 return Fault(layer, which, problem or str(damage[0]), seen)
             self.earlier[index] = actual
-            made[step.layers[-1]] = actual, buffer
+            made[step.layers[-1]] = Made(actual, buffer, tuple(right))
         return None
 
-    def _problem(
-        self, index: int, before: tuple[Inputs, ...], actual: NDArray[np.float32]
-    ) -> tuple[int | None, str | None]:
-        """What is wrong with a step's output, given its inputs, and in which image."""
-        self.compared += actual.size
-        for image, truth in enumerate(self.truths.of(index, before)):
-            finite = all(bool(np.isfinite(part[image]).all()) for part in before)
-            spoiled = self.trial.arrival and not finite
-            share, problem = (swallowed if spoiled else compare)(actual[image], truth)
-            self.worst = max(self.worst, share)
-            if problem is not None:
-                return image, f"image {image} of {len(actual)}: {problem}"
-        return None, None
+    def _given_by(
+        self, output: Guarded | None, buffer: Buffer
+    ) -> tuple[NDArray[np.float32], tuple[Damage, ...]]:
+        """What a step gave, and what it wrote around that, from one copy of it all."""
+        if output is None:
+            return np.array(self.runtime.download(buffer)), ()
+        held = output.held()
+        size = math.prod(buffer.shape)
+        actual = np.array(held[MARGIN : MARGIN + size]).reshape(buffer.shape)
+        output.expect(actual)
+        damage = output.damage(held)
+        return actual, () if damage is None else (damage,)
 
-    def _truth(self, index: int, before: tuple[Inputs, ...]) -> tuple[Array, Array]:
-        truths = self.truths.of(index, before)
-        return np.stack([each.value for each in truths]), np.stack([each.bound for each in truths])
+    def _problem(
+        self, known: list[Known], actual: NDArray[np.float32]
+    ) -> tuple[list[Number], str | None]:
+        """The numbers of a step's outputs, image by image, up to the first that is wrong; and what
+        is wrong with that."""
+        self.compared += actual.size
+        right: list[Number] = []
+        for each, output in zip(known, actual, strict=True):
+            number = each.seen(output)
+            if number is None:
+                spoiled = self.trial.arrival and not each.finite
+                share, problem = (swallowed if spoiled else compare)(output, each.truth)
+                self.worst = max(self.worst, share)
+                if problem is not None:
+                    return right, f"image {len(right)} of {len(actual)}: {problem}"
+                number = self.truths.found_right(each, output)
+            right.append(number)
+        return right, None
 
     def _damage(self, index: int) -> tuple[Damage, ...]:
-        """Next to the step first; the rest when all is done, as there may be much of it."""
+        """To what the step was given, beside its output; to all the rest when all is done, as there
+        may be much of it."""
         last = index == len(self.outputs) - 1
         steps = self.program.steps
-        beside = (*steps[index].takes, steps[index].layers[-1])
+        takes = steps[index].takes
         by_name = zip(steps, self.outputs, strict=True)
-        near = [each for step, each in by_name if each and step.layers[-1] in beside]
-        found = [each.damage() for each in (self.given, *(self.used if last else near))]
+        near = [each for step, each in by_name if each and step.layers[-1] in takes]
+        looked_at = [each for each in (self.used if last else near) if each != self.outputs[index]]
+        found = [each.damage() for each in looked_at]
+        if last or not near:  # it was given the input, or the same memory with another shape
+            found.insert(0, self.given.damage())
         if self.guards is not None:
-            launches = (step.launch for step in self.program.steps)
             found += self.guards.damage(
                 {
                     id(buffer): name
-                    for launch in launches
-                    if isinstance(launch, GpuLaunch)
-                    for name, buffer in launch.buffers.items()
-                }
+                    for step in (steps if last else steps[index : index + 1])
+                    if isinstance(step.launch, GpuLaunch)
+                    for name, buffer in step.launch.buffers.items()
+                },
+                all_of_it=last,
             )
         return tuple(each for each in found if each is not None)
 
@@ -214,9 +199,9 @@ class Attempt:
         assert launch is not None and output is not None
 
         def run(content: NDArray[np.float32] | None) -> NDArray[np.float32]:
-            kept = output.expected.copy()
+            kept = output.content
             output.fill(content)
-            output.expected[:] = kept
+            output.expect(kept)
             for held, values in zip(source, before, strict=True) if looked_at else ():
                 # It may have been written to.
                 held[:] = self.runtime.upload(np.ascontiguousarray(values).reshape(held.shape))
@@ -252,11 +237,13 @@ def compare(actual: NDArray[np.float32], truth: reference.Truth) -> tuple[float,
     if not np.isfinite(truth.bound).all():
         return math.inf, "the rounding bound overflows: this network cannot be verified"
     with np.errstate(invalid="ignore"):
-        error = np.abs(actual - truth.value)
+        error = np.subtract(actual, truth.value)
+        np.abs(error, out=error)
         right = error <= truth.bound  # false for NaN
     if right.all():
-        used = error[truth.bound > 0] / truth.bound[truth.bound > 0]
-        return float(used.max(initial=0.0)), None
+        # Where the bound is zero, so is the error.
+        np.divide(error, truth.bound, out=error, where=truth.bound > 0)
+        return float(error.max(initial=0.0)), None
     place, count = _first(~right)
     text = (
         f"output[{', '.join(map(str, place))}] is {actual[place]:.9g}, must be "

@@ -7,7 +7,7 @@ a NaN, which no sum loses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import cast
 
@@ -25,6 +25,7 @@ from tilewright.truth.evidence import PARAMETER_POISON, SCRATCH_POISON, SHARED_P
 # Elements; a multiple of what devices want pointers to be aligned to.
 MARGIN = 1024
 MOST_SCRATCH = 2**28  # floats: what should be there is kept here, too, and a file asks for it
+HALF_NAN = 0x7E00
 # For each multiprocessor, so that all of them get some.
 SPOILING_BLOCKS = 4
 # Shared memory filled with one value: whoever runs next and reads what it has not written gets
@@ -43,16 +44,32 @@ TW_ENTRY TW_NAME(TW_GLOBAL const float *value, TW_GLOBAL float *seen) {
 
 
 class Guarded:
-    """A buffer on a device between two margins of poison, and what it should hold."""
+    """A buffer on a device between two margins of poison, and what it should start with."""
 
     def __init__(
-        self, runtime: Runtime, name: str, shape: Shape, dtype: DTypeLike, poison: int
+        self,
+        runtime: Runtime,
+        name: str,
+        shape: Shape,
+        dtype: DTypeLike,
+        poison: int,
+        content: HostArray | None = None,
     ) -> None:
         self.runtime, self.name, self.shape = runtime, name, shape
-        bits = np.full(math.prod(shape) + 2 * MARGIN, poison, np.uint32)
-        self.poison = bits.view(dtype) if np.dtype(dtype).itemsize == 4 else bits.astype(dtype)
-        self.expected = self.poison.copy()
-        self.buffer: Buffer = runtime.upload(self.poison.copy())
+        kind = np.dtype(dtype)
+        self.bits = np.dtype(f"u{kind.itemsize}")  # to compare by: NaN is not equal to itself
+        # A NaN in two bytes as well; a byte holds anything.
+        least = poison if kind.itemsize != 2 else HALF_NAN | poison & 0xFF
+        self.poison = np.array(least, np.uint32).astype(self.bits)
+        # Never given to a kernel: what is poisoned again is copied from here, inside the device.
+        self.clean: Buffer = runtime.upload(self._poisoned().view(kind))
+        self.content = np.empty(0, kind) if content is None else content.ravel()
+        held = self._poisoned().view(kind)
+        held[MARGIN : MARGIN + self.content.size] = self.content
+        self.buffer: Buffer = runtime.upload(held)
+
+    def _poisoned(self) -> HostArray:
+        return np.full(math.prod(self.shape) + 2 * MARGIN, self.poison)
 
     def inside(self, images: int) -> Buffer:
         size = images * math.prod(self.shape[1:])
@@ -60,28 +77,35 @@ class Guarded:
 
     def fill(self, content: HostArray | None) -> None:
         """Poison it all again, then put the content in; the memory stays the same."""
-        self.expected[:] = self.poison
-        if content is not None:
-            self.expect(content)
+        self.expect(self.content[:0] if content is None else content)
         self.restore()
 
     def restore(self) -> None:
         """All of it as it should be."""
-        self.buffer[:] = self.runtime.upload(self.expected.copy())
+        self.buffer[:] = self.clean
+        if size := self.content.size:
+            self.buffer[MARGIN : MARGIN + size] = self.runtime.upload(self.content)
 
     def expect(self, content: HostArray) -> None:
-        self.expected[MARGIN : MARGIN + content.size] = content.ravel()
+        """This is what it holds at its start, and the rest is poison."""
+        self.content = content.ravel()
 
-    def damage(self) -> Damage | None:
-        """Whether anything was written that should not have been."""
-        changed = _differs(self.runtime.download(self.buffer), self.expected)
-        return _damage(self.name, changed) if changed.any() else None
+    def held(self) -> HostArray:
+        """All that it holds now, with its margins; on a CPU the memory itself."""
+        return self.runtime.download(self.buffer)
 
-
-def _differs(held: HostArray, expected: HostArray) -> NDArray[np.bool_]:
-    bits = f"u{expected.itemsize}"  # NaN is not equal to itself
-    different: NDArray[np.bool_] = np.ascontiguousarray(held).view(bits) != expected.view(bits)
-    return different
+    def damage(self, held: HostArray | None = None) -> Damage | None:
+        """Whether anything was written that should not have been, in what it holds."""
+        bits = np.ascontiguousarray(self.held() if held is None else held).view(self.bits)
+        end = MARGIN + self.content.size
+        changed = (
+            bits[:MARGIN] != self.poison,
+            bits[MARGIN:end] != self.content.view(self.bits),
+            bits[end:] != self.poison,
+        )
+        if not any(part.any() for part in changed):
+            return None
+        return _damage(self.name, np.concatenate(changed))
 
 
 def _damage(name: str, changed: NDArray[np.bool_]) -> Damage:
@@ -94,16 +118,17 @@ def _damage(name: str, changed: NDArray[np.bool_]) -> Damage:
 class Scratch(Guarded):
     """Memory between a layer's kernels: it may hold anything, and its margins may not change."""
 
-    def damage(self) -> Damage | None:
-        size = len(self.expected)
-        inside = np.zeros(size - 2 * MARGIN, bool)
-        ends = (slice(0, MARGIN), slice(size - MARGIN, size))
+    def damage(self, held: HostArray | None = None) -> Damage | None:
+        size = math.prod(self.shape)
+        ends = (slice(0, MARGIN), slice(MARGIN + size, 2 * MARGIN + size))
         first, last = (
-            _differs(self.runtime.download(self.buffer[end]), self.expected[end]) for end in ends
+            np.ascontiguousarray(self.runtime.download(self.buffer[end])).view(self.bits)
+            != self.poison
+            for end in ends
         )
         if not first.any() and not last.any():
             return None
-        return _damage(self.name, np.concatenate([first, inside, last]))
+        return _damage(self.name, np.concatenate([first, np.zeros(size, bool), last]))
 
 
 class GuardingRuntime:
@@ -123,8 +148,8 @@ class GuardingRuntime:
 
     def upload(self, array: HostArray) -> Buffer:
         flat = (array.size,)
-        guarded = Guarded(self.inner, "parameters", flat, array.dtype, PARAMETER_POISON)
-        guarded.fill(np.ascontiguousarray(array))
+        content = np.array(array, order="C")  # the array is the caller's to change
+        guarded = Guarded(self.inner, "parameters", flat, array.dtype, PARAMETER_POISON, content)
         return self._given(self.parameters, guarded, array.shape)
 
     def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> Buffer:
@@ -159,12 +184,14 @@ class GuardingRuntime:
         for guarded, _ in self.parameters:
             guarded.restore()
 
-    def damage(self, names: dict[int, str]) -> list[Damage]:
-        """What was changed, by the names that buffers have; known by their identity."""
+    def damage(self, names: Mapping[int, str], all_of_it: bool) -> list[Damage]:
+        """What was changed of the buffers with names, which are known by their identity; or of all
+        that there are."""
         found = []
         for guarded, buffer in (*self.parameters, *self.scratch):
             guarded.name = names.get(id(buffer), guarded.name)
-            if (damage := guarded.damage()) is not None:
+            looked_at = all_of_it or id(buffer) in names
+            if looked_at and (damage := guarded.damage()) is not None:
                 found.append(damage)
         return found
 

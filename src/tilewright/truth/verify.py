@@ -44,10 +44,12 @@ from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth.ahead import compiled_ahead
-from tilewright.truth.attempt import Attempt, Truths
+from tilewright.truth.attempt import Attempt
 from tilewright.truth.evidence import Fault
+from tilewright.truth.plans import Plans
 from tilewright.truth.quick import first_look
 from tilewright.truth.trials import Trial, at_hand, trials
+from tilewright.truth.truths import Truths
 
 # Images at a time, if none are asked for: more than any vector has lanes.
 BATCH = 100
@@ -57,7 +59,8 @@ BATCH = 100
 class Verdict:
     """What verification found. `worst` is the largest error seen as a share of its bound.
 
-    `unfit` is why the first trial that the rung cannot do was left out.
+    `unfit` is why the first trial that the rung cannot do was left out. `proven` is the day that it
+    was found on, if that was before and is believed (`tilewright.truth.kept`).
     """
 
     seed: int
@@ -66,6 +69,7 @@ class Verdict:
     worst: float
     fault: Fault | None
     unfit: str = ""
+    proven: str = ""
 
     @property
     def passed(self) -> bool:
@@ -158,7 +162,8 @@ def prove(
     """
     count = outputs = 0
     worst, unfit = 0.0, ""
-    for trial in compiled_ahead(rung, device, tried):
+    plans = Plans(rung, device)
+    for trial in compiled_ahead(rung, device, tried, plans):
         if trial.arrival and rung.vendor:
             continue  # ONNX Runtime's max pooling swallows NaN (1.31.1); ours must not
         progress()
@@ -166,7 +171,7 @@ def prove(
         truths = Truths(trial, rung)
         for way in rung.tried_ways:
             try:
-                attempt = Attempt(rung, device, trial, truths, repeatable, way)
+                attempt = Attempt(rung, plans.of(trial, way), trial, truths, repeatable)
             except DoesNotFit as error:
                 unfit = unfit or str(error)
                 count -= 1

@@ -76,6 +76,7 @@ def ladder(
     rungs: str | Sequence[str] = (),
     against: str | None = None,
     quick: bool = False,
+    prove: bool = False,
     repeats: int | None = None,
     rung: str | Path | Sequence[str | Path] = (),
     plan: str | Path | Sequence[str | Path] = (),
@@ -92,9 +93,10 @@ def ladder(
     a time; `repeats` the timed rounds after one of warm-up (default: until times are certain).
     `rungs` are names, or a text with commas between them (default: all of the device), and `rung`
     is a kernel file, or several, to be among them. `against` names a rung that all are compared
-    with. `quick` is a first look in seconds: a short proof, few images, few rounds. `plan` is a
-    file that `tune` or a run's `save_plan` wrote, or several: each has a row. `on`, `workers` and
-    `address` are as for `run`: all workers prove, and one times.
+    with. `quick` is a first look in seconds: a short proof, few images, few rounds. What was proven
+    on this machine is believed as long as nothing has changed, unless it is to be proven again
+    (`prove`). `plan` is a file that `tune` or a run's `save_plan` wrote, or several, and each has a
+    row. `on`, `workers` and `address` are as for `run`: all workers prove, and one times.
     """
     there, travels = device_of(device), memory_plan(memory, ALL)
     size, rounds = positive("batch", batch), positive_or_none("repeats", repeats)
@@ -114,7 +116,7 @@ def ladder(
 
             found, machine = climb_on(climbing, there, workers, address, tell, audience)
         else:
-            found = climbing(progress=tell, audience=audience)
+            found = climbing(progress=tell, audience=audience, keep=True, anew=prove)
             machine = environment.fingerprint()
     return LadderResult(record(found, subject, there, size, travels, machine))
 

@@ -176,6 +176,19 @@ def _proof(found: Verification | None) -> str:
     return units.of_bound(found.worst)
 
 
+def _before(rows: Sequence[RungRecord]) -> Iterator[str]:
+    """Which proofs are of another day, by days."""
+    days: dict[str, list[str]] = {}
+    for row in rows:
+        if row.verification is not None and row.verification.proven is not None:
+            days.setdefault(row.verification.proven, []).append(row.rung)
+    for day, names in days.items():
+        yield (
+            f"proven {day} on this machine, and nothing has changed since: {', '.join(names)} "
+            "(--prove proves them again)"
+        )
+
+
 def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
     """Speed in percent of the fastest library's."""
     if vendor is None:
@@ -232,6 +245,7 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
         )
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
+    yield from _before(rows)
     if any(row.page_faults for row in rows) and ladder.memory == ALL:
         yield "`profile --memory managed` has the GPU's page faults"
     yield (

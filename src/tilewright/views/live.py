@@ -111,7 +111,8 @@ def words(row: Row) -> str:
         return Marked(f"not here: {row.missing}", BROKEN)
     if not row.verdict.passed:
         return Marked(f"WRONG: {row.verdict.fault}", BROKEN)
-    return Marked(f"proven: {proof(row.verdict)}", COMPUTE)
+    day = f" {row.verdict.proven}" if row.verdict.proven else ""
+    return Marked(f"proven{day}: {proof(row.verdict)}", COMPUTE)
 
 
 def proof(found: Verdict) -> str:

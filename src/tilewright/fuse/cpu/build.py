@@ -79,7 +79,7 @@ def machine(features: dict[str, bool]) -> Machine:
     for level, (feature, _) in LEVELS.items():
         if features.get(feature):
             flags = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(features.items()))
-            return Machine(llvm.get_host_cpu_name(), flags, level, llvm.get_default_triple())
+            return Machine(_cpu(), flags, level, _triple())
     raise TilewrightError(
         f"the fused rung knows no vectors of this CPU ({llvm.get_host_cpu_name()})"
     )
@@ -93,6 +93,16 @@ def restricted(level: str) -> Machine:
         "sse": ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop"),
     }[level]
     return machine({n: on and not n.startswith(beyond) for n, on in _features().items()})
+
+
+@cache
+def _cpu() -> str:
+    return str(llvm.get_host_cpu_name())
+
+
+@cache
+def _triple() -> str:
+    return str(llvm.get_default_triple())
 
 
 @cache

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from contextlib import ExitStack
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,18 +24,22 @@ from tilewright.fuse.cpu.team import Memory, team
 from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model.network import Network
 
+Values = NDArray[np.float32]
 UINT8 = np.dtype(np.uint8)
+# Packing megabytes of weights twice takes as long as loading the machine code does: from here on it
+# is done meanwhile, by threads, which take a fraction of a millisecond to start.
+MANY_WEIGHTS = 100_000
 
 
 class Variant:
     """A network by one of the schedules: compiled, and its weights packed."""
 
     def __init__(
-        self, network: Network, on: Machine, plan: Schedule, weights: Future[NDArray[np.float32]]
+        self, network: Network, on: Machine, plan: Schedule, pack: Callable[[], Values]
     ) -> None:
         self.schedule = plan
         self.compiled = compile_network(network, on, compiled_folder(), plan)
-        self.weights = weights.result()
+        self.weights = pack()
         self.scratch = layout(plan).size
 
     def kernel(self, suffix: str) -> Kernel:
@@ -86,11 +92,13 @@ class FusedNetwork:
             by_images(network, machine.target, rules),
             by_channels(network, machine.target),
         )
-        # Packing megabytes of weights twice takes as long as loading the machine code does.
-        with ThreadPoolExecutor(len(plans)) as pool:
-            packed = [pool.submit(pack, plan, network.parameters) for plan in plans]
+        packs = [partial(pack, plan, network.parameters) for plan in plans]
+        with ExitStack() as stack:
+            if network.parameter_count >= MANY_WEIGHTS:
+                pool = stack.enter_context(ThreadPoolExecutor(len(plans)))
+                packs = [partial(Future.result, pool.submit(each)) for each in packs]
             self.many, self.few = (
-                Variant(network, machine, *each) for each in zip(plans, packed, strict=True)
+                Variant(network, machine, *each) for each in zip(plans, packs, strict=True)
             )
         computed = single_cost(self.few.schedule, self.many.schedule)
         self.single = computed if single is None else single

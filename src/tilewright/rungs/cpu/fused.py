@@ -17,6 +17,10 @@ of the tiles that see it, not only those whose windows have it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Parameters, Stages
@@ -32,6 +36,13 @@ from tilewright.rungs.rung import (
 from tilewright.runtime import FunctionRuntime
 from tilewright.runtime.cpu import open_runtime
 from tilewright.runtime.device import Device
+
+if TYPE_CHECKING:
+    from tilewright.fuse.cpu.build import Machine
+    from tilewright.fuse.cpu.schedule import Schedule
+
+# Networks whose layers differ: a proof tries each with many weights, ten times in a row.
+REMEMBERED = 20
 
 
 def plan(device: Device, stages: Stages, precision: Precision) -> Options:
@@ -58,19 +69,30 @@ def prepare(
     precision: Precision,
 ) -> Launch:
     from tilewright.fuse.cpu.build import host
-    from tilewright.fuse.cpu.choice import SINGLE, Choice, build
+    from tilewright.fuse.cpu.choice import SINGLE, Choice
     from tilewright.fuse.cpu.run import FusedNetwork
 
-    network, machine, choice = _network(stages), host(), Choice.of(options)
+    machine, choice = host(), Choice.of(options)
     fused = FusedNetwork(
-        network.with_parameters(parameters),
+        _network(stages).with_parameters(parameters),
         machine,
         single=SINGLE[choice.images],
-        plans=build(network, machine, choice, precision),
+        plans=_schedules(stages, machine, msgspec.json.encode(choice), precision),
     )
     return launch_of(runtime, "fused", stages, fused.run, fused.parts)
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _schedules(
+    stages: Stages, machine: Machine, choice: bytes, precision: Precision
+) -> tuple[Schedule, Schedule]:
+    from tilewright.fuse.cpu.choice import Choice, build
+
+    chosen = msgspec.json.decode(choice, type=Choice)
+    return build(_network(stages), machine, chosen, precision)
+
+
+@lru_cache(maxsize=REMEMBERED)
 def _network(stages: Stages) -> Network:
     pixels = stages[0].layer
     assert isinstance(pixels, Pixels)  # the rung takes networks whole

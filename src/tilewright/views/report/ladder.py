@@ -156,7 +156,7 @@ def proof(found: Verification | None) -> str:
     worst = NONE if found.worst is None else f"{math.floor(100 * found.worst) / 100:.2f}"
     return (
         f"{units.plural(found.trials, 'trial')}, {units.count(found.outputs)} outputs, "
-        f"worst {worst} of its bound"
+        f"worst {worst} of its bound{f', on {found.proven}' if found.proven else ''}"
     )
 
 

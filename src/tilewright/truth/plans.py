@@ -1,0 +1,28 @@
+"""Plans for trials: a rung chooses by a network's layers alone, and most trials have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from tilewright.plan import Plan, uniform
+from tilewright.rungs.rung import Options, Rung
+from tilewright.runtime.device import Device
+from tilewright.truth.trials import Trial
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Of one rung on one device, each made once."""
+
+    rung: Rung
+    device: Device
+    made: dict[Hashable, Plan] = field(default_factory=dict)
+
+    def of(self, trial: Trial, way: Options) -> Plan:
+        """Its network by one of the rung's ways."""
+        network = trial.network
+        key = network.stages, repr(way)
+        if key not in self.made:
+            self.made[key] = uniform(network, self.rung, self.device, 1, options=way)
+        return replace(self.made[key], network=network.name, batch=trial.capacity)
