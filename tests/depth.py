@@ -89,7 +89,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if found:
             seen[found] += 1
     config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in set(left)]
+    without = set(left)
+    items[:] = [item for item in items if item not in without]
 
 
 def _deep(config: pytest.Config) -> bool:

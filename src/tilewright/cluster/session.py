@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -37,14 +38,13 @@ LONGEST_FOLDER = 30  # characters: sockets lie in it, whose paths have 107 at mo
 def library() -> ModuleType:
     """Ray, or how to get it."""
     try:
-        import ray
+        return import_module("ray")
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
         raise TilewrightError(
             "--on ray needs Ray, which is not installed: pip install 'tilewright[cluster]'"
         ) from error
-    return ray
 
 
 @contextmanager
