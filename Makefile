@@ -39,10 +39,10 @@ lint: $(VENV)/installed-for-tests
 types: $(VENV)/installed-for-tests
 	$(VENV)/bin/mypy
 
-tests: $(VENV)/installed-for-tests
+tests: $(VENV)/compiled-for-tests
 	$(PYTEST)
 
-quick-tests: $(VENV)/installed-for-tests
+quick-tests: $(VENV)/compiled-for-tests
 	$(PYTEST) -m "not slow"
 
 deep: $(VENV)/installed-for-tests
@@ -67,6 +67,12 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 # Without bytecode, which takes as long as the rest: Python makes what is imported on its way.
 $(VENV)/installed-for-tests: $(VENV)/bin/python $(SOURCES)
 	$(VENV)/bin/pip install -qq --disable-pip-version-check --no-compile -e '.[test]'
+	@touch $@
+
+# After that by one process: the workers start together, and each would compile all of it. What is
+# wrong with a test is left to them to say.
+$(VENV)/compiled-for-tests: $(VENV)/installed-for-tests
+	@$(VENV)/bin/pytest --collect-only > /dev/null 2>&1 || true
 	@touch $@
 
 $(VENV)/installed-for-docs: $(VENV)/bin/python $(SOURCES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from hypothesis import settings
 from tests import depth, examples
 from tests.conftest import OF_CACHING, SLOW
 from tests.kept import compile_cubin
+from tests.runtime.test_opencl import DOUBLE
 from tilewright.errors import TilewrightError
 from tilewright.runtime import nvrtc, opencl
 from tilewright.runtime.device import OPENCL
@@ -102,13 +104,13 @@ def test_the_users_folders_are_neither_read_nor_written(own_cache):
 
 @pytest.mark.skipif(bool(opencl.missing(OPENCL)), reason=str(opencl.missing(OPENCL)))
 def test_pocl_keeps_what_it_compiles_where_it_is_told(tmp_path):
-    text = "import sys, numpy; from tilewright.runtime import device, opencl\n"
-    text += "from tests.runtime.test_opencl import DOUBLE\n"
-    text += "runtime = opencl.OpenClRuntime(device.OPENCL)"
-    text += "\nx = runtime.upload(numpy.ones(1, 'f')); kernel = runtime.compile(DOUBLE)"
+    text = "import pickle, sys, numpy; from tilewright.runtime import device, opencl\n"
+    text += "runtime = opencl.OpenClRuntime(device.OPENCL); x = runtime.upload(numpy.ones(1, 'f'))"
+    text += "\nkernel = runtime.compile(pickle.load(sys.stdin.buffer))"
     text += "\nruntime.enqueue(kernel, (1, 1, 1), [x, x], ()); assert runtime.download(x)[0] == 2"
     environment = os.environ | {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
-    subprocess.run([sys.executable, "-c", text], cwd=ROOT, env=environment, check=True)
+    given = pickle.dumps(DOUBLE)
+    subprocess.run([sys.executable, "-c", text], input=given, env=environment, check=True)
     assert list((tmp_path / "pocl").rglob("*.so"))
 
 

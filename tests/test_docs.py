@@ -358,9 +358,9 @@ def test_python_compiles(page):
 
 @pytest.fixture
 def short_proofs(monkeypatch, quick):  # noqa: F811
-    """A ladder of two rungs, and every hundredth trial: proofs have tests of their own."""
+    """A ladder of two rungs, and the first trials: proofs have tests of their own."""
     monkeypatch.setattr(climb, "rungs", lambda device: rungs(device)[2:4])
-    monkeypatch.setattr(verify, "trials", lambda *given: islice(trials(*given), 0, None, 100))
+    monkeypatch.setattr(verify, "trials", lambda *given: islice(trials(*given), 20))
     known = ceilings.Known(CEILINGS, "")
     monkeypatch.setattr(ceilings, "measure", lambda *_: known)
 

@@ -25,6 +25,7 @@ torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from tilewright.train import Recipe, Training  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("torch")  # see tests/model/formats/test_modules.py
 NETWORK = Network(
     "tiny",
     Pixels((1, 8, 8)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +17,7 @@ from tilewright.classroom.course import Task
 from tilewright.classroom.judging import KernelJudge
 from tilewright.errors import TilewrightError
 from tilewright.judge import arena, bench, isolated, sandbox
+from tilewright.judge.connection import Connection
 from tilewright.judge.office import Office
 from tilewright.model.layers import Convolution
 from tilewright.profiling.result import Ceilings
@@ -46,7 +50,23 @@ def task(tmp_path, monkeypatch) -> Task:
     )
 
 
-def test_verdict_times_and_answers(task):
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Connection]]]:
+    """To all workers that are started; those that are let go are gone at once, or never."""
+    started: list[weakref.ref[Connection]] = []
+    start = Connection.__init__
+
+    def noted(self: Connection, *given: object) -> None:
+        started.append(weakref.ref(self))
+        start(self, *given)
+
+    monkeypatch.setattr(Connection, "__init__", noted)
+    gc.disable()
+    yield started
+    gc.enable()
+
+
+def test_verdict_times_and_answers_and_no_worker_is_left(task, connections):
     said: list[str] = []
     judge = KernelJudge()
     where = judge.prepare(task)
@@ -63,6 +83,7 @@ def test_verdict_times_and_answers(task):
     assert 0 <= found.worst_share_of_bound <= 1
     assert said[0] == "compiling" and said[1] == "proving: 1 trials"
     assert any(words.startswith("timing mine: ") for words in said)
+    assert len(connections) > 2 and not any(known() for known in connections)
 
 
 def test_what_is_wrong_is_told_and_what_is_for_another_device_is_refused(task):

@@ -5,6 +5,8 @@ import shutil
 import stat
 from pathlib import Path
 
+import numpy as np
+
 import tilewright
 from tilewright.cli import main
 from tilewright.files import cache_home
@@ -14,7 +16,10 @@ from tilewright.store import open_store
 def test_show_and_clear(capsys):
     assert main(["cache"]) == 0
     assert "compiled kernels: 0 files, 0 B" in capsys.readouterr().out
-    tilewright.compile(tilewright.load("cifar10"))
+    layers = [{"type": "fully_connected", "outputs": 1}]
+    described = {"name": "small", "input": {"shape": [1, 2, 2]}, "layers": layers}
+    weights = {"fc.weight": np.ones((1, 4)), "fc.bias": np.zeros(1)}
+    tilewright.compile(tilewright.load(described, weights))
     assert main(["cache"]) == 0
     assert "compiled kernels: 2 files" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0

@@ -115,12 +115,6 @@ def test_what_does_not_compile_is_shown_at_its_lines(mine, capsys):
     assert lines[3].index("^") == lines[2].index("bais")
 
 
-@needs_opencl
-def test_a_profile_has_its_kernels_by_name(mine, capsys):
-    assert main(["profile", *OPTIONS, "--repeats", "1"]) == 0
-    assert "mine_conv" in capsys.readouterr().out
-
-
 def test_any_rung_is_proven_when_asked(mine, capsys):
     options = ("--net", NET, "--images", "2", "--rung", "im2col")
     assert main(["run", *options]) == 0

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,13 +165,23 @@ def test_out_of_memory_is_one_line(monkeypatch, capsys):
     assert "smaller --batch" in capsys.readouterr().err
 
 
+def wait_until_it_has_computed(process, seconds):
+    ticks = 0
+    while ticks < seconds * os.sysconf("SC_CLK_TCK"):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+        # Behind its name, which may have anything in it: of a user's, and of the system's.
+        told = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(told[11]) + int(told[12])
+
+
 def test_ctrl_c_in_mid_run_leaves_nothing_behind(tmp_path):
     process = subprocess.Popen(
         [*COMMAND, "run", "--rung", "serial", "--json", "out.json", "--predictions", "out.csv"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    time.sleep(5)  # its start takes one or two, and more where Python compiles it first
+    wait_until_it_has_computed(process, 2)  # seconds: its start takes about one
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -9,6 +9,7 @@ from tests.data.test_fashion_mnist import idx, write
 from tilewright.cli import main
 
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
+pytestmark = pytest.mark.xdist_group("torch")  # see tests/model/formats/test_modules.py
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def folder(tmp_path):
 
     place = tmp_path / "data"
     place.mkdir()
-    for part, count in (("train", 300), ("t10k", 100)):
+    for part, count in (("train", 100), ("t10k", 40)):
         labels = np.arange(count) % 10
         images = np.zeros((count, 28, 28), np.uint8)
         for image, label in zip(images, labels, strict=True):
@@ -29,13 +30,13 @@ def folder(tmp_path):
 
 def test_train_then_run(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "ece408-2017", "--data", str(folder), "--epochs", "3"]) == 0
+    assert main(["train", "ece408-2017", "--data", str(folder), "--epochs", "2"]) == 0
     text = capsys.readouterr()
-    assert "epoch   3: loss" in text.out + text.err
+    assert "epoch   2: loss" in text.out + text.err
     assert "as stored (float16)" in text.out
     assert {path.name for path in tmp_path.iterdir()} == {"data", "ece408-2017.safetensors"}
     assert main(["run", "--net", "ece408-2017.safetensors", "--data", str(folder)]) == 0
-    assert "ece408-2017 over 100 images" in capsys.readouterr().out
+    assert "ece408-2017 over 40 images" in capsys.readouterr().out
 
 
 def test_a_stopped_training_goes_on(folder, tmp_path, monkeypatch, capsys):

@@ -22,6 +22,10 @@ def encoded(pixels):
     return file.getvalue()
 
 
+def nested(numbers):
+    return arrow.list_(arrow.list_(arrow.list_(numbers)))
+
+
 def write(path, **columns):
     files.write_table(arrow.table(columns), path, row_group_size=3)
     return path
@@ -30,16 +34,16 @@ def write(path, **columns):
 @pytest.mark.parametrize(
     "column",
     [
-        [encoded(each) for each in PIXELS],
-        [{"bytes": encoded(each), "path": "a.png"} for each in PIXELS],
-        [each.ravel() for each in PIXELS],
-        arrow.array(PIXELS.tolist(), arrow.list_(arrow.list_(arrow.list_(arrow.uint8())))),
-        arrow.FixedShapeTensorArray.from_numpy_ndarray(PIXELS),
+        lambda: [encoded(each) for each in PIXELS],
+        lambda: [{"bytes": encoded(each), "path": "a.png"} for each in PIXELS],
+        lambda: [each.ravel() for each in PIXELS],
+        lambda: arrow.array(PIXELS.tolist(), nested(arrow.uint8())),
+        lambda: arrow.FixedShapeTensorArray.from_numpy_ndarray(PIXELS),
     ],
     ids=["pictures", "hugging-face", "flat", "nested", "tensors"],
 )
 def test_pictures_and_lists_are_images(column, tmp_path):
-    path = write(tmp_path / "a.parquet", img=column, label=np.arange(10, dtype=np.int8))
+    path = write(tmp_path / "a.parquet", img=column(), label=np.arange(10, dtype=np.int8))
     for start, many in ((0, 10), (2, 3), (8, 2)):
         found = catalogue.open_stored(path, Wanted((3, 4, 5), many, start))
         np.testing.assert_array_equal(found.images, PIXELS[start : start + many])
@@ -67,19 +71,28 @@ def test_floats_are_values_and_pictures_are_resized(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"pixels": [[1]]}, "no column named image, images, img"),
-        ({"image": arrow.array([[1, 2]], arrow.list_(arrow.int64()))}, "it must be pictures, or"),
-        ({"image": arrow.array([[1], [2, 3]], arrow.list_(arrow.uint8()))}, "the network takes"),
-        ({"image": [b"no picture"]}, "'image': not a readable picture"),
-        ({"image": [None, b"x"]}, "rows without an image"),
-        ({"image": [encoded(PIXELS[0])], "label": ["cat"]}, "each row needs a whole number"),
-        ({"image": [encoded(PIXELS[0])], "label": [-1]}, "label -1 of image 0 is no class"),
-        ({"image": arrow.array([], arrow.binary())}, "holds no images"),
-        ({"image": [[float("nan")] * 60]}, "not finite"),
+        (lambda: {"pixels": [[1]]}, "no column named image, images, img"),
+        (
+            lambda: {"image": arrow.array([[1, 2]], arrow.list_(arrow.int64()))},
+            "it must be pictures, or",
+        ),
+        (
+            lambda: {"image": arrow.array([[1], [2, 3]], arrow.list_(arrow.uint8()))},
+            "the network takes",
+        ),
+        (lambda: {"image": [b"no picture"]}, "'image': not a readable picture"),
+        (lambda: {"image": [None, b"x"]}, "rows without an image"),
+        (
+            lambda: {"image": [encoded(PIXELS[0])], "label": ["cat"]},
+            "each row needs a whole number",
+        ),
+        (lambda: {"image": [encoded(PIXELS[0])], "label": [-1]}, "label -1 of image 0 is no class"),
+        (lambda: {"image": arrow.array([], arrow.binary())}, "holds no images"),
+        (lambda: {"image": [[float("nan")] * 60]}, "not finite"),
     ],
 )
 def test_what_is_wrong_is_named(columns, words, tmp_path):
-    path = write(tmp_path / "a.parquet", **columns)
+    path = write(tmp_path / "a.parquet", **columns())
     with pytest.raises(TilewrightError, match=words) as error:
         catalogue.open_data(path, (3, 4, 5))
     assert str(path) in str(error.value)

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -39,14 +40,13 @@ OBJECTS_BYTES = 512 << 20  # of memory that its processes share; what does not f
 def library() -> ModuleType:
     """Ray, or how to get it."""
     try:
-        import ray
+        return import_module("ray")
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
         raise TilewrightError(
             "a cluster needs Ray, which is not installed: pip install 'tilewright[cluster]'"
         ) from error
-    return ray
 
 
 @contextmanager

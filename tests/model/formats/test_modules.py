@@ -15,6 +15,8 @@ from tilewright.execute import program_of
 from tilewright.rungs import choose
 from tilewright.runtime.device import CPU
 
+# One worker has them: what PyTorch needs to export and to train takes seconds to import.
+pytestmark = pytest.mark.xdist_group("torch")
 # Modules whose outputs are those of layers of a kind.
 KINDS = {nn.ReLU: "relu", nn.MaxPool2d: "pool", nn.AvgPool2d: "pool", nn.Linear: "fc",
          nn.AdaptiveAvgPool2d: "pool", nn.Softmax: "softmax"}  # fmt: skip

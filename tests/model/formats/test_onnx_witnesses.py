@@ -8,10 +8,12 @@ constant along the last axis is one for each channel of a picture with channels 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from tilewright.execute import program_of
 from tilewright.rungs import choose
 from tilewright.runtime.device import CPU, OPENCL
 
+# One worker has them, and asks for the cases when they are tried: to make them takes a second.
+pytestmark = pytest.mark.xdist_group("cases of ONNX")
 MODULES = (
     "add", "averagepool", "batch_normalization", "clip", "concat", "conv", "div", "dropout",
     "flatten", "gelu", "gemm", "globalaveragepool", "globalmaxpool", "hardsigmoid", "hardswish",
@@ -171,17 +175,34 @@ def close(name):
     return {"rtol": 1e-3 if name.endswith("window_starts_on_pad") else 1e-5, "atol": 1e-6}
 
 
-NAMES = [name for name in cases() if not out_of_scope(name)]
+def in_scope() -> list[str]:
+    return [name for name in cases() if not out_of_scope(name)]
+
+
+def each(names: Iterable[str], check: Callable[[str, Path], None], folder: Path) -> None:
+    """All of them, whatever is wrong with some; those are named."""
+    wrong = []
+    for name in names:
+        (folder / name).mkdir()
+        try:
+            check(name, folder / name)
+        except Exception as error:
+            wrong.append(f"{name}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_there_are_cases_of_every_kind():
-    operators = {cases()[name].model.graph.node[-1].op_type for name in NAMES}
-    assert len(NAMES) >= 70 and len(operators) >= 25
-    assert set(ON_GPU) <= set(NAMES)
+    names = in_scope()
+    operators = {cases()[name].model.graph.node[-1].op_type for name in names}
+    assert len(names) >= 70 and len(operators) >= 25
+    assert set(ON_GPU) <= set(names)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_case_of_onnx(name, tmp_path):
+def test_the_cases_of_onnx(tmp_path):
+    each(in_scope(), computed, tmp_path)
+
+
+def computed(name, tmp_path):
     """The float64 truth, and NumPy's rung."""
     case = cases()[name]
     made, x = put(case)
@@ -212,9 +233,14 @@ def refusable(name: str) -> bool:
         return False  # sequences, rows to join: not even that
 
 
-@pytest.mark.parametrize("name", filter(refusable, cases()))
-def test_what_is_out_of_scope_is_refused(name, tmp_path):
-    """Or is understood after all: no case may give wrong numbers silently."""
+def test_what_is_out_of_scope_is_refused(tmp_path):
+    names = list(filter(refusable, cases()))
+    assert len(names) > 100
+    each(names, refused_or_right, tmp_path)
+
+
+def refused_or_right(name, tmp_path):
+    """Refused, or understood after all: no case may give wrong numbers silently."""
     case = cases()[name]
     made, x = put(case)
     try:

@@ -14,6 +14,9 @@ from tests.model.formats.graphs import agrees, outputs
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Convolution
 
+# One worker has them: what PyTorch needs to export and to train takes seconds to import.
+pytestmark = pytest.mark.xdist_group("torch")
+
 
 def randomised(module):
     """Statistics that a batch normalisation could have."""
