@@ -210,8 +210,9 @@ def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iter
     yield op_times(subject(ladder), found)
     if max(each.images for each in found) < max(COURSE_SIZES):
         yield Paragraph(
-            f"Missing: {units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
-            "tilewright data fetch fashion-mnist (or cifar10), and --milestone"
+            f"{units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
+            "tilewright data fetch fashion-mnist (or cifar10), and --milestone",
+            lead="Missing",
         )
     for record in _of(material.of(KernelsRecord), ladder, row.rung):
         yield compiler.table(record)
