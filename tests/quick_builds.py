@@ -1,9 +1,7 @@
-"""PoCL's programs without the declarations that they have no use for.
-
-For every program PoCL reads the declarations of all functions that OpenCL has, a megabyte: half of
-the time of a small kernel. Here a program gets those that the dialect's prelude needs; the kernel
-is the same. Where it computes next to nothing, `not_optimised` leaves out what makes it fast, too:
-54 kernels of a ladder take 6 seconds of a core instead of 20 (PoCL 3.0, 2026-11-16).
+"""PoCL's programs built for tests: without the declarations that they have no use for, whoever
+wrote them (`tilewright.runtime.pocl_builds`), and where they compute next to nothing,
+`not_optimised`, without what makes them fast: 54 kernels of a ladder take 6 seconds of a core
+instead of 20 (PoCL 3.0, 2026-11-16).
 
 What this is not enough for is built as a user's is: a program with an error, so that the words are
 those that a user sees; one that calls another function; any, with a PoCL that keeps its header
@@ -15,42 +13,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tilewright.runtime import opencl
+from tilewright.runtime import opencl, pocl_builds
 from tilewright.runtime.pocl import is_pocl
 
-# The header's own guard: the header is taken as read.
-QUICK = "-D_OPENCL_H_"
-NOT_OPTIMISED = f"{QUICK} -cl-opt-disable"
-DECLARATIONS = """
-#define OPENCL_FUNCTION __attribute__((overloadable))
-size_t OPENCL_FUNCTION __attribute__((const)) get_local_id(uint);
-size_t OPENCL_FUNCTION __attribute__((const)) get_group_id(uint);
-float OPENCL_FUNCTION __attribute__((const)) fma(float, float, float);
-float OPENCL_FUNCTION __attribute__((const)) tanh(float);
-float OPENCL_FUNCTION __attribute__((const)) exp(float);
-float4 OPENCL_FUNCTION vload4(size_t, const __global float *);
-float4 OPENCL_FUNCTION vload4(size_t, const __local float *);
-void OPENCL_FUNCTION vstore4(float4, size_t, __global float *);
-void OPENCL_FUNCTION vstore4(float4, size_t, __local float *);
-uint OPENCL_FUNCTION atomic_cmpxchg(volatile __global uint *, uint, uint);
-void OPENCL_FUNCTION __attribute__((convergent)) barrier(uint);
-#ifndef INFINITY
-#define INFINITY (__builtin_inff())
-#endif
-#line 1
-"""
+NOT_OPTIMISED = "-cl-opt-disable"
 in_full = opencl._program
-asked_for = QUICK
+asked_for = ""
 
 
-def build(cl, context, text, options, quick=QUICK):
-    try:
-        return cl.Program(context, DECLARATIONS + text).build(options=f"{options} {quick}")
-    except cl.RuntimeError:
-        return cl.Program(context, text).build(options=options)
+def build(cl, context, text, options, quick=""):
+    return pocl_builds.build(cl, context, text, f"{options} {quick}")
 
 
-def _program(index, text):
+def _program(index, text, ours=False):
     if not is_pocl(opencl.devices()[index]):
         return in_full(index, text)
     return _quick(index, text, asked_for)

@@ -10,7 +10,7 @@ from tests import quick_builds
 from tests.rungs.gpu.kernels import sources
 from tests.runtime.test_opencl import DOUBLE
 from tilewright.model import zoo
-from tilewright.runtime import opencl
+from tilewright.runtime import opencl, pocl_builds
 from tilewright.runtime.device import OPENCL
 
 REASON = opencl.missing(OPENCL)
@@ -32,11 +32,11 @@ def test_every_text_is_built_as_a_users_is_too(every_text):
 
 
 def test_no_text_needs_more_than_what_is_declared(every_text, monkeypatch):
-    def refuse(cl, context, text, options, quick):
-        build = cl.Program(context, quick_builds.DECLARATIONS + text).build
-        return build(options=f"{options} {quick}")
+    def refuse(cl, context, text, options):
+        build = cl.Program(context, pocl_builds.DECLARATIONS + text).build
+        return build(f"{options} {pocl_builds.WITHOUT_HEADER}")
 
-    monkeypatch.setattr(quick_builds, "build", refuse)
+    monkeypatch.setattr(pocl_builds, "build", refuse)
     for source in every_text.values():
         assert opencl._program(INDEX, source.complete).kernel_names == source.name
 
@@ -53,3 +53,22 @@ def test_the_words_about_an_error_are_those_of_users():
             build(INDEX, DOUBLE.complete + "\nnonsense;\n")
         said.append([line.partition(".cl:")[2] for line in str(error.value).splitlines()])
     assert said[0] == said[1]
+
+
+def test_files_of_users_have_all_of_opencls_functions(monkeypatch):
+    """As exp of a double: without its declaration, a float's would be taken."""
+    asked = []
+
+    def remember(index, text, ours=False):
+        asked.append(ours)
+        return quick_builds.in_full(index, text)
+
+    monkeypatch.setattr(opencl, "_program", remember)
+    runtime = opencl.open_runtime(OPENCL, "resident")
+    for file in (None, "mine.cl"):
+        runtime.compile(replace(DOUBLE, file=file))
+    assert asked == [True, False]
+    monkeypatch.setattr(pocl_builds, "build", lambda cl, context, text, options: text)
+    build = quick_builds.in_full.__wrapped__
+    assert build(INDEX, "text", ours=True) == "text"
+    assert build(INDEX, DOUBLE.complete).kernel_names == DOUBLE.name

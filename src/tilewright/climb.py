@@ -30,7 +30,7 @@ from tilewright.precision import FLOAT32, Transforms
 from tilewright.profiling.ceilings import ceilings
 from tilewright.results.climbed import HOST
 from tilewright.results.ladder import ALL
-from tilewright.rungs import rungs, together
+from tilewright.rungs import not_among, rungs, together
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import HostArray, cuda
 from tilewright.runtime.device import CPU, Device
@@ -347,7 +347,7 @@ def _chosen(device: Device, names: Sequence[str]) -> list[Rung]:
     every = list({each.label: each for each in every}.values())
     for name in names:
         if not any(name in (each.name, each.label) for each in every):
-            raise unknown(f"rung on {device}", name, [each.name for each in every])
+            raise not_among(every, device, name)
     return [each for each in every if not names or {each.name, each.label} & set(names)]
 
 

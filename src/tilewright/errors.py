@@ -27,7 +27,10 @@ class SeveralLines(TilewrightError):
 
 def unknown(what: str, name: str, known: Iterable[str]) -> TilewrightError:
     """An error for a name that does not exist, with the nearest name that does."""
-    names, shown = list(known), name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+    names, shown = (
+        list(dict.fromkeys(known)),
+        name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...",
+    )
     near = difflib.get_close_matches(shown, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
     return TilewrightError(f"unknown {what} {shown!r}; {hint}")

@@ -17,6 +17,7 @@ import threading
 import weakref
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -215,6 +216,7 @@ class Device:
 
     def __init__(self, machine):
         self.machine, self.real = machine, real()[1]
+        self.platform = SimpleNamespace(name=machine.name)  # what is special to PoCL stays out
         self.mem_base_addr_align = 8 * machine.alignment
         self.max_work_group_size, self.max_work_item_sizes = machine.threads, [*machine.block]
         self.local_mem_size = machine.shared_bytes

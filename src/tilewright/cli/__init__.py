@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import io
 import os
 import sys
@@ -48,7 +49,18 @@ class Parser(argparse.ArgumentParser):
     """argparse, but an error is one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise TilewrightError(f"{message} (see `{self.prog} --help`)")
+        raise TilewrightError(f"{message}{self._hint(message)} (see `{self.prog} --help`)")
+
+    def _hint(self, message: str) -> str:
+        """What may have been meant by words that nobody takes."""
+        _, found, words = message.partition("unrecognized arguments: ")
+        if not found:
+            return ""
+        if not words.startswith("-"):
+            return ": a value follows its option, as in --net ece408, and lists are a,b,c"
+        option = words.split()[0].partition("=")[0]
+        near = difflib.get_close_matches(option, self._option_string_actions, n=1)
+        return f"; did you mean {near[0]}?" if near else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,6 +139,10 @@ def _dispatch(given: list[str]) -> int:
     parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
     parser.add_argument("verb", nargs="?", metavar="VERB", help="what to do")
     first = next((i for i, word in enumerate(given) if not word.startswith("-")), len(given))
+    if given and given[0].startswith("--") and given[0] not in parser._option_string_actions:
+        raise TilewrightError(
+            f"{given[0]} stands before the verb: options follow it, as in `tilewright run --help`"
+        )
     options = parser.parse_args(given[: first + 1])
     if options.verb is None:
         parser.print_help()

@@ -72,6 +72,8 @@ def main(arguments: argparse.Namespace) -> int:
 
     action = arguments.action
     if action not in ACTIONS:
+        if action.isdecimal():
+            raise TilewrightError(f"what to do with {action}: `tilewright history show {action}`?")
         raise unknown("action", action, ACTIONS)
     _check(arguments)
     history = History(keeping.place(arguments))

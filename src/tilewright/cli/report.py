@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.results.record import Record
     from tilewright.views.report.blocks import Page
 
-DEFAULT_IMAGES = 100
+DEFAULT_IMAGES, ON_OPENCL = 100, 20  # where that is PoCL, a hundred take half an hour
 DEFAULT_NET = "ece408"
 DEFAULT_OUT = Path("report.html")
 HTML, PDF, MARKDOWN = (".html", ".htm"), (".pdf",), (".md",)
@@ -34,14 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_data(parser)
     parser.add_argument(
-        "--images", type=options.positive, default=DEFAULT_IMAGES, metavar="N",
-        help="images that are timed (default: %(default)s); answers are asked for all",
+        "--images", type=options.positive, metavar="N",
+        help=f"images that are timed (default: {DEFAULT_IMAGES}, on OpenCL {ON_OPENCL}); answers "
+        "are asked for all",
     )  # fmt: skip
     options.add_batch(parser)
     options.add_device(parser)
     parser.add_argument(
         "--repeats", type=options.positive, metavar="N",
         help="timed rounds of the ladder (default: until times are certain)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--full-proof", action="store_true",
+        help="prove rungs as `tilewright ladder` does, not as its --quick: minutes for each "
+        "through PoCL",
     )  # fmt: skip
     parser.add_argument(
         "--from", dest="sources", nargs="+", metavar="FILE|ID",
@@ -144,9 +150,10 @@ def _measured(arguments: argparse.Namespace, parts: Parts) -> list[Record]:
     for option in ("weights", "data"):
         if len(nets) > 1 and getattr(arguments, option) is not None:
             raise TilewrightError(f"--{option} is of one network, and {len(nets)} are named")
+    usual = ON_OPENCL if arguments.device.kind == "opencl" else DEFAULT_IMAGES
     wishes = [
-        Wish(net, arguments.weights, arguments.data, arguments.images, arguments.batch,
-             arguments.device, arguments.repeats, arguments.milestone)
+        Wish(net, arguments.weights, arguments.data, arguments.images or usual, arguments.batch,
+             arguments.device, arguments.repeats, arguments.milestone, arguments.full_proof)
         for net in nets
     ]  # fmt: skip
     with console.progress_line() as progress:

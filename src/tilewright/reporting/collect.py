@@ -7,7 +7,7 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from tilewright.model.load import describe
 from tilewright.reporting import measure
 from tilewright.reporting.parts import Parts
 from tilewright.reporting.process import elsewhere
+from tilewright.reporting.remaining import Remaining
 from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
@@ -55,38 +56,55 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     records: list[Record] = [ladder]
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
     wanted = [*_runs(wish, timed), *_facts(wish, ladder, timed), *_profiles(wish, ladder)]
-    for name, make in wanted:
-        records += parts.part(wish, name, partial(make, progress))
+    beside = replace(wish, device=CPU)
+    asked = [(wish, name, make) for name, make in wanted]
     if wish.milestone and wish.device.is_gpu:
-        beside = replace(wish, device=CPU)
-        for name, make in _runs(beside, _on_the_cpu()):
-            records += parts.part(beside, name, partial(make, progress))
+        asked += [(beside, name, make) for name, make in _runs(beside, _on_the_cpu())]
+    for of in (wish, beside):
+        parts.expect(of, [name for which, name, _ in asked if which is of])
+    for of, name, make in asked:
+        records += parts.part(of, name, partial(make, progress))
     return records
 
 
 def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> LadderRecord:
     weights = None if wish.weights is None else str(wish.weights)
     subject = climb.prepare(wish.net, weights, wish.data, wish.images, or_all=True)
+    watching = _Watching(wish, tell, progress)
     found = climb.climb(
         subject.network, subject.dataset.images, wish.device, wish.batch,
-        wish.repeats or Rounds(), progress=progress, audience=_Watching(wish, tell),
-        keep=True,
+        wish.repeats or Rounds(), progress=watching.progress, audience=watching,
+        short=not wish.full_proof, keep=True,
     )  # fmt: skip
     with commanded(wish.command("ladder", images=wish.images)[1:]):
         here = environment.fingerprint()
     return climbed.record(found, subject, wish.device, wish.batch, None, here)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Watching:
-    """Tells of every rung that was proven: a ladder takes minutes."""
+    """Tells of every rung that was proven, and that all are timed: a ladder takes minutes."""
 
     wish: Wish
     tell: Callable[[str], None]
+    forward: Progress
+    remaining: Remaining = field(default_factory=Remaining)
+    ahead: int = 0
+
+    def progress(self, doing: str, done: int, of: int) -> None:
+        if doing.startswith("proving"):
+            if not self.remaining.since:
+                self.remaining.begin()
+            self.ahead = of - done
+        self.forward(doing, done, of)
 
     def proven(self, row: climb.Row) -> None:
         outcome = "is proven" if row.verdict and row.verdict.passed else "cannot be timed"
-        self.tell(f"{self.wish.net} on {self.wish.device}: {row.name} {outcome}")
+        self.remaining.done("proof")
+        left = self.remaining.words(["proof"] * (self.ahead - 1))
+        self.tell(f"{self.wish.net} on {self.wish.device}: {row.name} {outcome}{left}")
+        if self.ahead <= 1:
+            self.tell(f"{self.wish.net} on {self.wish.device}: timing all in turns")
 
     def timed(self, name: str, seconds: float) -> None:
         pass

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, file_name
+from tilewright.reporting.remaining import Remaining
 from tilewright.reporting.wish import Wish
 from tilewright.results import page
 from tilewright.results.record import Record
@@ -19,11 +20,20 @@ from tilewright.results.record import Record
 
 @dataclass
 class Parts:
-    """`done` is told of each part that is ready. `problems` are parts that could not be had."""
+    """`done` is told of each part that is ready, and how long the rest of them will take.
+    `problems` are parts that could not be had, `ahead` the names of those that are still to come.
+    """
 
     folder: Path
     done: Callable[[str], None] = lambda name: None
     problems: dict[str, str] = field(default_factory=dict)
+    ahead: list[str] = field(default_factory=list)
+    remaining: Remaining = field(default_factory=Remaining)
+
+    def expect(self, wish: Wish, names: Sequence[str]) -> None:
+        """What will be asked for next; what is kept takes no time."""
+        self.ahead += [name for name in names if not self._path(wish, name).exists()]
+        self.remaining.begin()
 
     def get(self, wish: Wish, name: str) -> tuple[Record, ...] | None:
         path = self._path(wish, name)
@@ -33,8 +43,15 @@ class Parts:
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(self._path(wish, name)) as file:
             file.write(page.text(records).encode())
-        self.done(f"{wish.net} on {wish.device}: {name}")
+        self._tell(wish, name)
         return tuple(records)
+
+    def _tell(self, wish: Wish, name: str, outcome: str = "") -> None:
+        if name in self.ahead:
+            self.ahead.remove(name)
+            self.remaining.done(_kind(name))
+        left = self.remaining.words([_kind(each) for each in self.ahead])
+        self.done(f"{wish.net} on {wish.device}: {name}{outcome}{left}")
 
     def part(
         self, wish: Wish, name: str, make: Callable[[], Sequence[Record]]
@@ -46,6 +63,7 @@ class Parts:
             return self.put(wish, name, make())
         except TilewrightError as error:
             self.problems[f"{wish.net} on {wish.device}, {name}"] = str(error)
+            self._tell(wish, name, " could not be had")
             return ()
 
     def remove(self) -> None:
@@ -58,3 +76,8 @@ class Parts:
 
     def _path(self, wish: Wish, name: str) -> Path:
         return self.folder / f"{wish.digest}-{file_name(name)}.json"
+
+
+def _kind(name: str) -> str:
+    """Of a part: its first word."""
+    return name.partition(" ")[0]

@@ -22,8 +22,9 @@ WHOLE = "fashion-mnist"  # what the sample that ships is the beginning of
 class Wish:
     """What to measure; as `job.Request`, for all rungs of a device.
 
-    `milestone`: at the course's numbers of images, too, and beside a GPU on the CPU. `sizes` are
-    the numbers of images that every rung is run over.
+    `milestone`: at the course's numbers of images, too, and beside a GPU on the CPU. `full_proof`:
+    rungs are proven as by `tilewright ladder`, not as by its `--quick`. `sizes` are the numbers of
+    images that every rung is run over.
     """
 
     net: str = "ece408"
@@ -34,6 +35,7 @@ class Wish:
     device: Device = CPU
     repeats: int | None = None
     milestone: bool = False
+    full_proof: bool = False
     sizes: tuple[int, ...] = ()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -70,10 +70,15 @@ def choose(device: Device, name: str | None, precision: str | None = None) -> Ru
             if reason := rung.missing(device):
                 raise TilewrightError(f"rung {name!r} cannot run on {device}: {reason}")
             return rung.at(precision)
+    raise not_among(known, device, name)
+
+
+def not_among(known: Sequence[Rung], device: Device, name: str) -> TilewrightError:
+    """Of a rung that is asked for on a device: where it would run, or what may have been meant."""
     if name in NAMES:
         where = " or ".join(f"--device {kind}" for kind in find(name).devices)
-        raise TilewrightError(f"rung {name!r} does not run on {device}: add {where}")
-    raise unknown(f"rung on {device}", name, [rung.name for rung in known])
+        return TilewrightError(f"rung {name!r} does not run on {device}: add {where}")
+    return unknown(f"rung on {device}", name, [rung.name for rung in known])
 
 
 def _own(device: Device, name: str) -> Rung:

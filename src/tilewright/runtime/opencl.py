@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike
 from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
 from tilewright.model.layers import Shape
-from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark
+from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark, pocl_builds
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.complaints import (
     ANYTHING,
@@ -224,9 +224,13 @@ def _context(index: int) -> Any:
 
 
 @lru_cache(maxsize=1000)
-def _program(index: int, text: str) -> Any:
+def _program(index: int, text: str, ours: bool = False) -> Any:
+    """Built; `ours`, if no user wrote it."""
+    context = _context(index)
     with calling(at_start(), "clBuildProgram"):
-        return load().Program(_context(index), text).build(options=BUILD_OPTIONS)
+        if ours and is_pocl(devices()[index]):
+            return pocl_builds.build(load(), context, text, BUILD_OPTIONS)
+        return load().Program(context, text).build(options=BUILD_OPTIONS)
 
 
 @cache
@@ -350,7 +354,7 @@ class OpenClRuntime(Recorder[Any]):
 
     def _kernel(self, source: Source) -> Any:
         try:
-            program = _program(self.index, source.complete)
+            program = _program(self.index, source.complete, ours=source.file is None)
         except self.cl.RuntimeError as error:
             if source.file is None:
                 raise

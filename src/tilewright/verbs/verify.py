@@ -153,7 +153,10 @@ def _check(
         if not path.exists():  # what is there, but is no kernel, does not keep others from theirs
             if path.suffix not in OWN_SUFFIXES and len(path.parts) == 1:
                 raise unknown("rung or kernel file (.cl, .cu)", str(path), NAMES)
-            raise TilewrightError(f"cannot read the kernel file {path}: there is none")
+            raise TilewrightError(
+                f"cannot read the kernel file {path}: there is none; `tilewright kernel new NAME` "
+                "writes one to start from"
+            )
 
 
 def _proven(

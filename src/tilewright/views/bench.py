@@ -38,7 +38,7 @@ def report(record: BenchRecord) -> Iterator[RenderableType]:
 
 def _ranking(timed: list[KernelRecord]) -> RenderableType:
     rows = table(
-        "Ranking", ">\nrank", "\nkernel", "\nclass", ">\nproof",
+        "Ranking", "\nkernel", ">\nrank", "\nclass", ">\nproof",
         Column("warm", "number", unit="ms"), ">\n± %", Column("cold", "number", unit="ms"),
         ">\ntimes", "\nits rival", ">% of\nlibrary", ">% of\npeak", ">% of\nmemory",
     )  # fmt: skip
@@ -46,8 +46,8 @@ def _ranking(timed: list[KernelRecord]) -> RenderableType:
         rival = next((other for other in timed if other.name == row.against), None)
         shares = (row.share_of_library, row.share_of_peak, row.share_of_memory)
         rows.add_row(
-            units.count(row.rank) if row.rank else "-",
             row.name,
+            units.count(row.rank) if row.rank else "-",
             row.precision,
             _proof(row),
             units.milliseconds(row.seconds),

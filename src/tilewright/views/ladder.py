@@ -199,8 +199,9 @@ def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
 
 
 def _perhaps(found: Ratio, text: units.Quantity) -> str:
-    """Marked where the two may as well be the same."""
-    return text if found.differs else units.Quantity(f"{SAME}{text}", text.value, text.unit)
+    """Marked where the two may as well be the same; of too few rounds nothing is said."""
+    told = found.differs or not math.isfinite(found.uncertainty)
+    return text if told else units.Quantity(f"{SAME}{text}", text.value, text.unit)
 
 
 def percent(share: float) -> str:

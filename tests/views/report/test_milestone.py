@@ -46,8 +46,8 @@ def sections(*records, words=None):
 
 
 def missing(section):
-    found = [each.text for each in section.blocks if isinstance(each, Paragraph)]
-    return [text for text in found if text.startswith("Missing")]
+    found = [each for each in section.blocks if isinstance(each, Paragraph)]
+    return [each.text for each in found if each.lead == "Missing"]
 
 
 def tables(section):
@@ -113,7 +113,7 @@ def test_every_optimization_has_its_code_figures_and_verdict():
     records = (ladder(), kernels(rung="shared"))
     text = to_markdown(page(Material(records), as_milestone=True))
     part = text[text.index("### shared") : text.index("### step2")]
-    order = ("What and why: idea of shared", "a < b && b > c", "Op Time conv1, ms", "registers",
+    order = ("**What and why:** idea of shared", "a < b && b > c", "Op Time conv1, ms", "registers",
              "worth it")  # fmt: skip
     places = [part.index(words) for words in order]
     assert places == sorted(places)

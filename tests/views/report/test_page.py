@@ -81,6 +81,34 @@ def test_what_is_slower_was_not_worth_it():
     )
 
 
+def test_of_too_few_rounds_nothing_is_said_to_be_equal():
+    """A quarter of the speed is a difference, though there is no interval."""
+    gain = Against(rung="direct", times=0.27, interval=None, differs=False)
+    slower = replace(rung_record("shared", (0.04,) * 3), against=gain)
+    record = ladder_record(rows=(rung_record("direct", (0.01,) * 3), slower))
+    text = to_html(page(Material((record,))))
+    assert "0.27x as fast as direct, in too few rounds to be sure" in text
+    assert "no difference" not in text
+    assert "fewer than 6 rounds" in text
+
+
+def test_a_short_proof_is_said_to_be_one():
+    assert "--full-proof" not in to_html(page(Material((ladder_record(),))))
+    short = replace(ladder_record(), short_proof=True)
+    assert "--full-proof tries" in to_html(page(Material((short,))))
+
+
+def test_no_line_ends_between_a_number_and_its_unit():
+    record = replace(ladder_record(), network="90 % 12 ms <b>5 s</b> 3 words")
+    text = to_html(page(Material((record,))))
+    assert "90\u00a0% 12\u00a0ms &lt;b&gt;5\u00a0s&lt;/b&gt; 3 words" in text
+
+
+def test_the_code_of_a_rung_is_there_once():
+    text = to_html(page(Material(everything())))
+    assert text.count("The code of direct") == 1
+
+
 def test_every_chart_has_a_table_with_as_much():
     sections = page(Material(everything())).sections
     charts = [block for section in sections for block in section.blocks if isinstance(block, Chart)]
@@ -177,7 +205,7 @@ def test_ranks_go_by_the_devices_time():
     quick = timing(Sample(tuple(t / 4 for t in TIMES)), 100)
     record = ladder_record(rows=(replace(rung_record("direct", TIMES), device_time=quick),))
     text = to_html(page(Material((record,))))
-    assert "40,000 images/s" in text
+    assert "<dt>images/s, small on cpu, direct</dt><dd>40,000</dd>" in text
     assert "on the device, ms" in text
 
 
@@ -187,8 +215,8 @@ def test_nothing_wins_in_a_precision_that_it_is_not_of():
     rows.append(rung_record("torch", tuple(t * 6 for t in TIMES), vendor=True))
     made = page(Material((ladder_record(rows=tuple(rows)),)))
     assert made.facts == [
-        ("small on cpu, network fp32", "2,500 images/s"), ("as fast as direct", "2.00x"),
-        ("as fast as torch", "1.50x"), ("network fp16", "10,000 images/s"),
+        ("images/s, small on cpu, network fp32", "2,500"), ("as fast as direct", "2.00x"),
+        ("as fast as torch", "1.50x"), ("images/s, network fp16", "10,000"),
     ]  # fmt: skip
     table = made.sections[0].blocks[0].table
     share = table.columns.index(">of library")

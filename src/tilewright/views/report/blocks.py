@@ -23,7 +23,10 @@ NONE = "-"
 
 @dataclass(frozen=True)
 class Paragraph:
+    """`lead` are the words that it begins with, to be found by."""
+
     text: str
+    lead: str = ""
 
 
 @dataclass(frozen=True)

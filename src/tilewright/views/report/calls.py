@@ -46,7 +46,9 @@ def section(material: Material) -> Section:
 def profile(record: ProfileRecord) -> list[Paragraph | Table | Code]:
     found = profile_of(record)
     notes = [record.stopped, *record.notices]
-    blocks: list[Paragraph | Table | Code] = [Paragraph(note) for note in notes if note]
+    blocks: list[Paragraph | Table | Code] = [
+        Paragraph(f"{note}.", lead="How it was measured") for note in notes if note
+    ]
     blocks.append(table(record, found, "kernels"))
     if found.named("api"):
         blocks.append(table(record, found, "calls"))

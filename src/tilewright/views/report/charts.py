@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, object]
 STEP = 26  # pixels of a row
+MOST_POWERS = 5  # of ten, on a scale where what lies between them is named, too
 
 
 def data(rows: Sequence[Row]) -> alt.InlineData:
@@ -25,6 +27,19 @@ def spec(chart: alt.Chart | alt.LayerChart | alt.FacetChart, height: int) -> Spe
     made: dict[str, object] = chart.properties(width="container", height=height).to_dict()
     made.pop("config", None)  # the page has its own
     return made
+
+
+def log_axis(start: float, end: float) -> alt.Axis:
+    """With a line and a label at 1, 2 and 5 of each power of ten: no more can be read."""
+    import altair as alt
+
+    powers = range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
+    every = [each * 10.0**power for power in powers for each in (1, 2, 5)]
+    if len(powers) > MOST_POWERS:
+        every = [10.0**power for power in powers]
+    inside = [value for value in every if 0.999 * start <= value <= 1.001 * end]
+    # Of more than it is told to expect, Vega would leave some out.
+    return alt.Axis(values=inside, tickCount=len(inside), format=",~r")
 
 
 def rows_height(rows: int) -> int:

@@ -29,10 +29,12 @@ READING = (
 
 def section(material: Material) -> Section:
     blocks: list[Block] = []
-    for title, records in material.by_subject(KernelsRecord):
-        blocks.append(Heading(title))
-        blocks += rung(records[0])
-        blocks += [Folded(record.rung, rung(record)) for record in records[1:]]
+    steps = {row.rung for ladder in material.ladders for row in ladder.rows}  # have it with them
+    for _, records in material.by_subject(KernelsRecord):
+        blocks.append(Heading(f"{records[0].network}, compiled for {records[0].device_name}"))
+        made = [(each, rung(each, coded=each.rung not in steps)) for each in records]
+        blocks += made[0][1]
+        blocks += [Folded(record.rung, parts) for record, parts in made[1:]]
     words = material.words_for("compiler")
     return Section("compiler", "Compiler facts", READING, (*blocks, words))
 
@@ -50,11 +52,11 @@ def table(record: KernelsRecord) -> Table:
     )  # fmt: skip
 
 
-def rung(record: KernelsRecord) -> list[Paragraph | Table | Code]:
+def rung(record: KernelsRecord, coded: bool) -> list[Paragraph | Table | Code]:
+    """`coded`: with its source."""
     blocks: list[Paragraph | Table | Code] = [table(record)]
     blocks += [Paragraph(f"{layer}: {why}") for layer, why in record.problems.items()]
-    blocks.append(source(record))
-    return blocks
+    return [*blocks, source(record)] if coded else blocks
 
 
 def source(record: KernelsRecord) -> Code:

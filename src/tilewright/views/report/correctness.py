@@ -48,8 +48,9 @@ def shares(ladder: LadderRecord) -> Table | None:
     sizes = sorted({each.images for row in rows for each in row.correctness})
     if not rows:
         return None
+    answers = "share of right answers among the first images, and " if sizes else ""
     return Table(
-        f"{subject(ladder)}: share of right answers among the first images, and the proof",
+        f"{subject(ladder)}: {answers}the proof",
         ("rung", *(f">{units.count(size)} images" for size in sizes), "proof"),
         [
             (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import UTC, datetime
 
 from tilewright.results.record import Environment
 from tilewright.views import units
@@ -54,12 +55,20 @@ def records(material: Material) -> Table:
                 record.network,
                 f"{record.device} ({record.device_name})",
                 ", ".join(record.rungs),
-                ", ".join(f"{name} {value}" for name, value in record.settings.items()),
-                record.environment.date,
+                ", ".join(f"{n} {v}" for n, v in record.settings.items() if v is not None),
+                _minute(record.environment.date),
             )
             for record in material.records
         ],
     )
+
+
+def _minute(date: str) -> str:
+    """A time as people read it; whatever else a record has stays as it is."""
+    try:
+        return f"{datetime.fromisoformat(date).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return date
 
 
 def commands(material: Material) -> list[str]:

@@ -15,6 +15,7 @@ from tilewright import __version__
 from tilewright.errors import TilewrightError
 from tilewright.views.report.blocks import Chart, Page, Spec
 
+UNIT = re.compile(r"(\d) (?=(%|[mµ]?s|[kMG]?B|images?|FLOP|[GT]FLOP/s|[GT]B/s)\b|%)")
 MISSING = "a report needs charts: pip install 'tilewright[report]' ({})"
 
 
@@ -33,7 +34,7 @@ def to_html(page: Page) -> str:
 
     loader = PackageLoader("tilewright.views.report", "")
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_glued
     )
     charts: list[dict[str, Spec]] = []
     numbers = {}
@@ -49,6 +50,13 @@ def to_html(page: Page) -> str:
         style=Markup(_text("page.css")), script=Markup(_text("page.js")), library=Markup(library()),
     )  # fmt: skip
     return html
+
+
+def _glued(value: object) -> object:
+    """Text in which no line ends between a number and its unit; what is HTML stays as it is."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return UNIT.sub("\\1\u00a0", value)
+    return value
 
 
 def in_script(text: str) -> str:

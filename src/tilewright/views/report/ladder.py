@@ -33,6 +33,10 @@ READING = (
     "copies and waiting are in the table, for they are the same for all. On the logarithmic scale "
     "equal distances are equal factors."
 )
+SHORT_PROOF = (
+    "short: an odd shape, this network's convolutions and the whole of it, every output held to "
+    "its computed rounding bound. --full-proof tries some hundred networks more."
+)
 ON_DEVICE = "on the device "
 LESS = ("fp16", "tf32")  # precisions that names of rungs have in them
 WHOSE = ["own", "library"]
@@ -50,8 +54,14 @@ def section(material: Material) -> Section:
 def ladder(record: LadderRecord) -> Iterator[Block]:
     if record.ranked:
         yield chart(record)
-    reasons = [*record.conditions.notes, *record.peak_notices]
-    reasons += [
+    notes = [*record.conditions.notes, *record.peak_notices]
+    if any(time.interval_seconds is None for _, time in record.ranked):
+        notes.append("fewer than 6 rounds: nothing can be said about noise")
+    if notes:
+        yield Paragraph(f"{'; '.join(notes)}.", lead="How it was measured")
+    if record.short_proof and record.ranked:
+        yield Paragraph(SHORT_PROOF, lead="Proof")
+    reasons = [
         f"{row.rung} computes something wrong: {row.verification.fault}"
         for row in record.rows
         if row.verification is not None and row.verification.fault is not None
@@ -62,7 +72,7 @@ def ladder(record: LadderRecord) -> Iterator[Block]:
             missing.setdefault(row.missing, []).append(row_name(row))
     reasons += [f"{', '.join(names)} cannot run here: {why}" for why, names in missing.items()]
     for reason in reasons:
-        yield Paragraph(reason)
+        yield Paragraph(f"{reason}.", lead="Not timed")
 
 
 def chart(record: LadderRecord) -> Chart:
@@ -105,6 +115,7 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     x = alt.X(
         "median:Q", title=f"ms {ON_DEVICE if _on_device(record) else ''}for all images",
         scale=alt.Scale(type=scale, domain=[start, end], nice=False),
+        axis=charts.log_axis(start, end) if scale == "log" else alt.Axis(),
     )  # fmt: skip
     whole = base.mark_rule(strokeWidth=1).encode(x=alt.X("fastest:Q"), x2=alt.X2("slowest:Q"))
     interval = base.mark_rule(strokeWidth=5, opacity=0.5).encode(

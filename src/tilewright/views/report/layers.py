@@ -63,7 +63,9 @@ def chart(title: str, bars: Sequence[Bar]) -> Chart:
     # More layers than there are colours cannot be told apart at once.
     many = len({part[0] for bar in bars for part in bar.parts}) > COLOURS
     variants = {**kinds, **layers} if many else {**layers, **kinds}
-    return Chart(title, " ".join(map(_heaviest, bars)), variants, table(title, bars), height)
+    fastest = min(bars, key=lambda bar: bar.forward / bar.images)
+    told = " ".join(map(_heaviest, dict.fromkeys((bars[0], fastest))))
+    return Chart(title, told, variants, table(title, bars), height)
 
 
 def name(run: RunRecord) -> str:
@@ -113,26 +115,28 @@ def _heaviest(bar: Bar) -> str:
     if not layers or not bar.forward:
         return ""
     layer, _, seconds = max(layers, key=lambda part: part[2])
-    return f"{bar.name}: {layer} takes {units.share(seconds / bar.forward)}."
+    return f"Of {bar.name}'s time {layer} takes the most, {units.share(seconds / bar.forward)}."
 
 
 def _spec(bars: Sequence[Bar], by: str, stack: str, height: int) -> Spec:
     order: dict[str, None] = {}
     rows = []
+    longest = max(bar.forward / bar.images for bar in bars)
+    unit, words = (1e-3, "ms") if longest >= 1e-2 else (1e-6, "µs")
     for bar in bars:
         for layer, kind, seconds in bar.parts:
             shown = layer if by == "layer" else kind
             order.setdefault(shown)
             rows.append({
                 "rung": bar.name, "part": shown, "layer": layer, "kind": kind,
-                "amount": 1e6 * seconds / bar.images, "time": units.seconds(seconds),
+                "amount": seconds / bar.images / unit, "time": units.seconds(seconds),
                 "share": units.share(seconds / (bar.forward or 1)),
             })  # fmt: skip
     last = [each for each in (COPIES, REST) if each in order]
     domain = [each for each in order if each not in last] + last
     for row in rows:
         row["place"] = domain.index(str(row["part"]))
-    title = "share of the forward pass" if stack == "normalize" else "µs an image"
+    title = "share of the forward pass" if stack == "normalize" else f"{words} an image"
     told = ("rung", "layer", "kind", "time", "share")
     return charts.stacked(rows, domain, title, stack, told, height)
 
@@ -165,9 +169,9 @@ def phases(title: str, runs: Sequence[RunRecord]) -> Table:
     for run in runs:
         seconds = {each.name: each.seconds for each in run.phases}
         rows.append(
-            (name(run), *(_cell(seconds.get(each)) for each in columns), _cell(run.total_seconds))
+            (name(run), _cell(run.total_seconds), *(_cell(seconds.get(each)) for each in columns))
         )
-    heads = ("rung", *(f">{each}" for each in columns), ">total")
+    heads = ("rung", ">total", *(f">{each}" for each in columns))
     return Table(f"{title}: the whole job, phase by phase, in ms", heads, rows)
 
 

@@ -42,7 +42,8 @@ def _parts(page: Page) -> Iterator[str]:
 def _block(block: Block) -> str:
     match block:
         case Paragraph():
-            return escape(block.text)
+            lead = f"**{escape(block.lead)}:** " if block.lead else ""
+            return lead + escape(block.text)
         case Heading():
             return f"### {escape(block.text)}"
         case Table():

@@ -172,16 +172,16 @@ def step(material: Material, name: str) -> Iterator[Block]:
     """What the course asks of an optimization, in its order."""
     found = [(ladder, row) for ladder, row in _steps(material) if row.rung == name]
     yield Heading(name)
-    yield Paragraph(optimizations.what_and_why(found[0][1]))
+    yield optimizations.what_and_why(found[0][1])
     kernels = [each for each in material.of(KernelsRecord) if each.rung == name]
     yield from map(compiler.source, kernels[:1])
     for ladder, row in found:
         yield from _measured(material, ladder, row)
     for profile in material.of(ProfileRecord):
         if profile.rung == name:
-            yield Paragraph(optimizations.what_the_profile_says(profile))
+            yield optimizations.what_the_profile_says(profile)
     for ladder, row in found:
-        yield Paragraph(optimizations.what_it_did(ladder, row))
+        yield optimizations.what_it_did(ladder, row)
     yield material.words_for(name)
 
 
@@ -210,8 +210,9 @@ def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iter
     yield op_times(subject(ladder), found)
     if max(each.images for each in found) < max(COURSE_SIZES):
         yield Paragraph(
-            f"Missing: {units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
-            "tilewright data fetch fashion-mnist (or cifar10), and --milestone"
+            f"{units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
+            "tilewright data fetch fashion-mnist (or cifar10), and --milestone",
+            lead="Missing",
         )
     for record in _of(material.of(KernelsRecord), ladder, row.rung):
         yield compiler.table(record)
@@ -262,7 +263,7 @@ def _by_subject(runs: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord
 
 
 def _missing(what: str, command: str) -> Paragraph:
-    return Paragraph(f"Missing: {what}. To get it: {command}")
+    return Paragraph(f"{what}. To get it: {command}", lead="Missing")
 
 
 def _no_gpu() -> Paragraph:
@@ -294,6 +295,8 @@ def _section(
 def _written(material: Material, place: str, title: str, reading: str) -> Section:
     """A section that only its authors can write."""
     words = material.words_for(place)
-    empty = Paragraph(f"Missing: write it under “# {place}” in the file of words, and build again.")
+    empty = Paragraph(
+        f"write it under “# {place}” in the file of words, and build again.", lead="Missing"
+    )
     blocks = (words,) if words.markdown else (empty, words)
     return Section(place.replace(" ", "-"), title, reading, blocks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.results.ladder import LadderRecord, RungRecord
+from tilewright.results.ladder import Against, LadderRecord, RungRecord
 from tilewright.results.page import KernelsRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
@@ -36,33 +36,39 @@ def step(material: Material, name: str) -> Iterator[Block]:
         for row in ladder.rows:
             if row.rung == name:
                 if not described:
-                    yield Paragraph(what_and_why(row))
+                    yield what_and_why(row)
                     described = True
-                yield Paragraph(what_it_did(ladder, row))
+                yield what_it_did(ladder, row)
     for profile in material.of(ProfileRecord):
         if profile.rung == name:
-            yield Paragraph(what_the_profile_says(profile))
+            yield what_the_profile_says(profile)
     for kernels in material.of(KernelsRecord):
         if kernels.rung == name:
             yield compiler.source(kernels)
     yield material.words_for(name)
 
 
-def what_and_why(row: RungRecord) -> str:
-    return f"What and why: {row.idea}. From {origin(row)}."
+def what_and_why(row: RungRecord) -> Paragraph:
+    return Paragraph(f"{row.idea}. From {origin(row)}.", lead="What and why")
 
 
-def what_it_did(ladder: LadderRecord, row: RungRecord) -> str:
+def what_it_did(ladder: LadderRecord, row: RungRecord) -> Paragraph:
     memory = "" if row.memory is None else f", {row.memory}"
-    where = f"{ladder.network} on {ladder.device}{memory}"
+    lead = f"What it did, {ladder.network} on {ladder.device}{memory}"
     if row.ranked is None:
-        return f"What it did, {where}: it was not timed; {row.missing or proof(row.verification)}."
+        why = row.missing or proof(row.verification)
+        return Paragraph(f"it was not timed; {why}.", lead)
     time = units.seconds(row.ranked.median_seconds)
-    words = f"What it did, {where}: {units.count(ladder.images)} images in {time}"
+    words = f"{units.count(ladder.images)} images in {time}"
     if row.against is None:
-        return f"{words}."
-    gain = row.against
-    if not gain.differs:
+        return Paragraph(f"{words}.", lead)
+    return Paragraph(f"{words}, {_verdict(row.against)}.", lead)
+
+
+def _verdict(gain: Against) -> str:
+    if gain.interval is None:
+        verdict = f"{units.times(gain.times)} as fast as {gain.rung}, in too few rounds to be sure"
+    elif not gain.differs:
         verdict = f"no difference from {gain.rung} that could be told: not worth it here"
     elif gain.times >= WORTH:
         verdict = f"{units.times(gain.times)} as fast as {gain.rung}: worth it"
@@ -70,20 +76,19 @@ def what_it_did(ladder: LadderRecord, row: RungRecord) -> str:
         verdict = f"{units.times(gain.times)} as fast as {gain.rung}, so slower: not worth it here"
     else:
         verdict = f"{units.times(gain.times)} as fast as {gain.rung}: hardly worth it"
-    return f"{words}, {verdict}."
+    return verdict
 
 
-def what_the_profile_says(profile: ProfileRecord) -> str:
-    where = f"{profile.network} on {profile.device}"
+def what_the_profile_says(profile: ProfileRecord) -> Paragraph:
     memory = "" if profile.memory == "host" else f", {profile.memory}"
+    lead = f"What the profile says, {profile.network} on {profile.device}{memory}"
     kernels = [row for row in profile.rows if row.kind == "kernel"]
     total = sum(row.seconds for row in kernels)
     if not kernels or not total:
-        return f"What the profile says, {where}{memory}: no kernel was recorded."
+        return Paragraph("no kernel was recorded.", lead)
     top = max(kernels, key=lambda row: row.seconds)
     words = (
-        f"What the profile says, {where}{memory}: {top.name} takes "
-        f"{units.share(top.seconds / total)} of all kernels' time in "
+        f"{top.name} takes {units.share(top.seconds / total)} of all kernels' time in "
         f"{units.plural(top.calls, 'call')}"
     )
     held = [each for each in profile.roofline if each.name == top.name]
@@ -93,4 +98,4 @@ def what_the_profile_says(profile: ProfileRecord) -> str:
         if worst.share_of_peak is not None:
             words += f", at {units.share(worst.share_of_peak)} of the peak"
     wall = profile.wall_parts.kernels / profile.wall_seconds if profile.wall_seconds else 0.0
-    return f"{words}. Kernels are {units.share(wall)} of the wall time."
+    return Paragraph(f"{words}. Kernels are {units.share(wall)} of the wall time.", lead)

@@ -16,7 +16,7 @@
       background: null, font, view: { stroke: null },
       axis: { labelColor: soft, titleColor: soft, gridColor: line, domain: false, ticks: false, labelPadding: 6,
         labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170 },
-      axisY: { grid: false, labelColor: ink }, axisX: { tickCount: 6, labelOverlap: true },
+      axisY: { grid: false, labelColor: ink }, axisX: { tickCount: 6, labelOverlap: true, titleAnchor: "end" },
       legend: { labelColor: ink, titleColor: soft, labelFontSize: 12, symbolStrokeWidth: 0, labelLimit: 140 },
       range: { category: night ? ["#4ba3e3", ...palette.slice(1)] : palette },
       text: { fontSize: 12, font }, rule: { color: soft }, header: { labelColor: soft, titleColor: soft },

@@ -64,10 +64,10 @@ def _facts(record: LadderRecord) -> Sequence[tuple[str, str]]:
     own = [each for each in exact if not each[1].vendor]
     if not own:
         return ()
-    where = f"{record.network} on {record.device}"
+    where = f"images/s, {record.network} on {record.device}"
     seconds, best, time = min(own, key=lambda each: each[0])
     first_seconds, first, _ = own[0]
-    found = [(f"{where}, {row_name(best)}", f"{units.count(time.images_per_second)} images/s")]
+    found = [(f"{where}, {row_name(best)}", units.count(time.images_per_second))]
     if best is not first:
         found.append((f"as fast as {row_name(first)}", units.times(first_seconds / seconds)))
     libraries = [(each[0], each[1].rung) for each in exact if each[1].vendor]
@@ -78,7 +78,7 @@ def _facts(record: LadderRecord) -> Sequence[tuple[str, str]]:
         (each for each in every if not each[1].vendor), key=lambda each: each[0]
     )
     if least < seconds:
-        found.append((row_name(quickest), f"{units.count(rate.images_per_second)} images/s"))
+        found.append((f"images/s, {row_name(quickest)}", units.count(rate.images_per_second)))
     return found
 
 

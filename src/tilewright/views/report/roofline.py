@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.results.profile import ProfileRecord, RooflineRecord
 from tilewright.views import units
 from tilewright.views.report import charts
 from tilewright.views.report.blocks import Block, Cell, Chart, Number, Section, Spec, Table, number
 from tilewright.views.report.material import Material, profile_name
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    Channel = TypeVar("Channel", alt.X, alt.Y)
 
 READING = (
     "Each mark is a kernel: further right it computes more for every byte that it must move, "
@@ -67,8 +73,9 @@ def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
         }
         for profile, kernel in kernels
     ]  # fmt: skip
-    x = alt.X("intensity:Q", scale=alt.Scale(type="log"), title="FLOP for each byte moved at least")
-    y = alt.Y("rate:Q", scale=alt.Scale(type="log"), title="GFLOP/s")
+    roof = _roof(profiles, [float(str(row["intensity"])) for row in rows])
+    x = _axis(alt.X, "intensity", "FLOP for each byte moved at least", [*rows, *roof])
+    y = _axis(alt.Y, "rate", "GFLOP/s", [*rows, *roof])
     legend = alt.Legend(orient="top", columns=3)
     points = (
         alt.Chart(charts.data(rows))
@@ -81,11 +88,26 @@ def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
             tooltip=charts.told_of(("kernel", "layers", "rung", "time", "of peak", "limit")),
         )
     )  # fmt: skip
-    roof = _roof(profiles, [float(str(row["intensity"])) for row in rows])
     if not roof:
         return charts.spec(alt.layer(points), HEIGHT)
     line = alt.Chart(charts.data(roof)).mark_line(strokeWidth=2, color="gray").encode(x=x, y=y)
-    return charts.spec(alt.layer(line, points), HEIGHT)
+    names = [
+        alt.Chart(charts.data([end]))
+        .mark_text(align=side, dy=away, color="gray")
+        .encode(x=x, y=y, text=alt.Text("ceiling:N"))
+        for end, side, away in ((roof[0], "left", 16), (roof[-1], "right", -10))
+    ]
+    return charts.spec(alt.layer(line, *names, points), HEIGHT)
+
+
+def _axis(channel: type[Channel], name: str, title: str, rows: Sequence[charts.Row]) -> Channel:
+    """A logarithmic axis with room around all marks."""
+    import altair as alt
+
+    values = [float(str(row[name])) for row in rows]
+    start, end = min(values) / 1.5, max(values) * 2
+    scale = alt.Scale(type="log", domain=[start, end], nice=False)
+    return channel(f"{name}:Q", scale=scale, title=title, axis=charts.log_axis(start, end))
 
 
 def _roof(
@@ -99,7 +121,11 @@ def _roof(
     flops, size = max(flops for flops, _ in found), max(size for _, size in found)
     corner = flops / size
     ends = (min(*intensities, corner) / 2, corner, 2 * max(*intensities, corner))
-    return [{"intensity": x, "rate": min(flops, x * size) / 1e9} for x in ends]
+    memory, peak = f"{units.digits(size / 1e9)} GB/s", f"{units.digits(flops / 1e9)} GFLOP/s"
+    return [
+        {"intensity": x, "rate": min(flops, x * size) / 1e9, "ceiling": ceiling}
+        for x, ceiling in zip(ends, (memory, "", peak), strict=True)
+    ]
 
 
 def table(title: str, kernels: Kernels) -> Table:

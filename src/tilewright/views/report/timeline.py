@@ -36,7 +36,9 @@ def section(material: Material) -> Section:
 
 
 def chart(record: TimelineRecord) -> Chart:
-    lanes = list(dict.fromkeys(_lane(span) for span in record.spans))
+    found = dict.fromkeys(_lane(span) for span in record.spans)
+    hosts = [*HOST.values()]
+    lanes = sorted(found, key=lambda lane: hosts.index(lane) if lane in hosts else len(hosts))
     height = max(90, ROW * len(lanes))
     left_out = (
         f" Later events, {units.count(record.left_out)}, are not drawn." if record.left_out else ""
