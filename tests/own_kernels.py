@@ -9,12 +9,12 @@ idea = "{idea}"
 against = "direct"
 {more}
 [sizes]
-TILES_X = "ceil_div(OUT_X, 16)"
-TILES_Y = "ceil_div(OUT_Y, 16)"
+TILES_X = "ceil_div(OUT_X, {block})"
+TILES_Y = "ceil_div(OUT_Y, {block})"
 {scratch}
 [[kernel]]
 entry = "conv"
-block = [16, 16]
+block = [{block}, {block}]
 grid = ["TILES_X * TILES_Y * FILTERS", 1, "IMAGES"]
 arguments = {arguments}
 */
@@ -84,14 +84,16 @@ def kernel_file(
     more: str = "",
     arguments: str = PLAIN_ARGUMENTS,
     scratch: str = "",
+    block: int = 16,
 ) -> str:
     """A file with a body in which some words are replaced by others; each must be there."""
     for old, new in changes:
         assert old in body, old
         body = body.replace(old, new)
     header = HEADER.format(
-        name=name, idea="a kernel of a test", more=more, arguments=arguments, scratch=scratch
-    )
+        name=name, idea="a kernel of a test", more=more, arguments=arguments, scratch=scratch,
+        block=block,
+    )  # fmt: skip
     return header + body
 
 
@@ -100,8 +102,9 @@ WRITTEN = "column < TW_OUT_X && row < TW_OUT_Y)\n        out"
 SUM = "] = sum;"
 FIRST_FILTERS = "(image * TW_FILTERS + filter)"
 
-# Seen by a simulator alone: PoCL runs the threads of a block one after the other.
-NO_BARRIER = kernel_file(SHARED, ("TW_BARRIER(); /* loaded */", ""))
+# Seen by a simulator alone: PoCL runs the threads of a block one after the other. Every thread is
+# interpreted, so that there are few of them.
+NO_BARRIER = kernel_file(SHARED, ("TW_BARRIER(); /* loaded */", ""), ("+= 256", "+= 16"), block=4)
 
 # What is wrong: the file, and the word that the diagnosis must have first.
 BROKEN: dict[str, tuple[str, str]] = {

@@ -14,6 +14,7 @@ from tilewright import rungs as ladder
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
+from tilewright.model.formats import weights
 from tilewright.model.layers import ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
@@ -145,15 +146,23 @@ def test_what_is_no_plan_is_one_line(saved, tmp_path):
         plan_file.read(tmp_path, NETWORK)
 
 
-def test_a_run_saves_its_plan_and_another_uses_it(tmp_path, capsys):
+@pytest.fixture
+def run(tmp_path):
+    """Of the small network, for the command line."""
+    weights.save(NETWORK, tmp_path / "small.safetensors")
+    np.savez(tmp_path / "images.npz", images=PIXELS, labels=np.zeros(len(PIXELS), int))
+    given = ("--net", "small.safetensors"), ("--data", "images.npz")
+    return ["run", *(word for name, file in given for word in (name, str(tmp_path / file)))]
+
+
+def test_a_run_saves_its_plan_and_another_uses_it(run, tmp_path, capsys):
     plan, first, second = (tmp_path / name for name in ("plan.json", "a.json", "b.json"))
-    common = ["run", "--images", "7"]
-    given = ["--rung", "im2col", "--batch", "3", "--save-plan", str(plan)]
-    assert main([*common, *given, "--json", str(first)]) == 0
-    assert main([*common, "--plan", str(plan), "--json", str(second)]) == 0
+    given = ["--rung", "im2col", "--batch", "2", "--save-plan", str(plan)]
+    assert main([*run, *given, "--json", str(first)]) == 0
+    assert main([*run, "--plan", str(plan), "--json", str(second)]) == 0
     before, after = (json.loads(path.read_text()) for path in (first, second))
     assert before["plan"] == after["plan"]
-    assert (after["rung"], after["batch"]) == ("im2col", 3)
+    assert (after["rung"], after["batch"]) == ("im2col", 2)
     capsys.readouterr()
 
 
@@ -166,9 +175,9 @@ def test_what_a_plan_says_is_not_said_twice(option, saved, capsys):
     assert f"{option.split()[0]} is not for --plan: the plan says all of it" in error
 
 
-def test_a_plan_that_cannot_be_carried_out_names_its_file(tmp_path, capsys):
+def test_a_plan_that_cannot_be_carried_out_names_its_file(run, tmp_path, capsys):
     plan = tmp_path / "plan.json"
-    assert main(["run", "--images", "1", "--rung", "im2col", "--save-plan", str(plan)]) == 0
+    assert main([*run, "--rung", "im2col", "--save-plan", str(plan)]) == 0
     document = json.loads(plan.read_text())
     for change, words in (
         ({"rung": "im2cool"}, "unknown rung on cpu 'im2cool'; did you mean 'im2col'?"),
@@ -179,6 +188,6 @@ def test_a_plan_that_cannot_be_carried_out_names_its_file(tmp_path, capsys):
         steps = [{**step, **change} if n == 1 else step for n, step in enumerate(document["steps"])]
         plan.write_text(json.dumps({**document, "steps": steps}))
         capsys.readouterr()
-        assert main(["run", "--images", "1", "--plan", str(plan)]) == 2
+        assert main([*run, "--plan", str(plan)]) == 2
         error = capsys.readouterr().err
         assert f"{plan}: {words}" in error.replace("\n", ""), error

@@ -44,9 +44,10 @@ class Limits:
     between: int = 1
 
 
-# Verifying compiles hundreds of small networks; a folder must not grow for ever.
+# A folder must not grow for ever.
 KINDS = {
-    "compiled": Limits(count=500, bytes=256 << 20),
+    # Proving `fused` takes hundreds of small networks of 15 KB each.
+    "compiled": Limits(count=4000, bytes=256 << 20, between=50),
     # The proof of a GPU ladder takes some 1,200 kernels of 10 to 100 KB.
     "cubins": Limits(count=8000, bytes=512 << 20, between=100),
     "plans": Limits(count=2000, bytes=4 << 20, between=100),

@@ -156,7 +156,7 @@ def test_the_median_is_in_its_interval_as_often_as_claimed(draw, count):
 
 
 @pytest.mark.parametrize("draw", SKEWED.values(), ids=SKEWED)
-@pytest.mark.parametrize("count", [6, 9, 20])
+@pytest.mark.parametrize("count", [6, 9])
 def test_a_ratio_is_in_its_interval_as_often_as_claimed(draw, count):
     """Also where whole rounds are slower than others."""
     generator, other = np.random.default_rng(8), SKEWED["exponential"]
@@ -170,7 +170,7 @@ def test_a_ratio_is_in_its_interval_as_often_as_claimed(draw, count):
 
 
 @pytest.mark.parametrize("draw", SKEWED.values(), ids=SKEWED)
-@pytest.mark.parametrize("counts", [(6, 6), (6, 20), (9, 9)])
+@pytest.mark.parametrize("counts", [(6, 12), (9, 9)])
 def test_a_ratio_of_different_days_is_in_its_interval_as_often_as_claimed(draw, counts):
     generator, other = np.random.default_rng(9), SKEWED["exponential"]
     truth = true_median(draw) / true_median(other)

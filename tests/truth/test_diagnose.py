@@ -34,13 +34,13 @@ needs_opencl = pytest.mark.skipif(
 )
 
 
-def proven(text: str, folder: Path, large: bool = True) -> Verdict:
-    """What becomes of a kernel file, without the zoo's layers."""
+def proven(text: str, folder: Path, small: bool = True, large: bool = True) -> Verdict:
+    """What becomes of a kernel file in small batches and large, without the zoo's layers."""
     path = folder / "mine.cl"
     path.write_text(text)
     rung = load(str(path))
     every = quick(rung.precision, (), np.random.default_rng(SEED))
-    trials = (trial for trial in every if large or trial.capacity <= IMAGES)
+    trials = (trial for trial in every if (small if trial.capacity <= IMAGES else large))
     return prove(rung, OPENCL, trials, SEED, repeatable=True)
 
 
@@ -69,7 +69,7 @@ WRONG_LATE = "float sum = bias[filter] + (image > {});"
 @needs_opencl
 def test_what_is_wrong_with_the_thousandth_image_alone_is_found(tmp_path):
     text = kernel_file(DIRECT, ("float sum = bias[filter];", WRONG_LATE.format(1000)))
-    found = diagnose(proven(text, tmp_path).fault.evidence)
+    found = diagnose(proven(text, tmp_path, small=False).fault.evidence)
     assert words.LATER_IMAGES in found.words
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
+from tests.kept import KEPT
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import grouped
 from tilewright.fuse.cpu.generate import generate
@@ -107,11 +108,11 @@ ODD = {
 @pytest.mark.usefixtures("quick_elsewhere")
 @pytest.mark.parametrize("level", ON_THIS_CPU)
 @pytest.mark.parametrize("name", ODD)
-def test_borders_find_their_taps_in_the_run(name, level, monkeypatch, tmp_path):
+def test_borders_find_their_taps_in_the_run(name, level, monkeypatch):
     """As if every convolution had too much code: all tiles at the image's borders share theirs."""
     monkeypatch.setattr(grouped, "MOST_MULTIPLY_ADDS", 0)
     # Kept objects are known by the generator's source, which has another limit.
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(KEPT / "little code"))
     shape, layers = ODD[name]
     generator = np.random.default_rng(0)
     network = Network(name, Pixels(shape), layers)

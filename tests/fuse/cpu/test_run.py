@@ -166,13 +166,13 @@ def test_tanh_and_exp_are_within_their_ulp_everywhere(level):
 
 
 def test_predictions_on_real_images_are_the_references(thesis_weights, thesis_images):
-    """Two hundred images, one by one and all at once.
+    """A hundred images, one by one and all at once.
 
     Only where the reference's two best scores agree to 16 bits may the other one win. The carried
     worst-case bound would excuse far more: after five layers it is as large as the scores.
     """
     network = load_parameters(zoo.network("cifar10"), "cifar10", thesis_weights)
-    images = catalogue.open_data(str(thesis_images), network.input.shape, 200).images
+    images = catalogue.open_data(str(thesis_images), network.input.shape, 100).images
     fused = FusedNetwork(network)
     together = fused(images).argmax(1)
     alone = np.concatenate([fused(images[i : i + 1]) for i in range(len(images))]).argmax(1)

@@ -34,7 +34,7 @@ def fused():
 def test_helpers_awake_or_asleep_give_the_same_bits(fused):
     for size in (1, 3, 7):
         expected = fused(IMAGES[:size])
-        for pause in [0.0] * 300 + [0.002] * 20:
+        for pause in [0.0] * 100 + [0.002] * 10:
             time.sleep(pause)
             np.testing.assert_array_equal(fused(IMAGES[:size]), expected)
 

@@ -21,8 +21,11 @@ def shapes(choices: list[Choice]) -> set[tuple[tuple[int, int], ...]]:
     }
 
 
-@pytest.mark.parametrize("precision", ["fp16", "fp32"])
-@pytest.mark.parametrize("network", [zoo.network("ece408"), MANY], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    ("network", "precision"),
+    [(zoo.network("ece408"), "fp16"), (MANY, "fp32")],
+    ids=["ece408-fp16", "many-fp32"],
+)
 def test_all_can_be_built_and_the_own_choice_is_the_first(network: Network, precision: str) -> None:
     arithmetic = ARITHMETICS[precision]
     found = list(alternatives(network.stages, arithmetic, 90))

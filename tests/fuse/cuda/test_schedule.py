@@ -150,6 +150,8 @@ def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
         (Convolution(8, 3), MaxPool(3, stride=2), Convolution(6, 5, padding=2), Tanh()),
         (Convolution(7, 3, padding=2), AveragePool(2), ReLU(), Convolution(6, 3, padding=1),
          Convolution(5, (1, 3), stride=(2, 1))),
+        # Rows of padding behind a stride are two of what comes before it.
+        (Convolution(8, 3, stride=2, padding=1), Convolution(8, 3, padding=1), MaxPool(2)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -12,6 +12,7 @@ from tilewright.model.network import Network
 from tilewright.rungs.cpu import explain, loops
 from tilewright.truth.trials import random_parameters
 
+pytestmark = pytest.mark.xdist_group("explained loops")  # one worker compiles them
 LAYERS = (Convolution(5, (3, 2), padding=1), MaxPool(2), Flatten(), FullyConnected(4))
 
 

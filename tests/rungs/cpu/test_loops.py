@@ -44,22 +44,13 @@ def hits(function):
     return sum(function.stats.cache_hits.values())
 
 
-def test_machine_code_is_kept_where_the_command_line_finds_it(own_cache):
+def test_machine_code_is_kept_where_the_command_line_finds_it_and_repaired(own_cache):
     assert hits(fresh_relu()) == 0
     assert hits(fresh_relu()) == 1
     (path,) = open_store("numba").entries()
     assert path.parent == own_cache / "tilewright" / "numba"
-    path.unlink()
-    assert hits(fresh_relu()) == 0
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda c: b"", lambda c: c[: len(c) // 2], lambda c: c[:99] + b"\xff" + c[100:]]
-)
-def test_damaged_machine_code_is_compiled_again(damage):
-    assert hits(fresh_relu()) == 0
-    (path,) = open_store("numba").entries()
-    path.write_bytes(damage(path.read_bytes()))
+    # Damage is the store's to notice: tests/test_store.py has more of it.
+    path.write_bytes(path.read_bytes()[:-99])
     assert hits(fresh_relu()) == 0
     assert hits(fresh_relu()) == 1
 
