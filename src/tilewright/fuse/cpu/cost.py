@@ -21,8 +21,24 @@ FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
 
 
 def cycles(plan: Schedule) -> float:
-    """For one image where lanes are channels, for a vector of images where lanes are images."""
+    """For one image where lanes are channels, for a vector of images where lanes are images.
+
+    Without what products of several images cost once for all of them (`cycles_once`).
+    """
     return sum(_cycles(group, plan.target.lanes) for group in plan.groups)
+
+
+def cycles_once(plan: Schedule) -> float:
+    """What is to be read only once of the weights of products that take several images."""
+    taken = (g for g in plan.groups if isinstance(g, DenseGroup) and g.unit > 1 and g.images > 1)
+    return sum(_reading(group) for group in taken)
+
+
+def _reading(group: DenseGroup) -> float:
+    """For all weights to come, where lanes are channels."""
+    size = 2 * group.executed_flops  # 4 bytes for every multiply-add
+    far = group.unit > 8 and size > FAR_BYTES
+    return size / (FAR_BYTES_A_CYCLE if far else BYTES_A_CYCLE)
 
 
 def _cycles(group: Group, lanes: int) -> float:
@@ -35,15 +51,14 @@ def _cycles(group: Group, lanes: int) -> float:
     if isinstance(group, WinogradGroup):
         return winograd.cycles(group.transforms, group.stages[0]) + rest
     if isinstance(group, DenseGroup):
-        vectors = group.executed_flops / 2 / group.unit
-        if group.unit != lanes:
-            return vectors / MULTIPLY_ADDS + rest
-        far = lanes > 8 and 4 * lanes * vectors > FAR_BYTES
-        rate = FAR_BYTES_A_CYCLE if far else BYTES_A_CYCLE
-        return vectors * 4 * lanes / rate + rest
+        if group.unit != lanes or group.images > 1:
+            return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
+        return _reading(group) + rest
     return rest
 
 
-def single_cost(few: Schedule, many: Schedule) -> float:
-    """What an image by channels costs, as a share of a vector of images by images."""
-    return cycles(few) / cycles(many)
+def few_costs(few: Schedule, many: Schedule) -> tuple[float, float]:
+    """What an image by channels costs, and what any number of them costs once: as shares of a
+    vector of images by images."""
+    vector = cycles(many)
+    return cycles(few) / vector, cycles_once(few) / vector
