@@ -15,7 +15,7 @@ from tilewright.fuse.cpu.few import Phase, before_gathered, phases
 from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_channels, by_images
-from tilewright.fuse.cpu.shares import Kernel, jobs, sets, shares
+from tilewright.fuse.cpu.shares import Kernel, Shares, jobs, sets, shares
 from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,
@@ -129,3 +129,25 @@ def test_weights_that_are_read_once_make_more_images_go_one_by_one(level):
     assert 0 < once < 0.5
     assert shares(target.lanes // 2, target.lanes, 1, single, once).many == 0
     assert shares(target.lanes, target.lanes, 1, single, once).many == target.lanes
+
+
+def test_where_vectors_of_images_do_not_fit_the_caches_all_go_one_by_one():
+    """64 channels of 32x32 are 4 MB for 16 images; with AVX2 half of that, which cost nothing."""
+    network = Network("wide", Pixels((64, 32, 32)), (Convolution(64, 3, padding=1), ReLU()))
+    found = {}
+    for level in ("avx512", "avx2"):
+        target = TARGETS[level]
+        costs = few_costs(by_channels(network, target), by_images(network, target))
+        found[level] = shares(1000, target.lanes, 2, *costs, any_few=True)
+        assert shares(1000, target.lanes, 2, *costs).many > 0  # where there is room for a round
+    assert found["avx512"] == Shares(0, 1000, 1000)
+    assert found["avx2"].many > 0
+
+
+def test_images_one_by_one_are_several_jobs():
+    """Ctrl-C is answered between two of them."""
+    made = jobs(Shares(0, 100, 100), None, Kernel(3, 4, ()), 16, 32, 10, 20, 2)
+    assert [job.tickets for job in made] == [32, 32, 32, 4]
+    assert [job.words[0, 7:].tolist() for job in made] == [
+        [0, 1, 32], [32, 1, 64], [64, 1, 96], [96, 1, 100],
+    ]  # fmt: skip

@@ -7,7 +7,7 @@ import math
 from tilewright.fuse.cpu import winograd
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group
 from tilewright.fuse.cpu.schedule import Schedule
-from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS
+from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS, tap_cycles
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import Elementwise
 
@@ -18,6 +18,9 @@ from tilewright.model.layers import Elementwise
 # slower, the 10 MB of ece408's first fully connected layer came at 6 to 8 bytes a cycle.
 BYTES_A_CYCLE, FAR_BYTES_A_CYCLE = 32, 8
 FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
+# Where lanes are images, so are pictures that do not fit: cifar64's took 1.135 times what it took
+# image by image (a core of the Xeon, 64 images in turns, processor's seconds, 2026-11-16).
+FAR_PICTURE = 1.15
 
 
 def cycles(plan: Schedule) -> float:
@@ -47,7 +50,9 @@ def _cycles(group: Group, lanes: int) -> float:
     layers = [stage.layer for stage in group.stages]
     rest = values * (1 + sum(x.cycles for x in layers if isinstance(x, Elementwise)))
     if isinstance(group, ConvolutionGroup):
-        return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
+        far = group.unit == 1 and lanes > 8 and _picture_bytes(group, lanes) > FAR_BYTES
+        sums = group.executed_flops / 2 / group.unit / MULTIPLY_ADDS
+        return sums * _slowed(group) * (FAR_PICTURE if far else 1) + rest
     if isinstance(group, WinogradGroup):
         return winograd.cycles(group.transforms, group.stages[0]) + rest
     if isinstance(group, DenseGroup):
@@ -55,6 +60,18 @@ def _cycles(group: Group, lanes: int) -> float:
             return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
         return _reading(group) + rest
     return rest
+
+
+def _picture_bytes(group: ConvolutionGroup, lanes: int) -> int:
+    """What a vector of images is for a convolution."""
+    return 4 * lanes * math.prod(group.stages[0].input_shape)
+
+
+def _slowed(group: ConvolutionGroup) -> float:
+    """How many times as long as its multiply-adds alone a tile takes."""
+    positions = math.prod(group.tile)
+    taken = sum(block.count * tap_cycles(positions, block) for block in group.blocks)
+    return taken * MULTIPLY_ADDS / sum(b.count * b.sums(positions) for b in group.blocks)
 
 
 def few_costs(few: Schedule, many: Schedule) -> tuple[float, float]:

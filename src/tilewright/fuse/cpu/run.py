@@ -150,7 +150,8 @@ class FusedNetwork:
 
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""
-        return shares(images, self.many.schedule.target.lanes, cores, self.single, self.once)
+        lanes, any_few = self.many.schedule.target.lanes, not self.few.memory.slot
+        return shares(images, lanes, cores, self.single, self.once, any_few)
 
     def _jobs(self, images: int, suffix: str, cores: int) -> tuple[Job, ...]:
         """The jobs for a number of images, made once."""

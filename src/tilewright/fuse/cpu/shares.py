@@ -1,6 +1,7 @@
 """Which images go by which schedule: jobs for any number of images.
 
-Whole rounds, a vector of images for every core, go by the schedule whose lanes are images. What is
+Whole rounds, a vector of images for every core, go by the schedule whose lanes are images, unless
+as many images one by one take clearly less, and any number of them may go so. What is
 left after them is less than a round. Image by image it takes `(left * single + once) / cores` (in
 units of a vector of images), as one more round it takes 1: the shorter one is chosen. `single`, the
 cost of an image by channels as a share of that of a vector of images, and `once`, that of reading
@@ -25,6 +26,8 @@ from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
 # What a job takes on each core, about a tenth of a second; beside it the microseconds between two
 # jobs are nothing.
 JOB_CYCLES = 3e8
+# Estimates that differ less than this are taken for equal.
+CLEARLY = 0.95
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,16 @@ class Shares:
     images: int
 
 
-def shares(images: int, lanes: int, cores: int, single: float, once: float = 0.0) -> Shares:
-    """How a number of images is divided."""
+def shares(
+    images: int, lanes: int, cores: int, single: float, once: float = 0.0, any_few: bool = False
+) -> Shares:
+    """How a number of images is divided. Not `any_few` go one by one where they wait for each other
+    in memory that less than a round has room in."""
     round_ = lanes * cores
-    many = images // round_ * round_
+    all_few = any_few and lanes * single < CLEARLY
+    many = 0 if all_few else images // round_ * round_
     left = images - many
-    if left and left * single + once >= cores:
+    if left and not all_few and left * single + once >= cores:
         many = images
     alone = many + (images - many) // cores * cores
     return Shares(many, alone, images)
@@ -119,7 +126,8 @@ def jobs(
     divided: Shares, many: Kernel | None, few: Kernel | None, piece: int, longest: int,
     image_bytes: int, output_bytes: int, cores: int,
 ) -> tuple[Job, ...]:  # fmt: skip
-    """The jobs of a call: `piece` images go in one ticket by images, `longest` in one job."""
+    """The jobs of a call: `piece` images go in one ticket by images, `longest` in one job, or one
+    by one."""
     made = _Records(cores)
     if many is not None:
         for first in range(0, divided.many, longest):
@@ -129,7 +137,12 @@ def jobs(
     if few is not None:
         shifts = (divided.many * image_bytes, divided.many * output_bytes)
         alone, images = divided.alone - divided.many, divided.images - divided.many
-        made.add(few.network, few.weights, (0, 1, alone), shifts, own=True)
+        for first in range(0, alone, longest):
+            if first:
+                made.close()
+            made.add(
+                few.network, few.weights, (first, 1, min(first + longest, alone)), shifts, own=True
+            )
         for image in range(alone, images):
             for phase, function in few.phases:
                 first, last = phase.of(image)
