@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tilewright.measure.samples import Sample, ratio
 from tilewright.rungs import rungs as rungs_of
 from tilewright.runtime.device import DEVICES
 from tilewright.views import units
@@ -57,6 +58,8 @@ FEW = (
     ("cuda-h200", "strided", 1), ("cuda-h200", "ece408", 1), ("cuda-h200", "ece408", 16),
     ("cuda-h200", "cifar64", 1),
 )  # fmt: skip
+# The libraries beside the fused rung: the beginning of their engines' names.
+CPU_LIBRARIES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 SERVING_THREADS = (1, 8)  # of those measured, that stand in docs/serving.md
 
 
@@ -86,6 +89,7 @@ def tables() -> dict[str, str]:
         "load": load(),
         "cluster-kill": cluster_kill(),
         **serving_tables(),
+        **cpu_few(),
     }
 
 
@@ -322,6 +326,49 @@ def serving_tables() -> dict[str, str]:
             if document["host"]:
                 made[f"serving-{device}-host"] = host_costs(document)
     return made
+
+
+def cpu_few() -> dict[str, str]:
+    """The fused rung beside the libraries from one image to a thousand, by cores."""
+    made = {}
+    for path in sorted(RESULTS.glob("*-cpu-few-*.json")):
+        rows = [_cpu_row(row) for row in json.loads(path.read_text())["rows"]]
+        heads = ["network", ">images", ">`fused`, images/s"]
+        for library in CPU_LIBRARIES.values():
+            heads += [f">{library}", ">times as fast", ">95 %"]
+        made[path.stem[len("2026-11-16-") :]] = _markdown(
+            [*heads, ">`fp32-winograd4`", ">times the best", ">95 %"], rows
+        )
+    return made
+
+
+def _cpu_row(row: dict[str, Any]) -> list[str]:
+    """Speeds, and how many times as fast as each library at its best the fused rung is."""
+    engines = row["engines"]
+
+    def sample(name: str) -> Sample:
+        return Sample(tuple(engines[name]["samples_seconds"]))
+
+    def fastest(beginning: str) -> str:
+        names = (name for name in engines if name.startswith(beginning))
+        return min(names, key=lambda name: _median(engines[name]))
+
+    def gain(name: str, over: str) -> list[str]:
+        found = ratio(sample(over), sample(name))
+        return [f"{found.value:.2f}", f"{found.interval.low:.2f} to {found.interval.high:.2f}"]
+
+    def speed(name: str) -> str:
+        return units.count(row["batch"] / _median(engines[name]))
+
+    cells = [f"`{row['network']}`", units.count(row["batch"]), speed("fused")]
+    best = {library: fastest(library) for library in CPU_LIBRARIES}
+    for name in best.values():
+        cells += [speed(name), *gain("fused", name)]
+    fast = "fused fp32-winograd4"
+    if fast not in engines:
+        return [*cells, "", "", ""]
+    over = min(best.values(), key=lambda name: _median(engines[name]))
+    return [*cells, speed(fast), *gain(fast, over)]
 
 
 def serving(document: dict[str, Any], threads: Sequence[int]) -> str:

@@ -21,7 +21,8 @@ from tilewright.results.record import Environment, Gpu
 
 IMPORTED = time.monotonic()
 LIBRARIES = (
-    *("numpy", "numba", "llvmlite", "onnxruntime", "onnx", "torch", "safetensors", "pillow"),
+    *("numpy", "numba", "llvmlite", "onnxruntime", "openvino", "onnx", "torch", "safetensors"),
+    "pillow",
     *(
         "pyopencl",
         "pocl-binary-distribution",

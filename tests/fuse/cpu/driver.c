@@ -1,6 +1,6 @@
 /* Runs a compiled network on a foreign CPU: images from one file, results into another.
  *
- *   driver TYPE IMAGES WEIGHTS OUT count pixels outputs scratch parts helpers [units step]...
+ *   driver TYPE IMAGES WEIGHTS OUT count pixels outputs slot scratch parts helpers [units step]...
  *
  * TYPE is u8 or f32. Without phases, the images go through network_TYPE in unequal pieces; with them,
  * image by image through phase0_TYPE, phase1_TYPE, ..., each in `units` taken `step` at a time, the
@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef void entry(const void *images, float *out, const float *weights, float *scratch,
-                   int64_t *ticks, int64_t first, int64_t last);
+                   float *shared, int64_t *ticks, int64_t first, int64_t last);
 
 #define ENTRIES(X) X(network) X(phase0) X(phase1) X(phase2) X(phase3) X(phase4) X(phase5) X(phase6)
 #define DECLARE(name) extern entry name##_u8 __attribute__((weak)), name##_f32 __attribute__((weak));
@@ -85,30 +85,32 @@ static void together(entry *const *entries, int phases, char **sizes, int64_t al
 
 int main(int count, char **words)
 {
-    if (count < 11) return 2;
+    if (count < 12) return 2;
     int bytes = strcmp(words[1], "u8") ? 4 : 1;
     entry *const *entries = bytes == 1 ? u8_entries : f32_entries;
     char *images = content(words[2]);
     float *weights = content(words[3]);
     int64_t all = atoll(words[5]), pixels = atoll(words[6]), outputs = atoll(words[7]);
-    float *scratch = room(4 * atoll(words[8])), *out = room(4 * all * outputs);
-    int64_t *ticks = calloc(atoll(words[9]), sizeof *ticks);
-    int helpers = atoi(words[10]), phases = (count - 11) / 2;
+    int64_t slot = atoll(words[8]); /* of one image, before the scratch memory */
+    float *scratch = (float *)room(4 * (slot + atoll(words[9]))) + slot;
+    float *out = room(4 * all * outputs);
+    int64_t *ticks = calloc(atoll(words[10]), sizeof *ticks);
+    int helpers = atoi(words[11]), phases = (count - 12) / 2;
     if (phases > MOST || helpers > MOST_HELPERS) return 6;
     if (helpers)
-        together(entries, phases, words + 11, all, pixels * bytes, outputs * 4, helpers, images,
+        together(entries, phases, words + 12, all, pixels * bytes, outputs * 4, helpers, images,
                  out, weights, scratch, ticks);
     if (!phases)
         for (int64_t first = 0, piece = 1; first < all; first += piece++) {
             int64_t last = first + piece < all ? first + piece : all;
-            entries[0](images, out, weights, scratch, ticks, first, last);
+            entries[0](images, out, weights, scratch, scratch, ticks, first, last);
         }
     for (int64_t image = 0; phases && !helpers && image < all; image++)
         for (int phase = 0; phase < phases; phase++) {
-            int64_t units = atoll(words[11 + 2 * phase]), step = atoll(words[12 + 2 * phase]);
+            int64_t units = atoll(words[12 + 2 * phase]), step = atoll(words[13 + 2 * phase]);
             for (int64_t first = (units - 1) / step * step; first >= 0; first -= step)
                 entries[1 + phase](images + image * pixels * bytes, out + image * outputs, weights,
-                                   scratch, ticks, first,
+                                   scratch, scratch, ticks, first,
                                    first + step < units ? first + step : units);
         }
     FILE *file = fopen(words[4], "wb");

@@ -66,7 +66,8 @@ class Program:
         given, result = path.with_suffix(".images"), path.with_suffix(".out")
         np.ascontiguousarray(images).tofile(given)
         sizes = [len(images), math.prod(network.input.shape), math.prod(network.output_shape)]
-        sizes += [layout(plan).size, len(plan.groups) + 1, helpers]
+        memory = layout(plan)
+        sizes += [memory.slot, memory.size, len(plan.groups) + 1, helpers]
         for phase in phases(plan) if by_phases else ():
             sizes += [phase.units, phase.step]
         suffix = "u8" if images.dtype == np.uint8 else "f32"

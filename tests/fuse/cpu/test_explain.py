@@ -22,7 +22,7 @@ SINGLE = Network("single", Pixels((3, 16, 16)), (Convolution(16, 5), ReLU(), Max
 # The tiles of cifar10's convolutions by both schedules.
 TILES = {
     "avx512": (["2x2 positions x 6", "2x2 positions x 5", "2x2 positions x 5"],
-               ["2x14 positions x 1x16", "2x8 positions x 2x16", "2x8 positions x 2x16"]),
+               ["2x14 positions x 1x16", "2x6 positions x 2x16", "2x4 positions x 2x16"]),
     "avx2": (["2x2 positions x 3"] * 3,
              ["2x2 positions x 2x8", "2x2 positions x 3x8", "2x2 positions x 3x8"]),
     "avx": (["2x2 positions x 3"] * 3,

@@ -30,6 +30,7 @@ def test_what_is_left_after_whole_rounds_goes_the_shorter_way():
 
 
 PHASES = ((Phase(0, 0, 1, 1), 5), (Phase(0, 1, 13, 3), 6))
+UNITS = {function: phase.units for phase, function in PHASES}
 
 
 def ranges(made, most):
@@ -46,13 +47,14 @@ def ranges(made, most):
             assert start == ticket
             ticket += -(-(last - first) // step)
             assert shift * 2 == shift_out
+            assert needs == (0 if own else start)
+            before = shift // 10
             if own:
-                assert needs == shift == 0
                 assert (function, weights) in ((1, 2), (3, 4))
-                seen.append((first, last))
+                seen.append((before + first, before + last))
             else:
-                assert needs == start
-                seen.append((shift // 10, function, first, last))
+                image, unit = divmod(first, UNITS[function])
+                seen.append((before + image, function, unit, unit + last - first))
         assert 0 < job.tickets == ticket <= most
     return seen
 

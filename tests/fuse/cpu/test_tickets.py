@@ -81,7 +81,7 @@ class Scene:
             patience = self.random.randint(0, 12)
             yield from self.processor.call(thread, "@help", TEAM, worker, patience)
 
-    def alone(self, thread, image, out, job, scratch, ticks, first, last):
+    def alone(self, thread, image, out, job, scratch, shared, ticks, first, last):
         for unit in range(first, last):
             yield from self.begin(thread, image, job, ALONE, unit)
             self.memory.write(thread, scratch, unit)
@@ -90,12 +90,12 @@ class Scene:
                 raise Wrong("scratch memory of another")
             self.memory.write(thread, out + 8 * unit, job)
 
-    def prepare(self, thread, image, out, job, scratch, ticks, first, last):
+    def prepare(self, thread, image, out, job, scratch, shared, ticks, first, last):
         for unit in range(first, last):
             yield from self.begin(thread, image, job, PREPARE, unit)
             self.memory.write(thread, scratch + 8 * (1 + unit), job)
 
-    def finish(self, thread, image, out, job, scratch, ticks, first, last):
+    def finish(self, thread, image, out, job, scratch, shared, ticks, first, last):
         yield from self.begin(thread, image, job, FINISH, 0)
         for unit in range(PARTS):
             if self.memory.read(thread, scratch + 8 * (1 + unit)) != job:

@@ -126,8 +126,8 @@ def test_on_a_cpu() -> None:
     assert [(s.first, s.last) for s in group.rows] == [(0, 1), (1, 7), (7, 8)]
     said(f"{group.loads_per_fma:.2f} loads for each", f"{group.executed_flops / 1e6:.2f} of 4.10")
     few = by_channels(NETWORK, Target(16, 32)).groups[1]
-    assert (few.tile, few.blocks[-1].packed) == ((2, 8), 4)
-    said("tiles of 2x8 positions", "8,020 floats")
+    assert (few.tile, few.blocks[-1].packed) == ((2, 6), 1)
+    said("tiles of 2x6 positions", "8,020 floats")
 
 
 def test_files_that_are_named_are_all_there_are() -> None:

@@ -7,7 +7,7 @@ import math
 from tilewright.fuse.cpu import winograd
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group
 from tilewright.fuse.cpu.schedule import Schedule
-from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS
+from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS, tap_cycles
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import Elementwise
 
@@ -18,11 +18,30 @@ from tilewright.model.layers import Elementwise
 # slower, the 10 MB of ece408's first fully connected layer came at 6 to 8 bytes a cycle.
 BYTES_A_CYCLE, FAR_BYTES_A_CYCLE = 32, 8
 FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
+# Where lanes are images, so are pictures that do not fit: cifar64's took 1.135 times what it took
+# image by image (a core of the Xeon, 64 images in turns, processor's seconds, 2026-11-16).
+FAR_PICTURE = 1.15
 
 
 def cycles(plan: Schedule) -> float:
-    """For one image where lanes are channels, for a vector of images where lanes are images."""
+    """For one image where lanes are channels, for a vector of images where lanes are images.
+
+    Without what products of several images cost once for all of them (`cycles_once`).
+    """
     return sum(_cycles(group, plan.target.lanes) for group in plan.groups)
+
+
+def cycles_once(plan: Schedule) -> float:
+    """What is to be read only once of the weights of products that take several images."""
+    taken = (g for g in plan.groups if isinstance(g, DenseGroup) and g.unit > 1 and g.images > 1)
+    return sum(_reading(group) for group in taken)
+
+
+def _reading(group: DenseGroup) -> float:
+    """For all weights to come, where lanes are channels."""
+    size = 2 * group.executed_flops  # 4 bytes for every multiply-add
+    far = group.unit > 8 and size > FAR_BYTES
+    return size / (FAR_BYTES_A_CYCLE if far else BYTES_A_CYCLE)
 
 
 def _cycles(group: Group, lanes: int) -> float:
@@ -31,19 +50,32 @@ def _cycles(group: Group, lanes: int) -> float:
     layers = [stage.layer for stage in group.stages]
     rest = values * (1 + sum(x.cycles for x in layers if isinstance(x, Elementwise)))
     if isinstance(group, ConvolutionGroup):
-        return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
+        far = group.unit == 1 and lanes > 8 and _picture_bytes(group, lanes) > FAR_BYTES
+        sums = group.executed_flops / 2 / group.unit / MULTIPLY_ADDS
+        return sums * _slowed(group) * (FAR_PICTURE if far else 1) + rest
     if isinstance(group, WinogradGroup):
         return winograd.cycles(group.transforms, group.stages[0]) + rest
     if isinstance(group, DenseGroup):
-        vectors = group.executed_flops / 2 / group.unit
-        if group.unit != lanes:
-            return vectors / MULTIPLY_ADDS + rest
-        far = lanes > 8 and 4 * lanes * vectors > FAR_BYTES
-        rate = FAR_BYTES_A_CYCLE if far else BYTES_A_CYCLE
-        return vectors * 4 * lanes / rate + rest
+        if group.unit != lanes or group.images > 1:
+            return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
+        return _reading(group) + rest
     return rest
 
 
-def single_cost(few: Schedule, many: Schedule) -> float:
-    """What an image by channels costs, as a share of a vector of images by images."""
-    return cycles(few) / cycles(many)
+def _picture_bytes(group: ConvolutionGroup, lanes: int) -> int:
+    """What a vector of images is for a convolution."""
+    return 4 * lanes * math.prod(group.stages[0].input_shape)
+
+
+def _slowed(group: ConvolutionGroup) -> float:
+    """How many times as long as its multiply-adds alone a tile takes."""
+    positions = math.prod(group.tile)
+    taken = sum(block.count * tap_cycles(positions, block) for block in group.blocks)
+    return taken * MULTIPLY_ADDS / sum(b.count * b.sums(positions) for b in group.blocks)
+
+
+def few_costs(few: Schedule, many: Schedule) -> tuple[float, float]:
+    """What an image by channels costs, and what any number of them costs once: as shares of a
+    vector of images by images."""
+    vector = cycles(many)
+    return cycles(few) / vector, cycles_once(few) / vector

@@ -1,7 +1,9 @@
-"""Fully connected layers as LLVM code: sums of all inputs, for many images or for one."""
+"""Fully connected layers as LLVM code: sums of all inputs, for many images or for a few."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import reduce
 
 from tilewright.fuse.cpu.code import Function, Value
@@ -10,8 +12,9 @@ from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.tiles import Block
 
-# Inputs summed side by side, for sums that need not wait for each other.
-STRANDS = 4
+# Inputs summed side by side, for sums that need not wait for each other, and how many sums need
+# not: those of a few images are enough.
+STRANDS, SUMS = 4, 8
 
 
 def dense_of_images(f: Function, group: DenseGroup, before: Picture, after: Picture) -> None:
@@ -28,7 +31,7 @@ def dense_of_images(f: Function, group: DenseGroup, before: Picture, after: Pict
             f.store(value, "%out", f.mul(f.add(o, image * outputs), lanes))
     for images in range(1, group.images + 1):
         with (
-            f.when(f.op(f"icmp eq i64 %last, {images}")),
+            f.when(_equal(f, "%last", images)),
             f.loop(0, inputs, group.chunk) as begin,
         ):
             end = f.smaller(f.add(begin, group.chunk), str(inputs))
@@ -77,48 +80,78 @@ def _add_products(
         f.store(total, target, (i * outputs + c) * f.lanes)
 
 
-def dense_of_one(f: Function, group: DenseGroup, before: Picture, after: Picture) -> None:
-    """Blocks of outputs `%first` to `%last`, whichever width they have."""
+def dense_of_few(
+    f: Function, group: DenseGroup, before: Picture, after: Picture, apart: int
+) -> None:
+    """Blocks of outputs `%first` to `%last`, whichever width they have, for a single image, or for
+    `%images`, what each has `apart` from the one before, with code for every number of them."""
+    for images in range(1, group.images + 1):
+        with nullcontext() if group.images == 1 else f.when(_equal(f, "%images", images)):
+            for width, output in _blocks_of_few(f, group):
+                sums = _products_of_few(f, images, width, output, before, after, apart)
+                target = f.at("%out", output)
+                for place, value in enumerate(sums):
+                    image, c = divmod(place, width)
+                    f.store(value, target, image * apart + c * f.lanes)
+    if group.activation:
+        activate = activation(f, group.activation)
+        with f.loop(0, 1 if group.images == 1 else "%images") as number:
+            for width, output in _blocks_of_few(f, group):
+                target = f.at("%out", f.add(output, f.mul(number, apart)))
+                for c in range(width):
+                    f.store(activate(f.load(target, c * f.lanes)), target, c * f.lanes)
+
+
+def _equal(f: Function, a: Value, b: int) -> Value:
+    return f.op(f"icmp eq i64 {a}, {b}")
+
+
+def _blocks_of_few(f: Function, group: DenseGroup) -> Iterator[tuple[int, Value]]:
+    """In a loop over the blocks that are asked for: their widths, and their first outputs."""
     index = 0
     for block in group.blocks:
         first, last = f.larger("%first", str(index)), f.smaller("%last", str(index + block.count))
         with f.loop(first, last) as i:
             item = f.add(f.mul(f.add(i, -index), block.width), block.first)
-            sums = _products_of_one(f, block.width, f.mul(item, f.lanes), before, after)
-            activate = activation(f, group.activation)
-            for c, value in enumerate(sums):
-                f.store(activate(value), f.at("%out", f.mul(item, f.lanes)), c * f.lanes)
+            yield block.width, f.mul(item, f.lanes)
         index += block.count
 
 
-def _products_of_one(
-    f: Function, width: int, output: Value, before: Picture, after: Picture
-) -> list[Value]:
-    """Every input broadcast, times the weights it has for so many vectors of outputs."""
+def _products_of_few(
+    f: Function, images: int, width: int, output: Value, before: Picture, after: Picture,
+    apart: int,
+) -> list[Value]:  # fmt: skip
+    """Every input of an image broadcast, times the weights it has for so many vectors of outputs:
+    the sums of the first image, then of the next."""
     runs, length, distance = _runs(before)
-    unit = width * f.lanes
+    unit, sums_of_one = width * f.lanes, images * width
+    strands = max(1, SUMS // sums_of_one)
     weights = f.at("%w", f.add(f.mul(output, runs * length), after.size))
     bias = [f.load(f.at("%w", output), c * f.lanes) for c in range(width)]
 
-    def add(source: Value, taps: Value, strands: int, sums: list[Value]) -> None:
-        """The next inputs, each into its own sums."""
-        for s in range(strands):
-            value = f.spread(source, s)
-            for c in range(width):
-                weight = f.load(taps, s * unit + c * f.lanes)
-                sums[s * width + c] = f.fma(value, weight, sums[s * width + c])
+    def add(source: Value, taps: Value, inputs: int, sums: list[Value]) -> None:
+        """The next inputs, each into the sums of its strand."""
+        for s in range(inputs):
+            row = [f.load(taps, s * unit + c * f.lanes) for c in range(width)]
+            for image in range(images):
+                value = f.spread(source, image * apart + s)
+                for c, weight in enumerate(row):
+                    index = s % strands * sums_of_one + image * width + c
+                    sums[index] = f.fma(value, weight, sums[index])
 
     def run(number: Value, sums: list[Value]) -> None:
         source = f.at("%x", f.mul(number, distance))
         taps = f.at(weights, f.mul(number, length * unit))
-        whole = length // STRANDS * STRANDS
-        with f.carried_loop(0, whole, list(sums), STRANDS) as (k, current, carried):
-            add(f.at(source, k), f.at(taps, f.mul(k, unit)), STRANDS, current)
+        step = max(2, strands)
+        whole = length // step * step
+        with f.carried_loop(0, whole, list(sums), step) as (k, current, carried):
+            add(f.at(source, k), f.at(taps, f.mul(k, unit)), step, current)
         sums[:] = carried
         add(f.at(source, whole), f.at(taps, whole * unit), length - whole, sums)
 
-    sums = f.accumulate(runs, bias + [f.constant(0)] * (width * (STRANDS - 1)), run)
-    return [reduce(f.sum, sums[c::width]) for c in range(width)]
+    start = bias * images + [f.constant(0)] * (sums_of_one * (strands - 1))
+    made = f.accumulate(runs, start, run)
+    return [reduce(f.sum, made[place::sums_of_one]) for place in range(sums_of_one)]
 
 
 def _runs(picture: Picture) -> tuple[int, int, int]:

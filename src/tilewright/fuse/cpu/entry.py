@@ -17,7 +17,7 @@ from tilewright.model.layers import Pixels
 PIXEL_TYPES = {"u8": "i8", "f32": "float"}
 ARGUMENTS = (
     "ptr noalias %images", "ptr noalias %out", "ptr noalias %weights", "ptr noalias %scratch",
-    "ptr %ticks", "i64 %first", "i64 %last",
+    "ptr noalias %shared", "ptr %ticks", "i64 %first", "i64 %last",
 )  # fmt: skip
 
 
@@ -92,13 +92,17 @@ class Steps:
         self.since = now
 
     def call(
-        self, index: int, values: Sequence[Value], first: Value | int, last: Value | int
-    ) -> None:
-        """A group with the places of what it takes and, last, of what it makes."""
+        self, index: int, values: Sequence[Value], first: Value | int, last: Value | int,
+        images: Value = "",
+    ) -> None:  # fmt: skip
+        """A group with the places of what it takes and, last, of what it makes, for so many images
+        where it takes several."""
         source, *others, target = values
         more = "".join(f", ptr {other}" for other in others)
         if isinstance(self.plan.groups[index], WinogradGroup):
             more += f", ptr {self.f.at('%scratch', self.places.work)}"
+        if images:
+            more += f", i64 {images}"
         weights = self.f.at("%weights", self.offsets[index])
         self.f.do(
             f"call void @{self.symbols[index]}(ptr {source}, ptr {target}, "

@@ -144,10 +144,11 @@ def _facts(group: Group, images: int, seconds: float) -> GroupFacts:
     if isinstance(group, DenseGroup):
         width = group.blocks[0].width
         sums = group.images * width
-        # Where lanes are channels, inputs are broadcast and every weight is loaded for its sum.
+        # Where lanes are channels, inputs are broadcast and every weight is loaded for the sums of
+        # all images.
         loads = (group.images + width) / sums
         many = "s" if group.images > 1 else ""
-        rows = f"{group.images} vector{many}" if group.unit == 1 else "1 input"
+        rows = f"{group.images} {'vector' if group.unit == 1 else 'input'}{many}"
         return GroupFacts(
             layers, f"{rows} x {_times(group)} outputs", sums, loads, nominal,
             group.executed_flops, images, seconds,

@@ -2,19 +2,25 @@
 
 A network is a sequence of phases, each a function
 
-    void phase0_u8(image, out, weights, scratch, ticks, first, last)
+    void phase0_u8(images, out, weights, scratch, shared, ticks, first, last)
 
-that computes the units `first` to `last` of its groups for one image. Whoever calls it must see to
-it that the phase before is complete; the units of one phase may be computed by different threads on
-the same scratch memory. `network_u8` is all phases of one image after the other.
+that computes the units `first` to `last` of its groups. Whoever calls it must see to it that the
+phase before is complete; the units of one phase may be computed by different threads on the same
+scratch memory. Units are numbered through all images: with three of them, those of the second image
+are 3 to 5. `network_u8` is all phases of the images `first` to `last`, one after the other.
+
+Where large products take several images at once (`Schedule.gathered`), `network_u8` ends before
+the first of them, and leaves what is needed further on in the images' slots before `shared`, the
+memory of the thread that leads. A product's units are numbered through all sets of images
+(`Phase.of_set`); the phases behind it are for each image again.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tilewright.fuse.cpu.code import Function
+from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.entry import (
     ARGUMENTS,
     PIXEL_TYPES,
@@ -22,6 +28,7 @@ from tilewright.fuse.cpu.entry import (
     normalised,
     runs_of_pixels,
 )
+from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.groups import units
 from tilewright.fuse.cpu.joins import place_of
 from tilewright.fuse.cpu.pictures import Picture
@@ -34,12 +41,22 @@ SHARED_FLOP = 100_000
 
 @dataclass(frozen=True)
 class Phase:
-    """Groups `first` to `last` (without it), in so many units, taken `step` at a time."""
+    """Groups `first` to `last` (without it), in so many units, taken `step` at a time; for up to
+    `images` at once."""
 
     first: int
     last: int
     units: int
     step: int
+    images: int = 1
+
+    def of(self, number: int) -> tuple[int, int]:
+        """The first unit of an image, and the first that is not its."""
+        return number * self.units, (number + 1) * self.units
+
+    def of_set(self, first: int, images: int) -> tuple[int, int]:
+        """The same of a set of images."""
+        return self.of(first * self.images + images - 1)
 
 
 def phases(plan: Schedule) -> tuple[Phase, ...]:
@@ -54,80 +71,135 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
     for index, group in enumerate(plan.groups):
         parts = units(group, plan.pictures[index + 1])
         work = group.executed_flops
-        if parts > 1 and work >= 2 * SHARED_FLOP:
-            step = math.ceil(parts / math.floor(work / SHARED_FLOP))
-            found.append(Phase(index, index + 1, parts, step))
-        elif found[-1].units == 1:
-            found[-1] = Phase(found[-1].first, index + 1, 1, 1)
+        images = group.images if isinstance(group, DenseGroup) else 1
+        # What is gathered has as many units of its own as there are images.
+        cut = index < plan.gathered and parts > 1 and work >= 2 * SHARED_FLOP
+        if cut or images > 1:
+            step = math.ceil(parts / max(1, math.floor(work / SHARED_FLOP)))
+            found.append(Phase(index, index + 1, parts, step, images))
+        elif found[-1].units == 1 and found[-1].images == 1:
+            found[-1] = replace(found[-1], last=index + 1)
         else:
             found.append(Phase(index, index + 1, 1, 1))
-    if found[-1].units > 1:
+    if found[-1].units > 1 or found[-1].images > 1:
         found.append(Phase(len(plan.groups), len(plan.groups), 1, 1))
     return tuple(found)
 
 
+def before_gathered(plan: Schedule) -> int:
+    """How many phases come before the first product of several images."""
+    found = phases(plan)
+    if plan.gathered == len(plan.groups):
+        return len(found)
+    return next(index for index, phase in enumerate(found) if phase.images > 1)
+
+
 def read_in_place(plan: Schedule, suffix: str) -> bool:
     """Whether the image is read where it is: values as they lie, one by one."""
-    return suffix == "f32" and reads_pixels(plan)
+    kept = plan.gathered < len(plan.groups) and 0 in plan.kept
+    return suffix == "f32" and reads_pixels(plan) and not kept
 
 
 def entries_of_few(
     network: Network, plan: Schedule, attributes: str, suffix: str, clock: str
 ) -> str:
-    """A function for each phase, and the one that goes through them all."""
+    """A function for each phase, and the one that goes through those of each image."""
     found = phases(plan)
-    parts = [
-        _phase(network, plan, phase, index, index == len(found) - 1, attributes, suffix, clock)
-        for index, phase in enumerate(found)
-    ]
+    parts = []
+    for index, phase in enumerate(found):
+        entry = _Entry(network, plan, phase, f"phase{index}_{suffix}", attributes, suffix, clock)
+        parts.append(entry.text(begins=index == 0, ends=index == len(found) - 1))
     f = Function(f"void @network_{suffix}", ARGUMENTS, plan.target.lanes, attributes)
-    pixels, outputs = math.prod(network.input.shape), math.prod(network.output_shape)
     with f.loop("%first", "%last") as image:
-        source = f.at("%images", f.mul(image, pixels), PIXEL_TYPES[suffix])
-        target = f.at("%out", f.mul(image, outputs))
-        for index, phase in enumerate(found):
+        for index, phase in enumerate(found[: before_gathered(plan)]):
+            begin = f.mul(image, phase.units)
             f.do(
-                f"call void @phase{index}_{suffix}(ptr {source}, ptr {target}, ptr %weights, "
-                f"ptr %scratch, ptr %ticks, i64 0, i64 {phase.units})"
+                f"call void @phase{index}_{suffix}(ptr %images, ptr %out, ptr %weights, "
+                f"ptr %scratch, ptr %shared, ptr %ticks, i64 {begin}, "
+                f"i64 {f.add(begin, phase.units)})"
             )
     return "\n".join([*parts, f.text()])
 
 
-def _phase(
-    network: Network, plan: Schedule, phase: Phase, index: int, final: bool, attributes: str,
-    suffix: str, clock: str,
-) -> str:  # fmt: skip
-    f = Function(f"void @phase{index}_{suffix}", ARGUMENTS, plan.target.lanes, attributes)
-    steps = Steps(f, plan, clock)
-    places = steps.places.values
-    in_place = read_in_place(plan, suffix)
-    steps.start()
-    if index == 0 and not in_place:
-        _pixels(f, network, plan.pictures[0], suffix, f.at("%scratch", places[0]))
-        steps.count(0)
-    for number in range(phase.first, phase.last):
-        values = [
-            "%images" if in_place and value == 0 else f.at("%scratch", places[value])
-            for value in (*plan.takes[number], number + 1)
-        ]
-        alone = units(plan.groups[number], plan.pictures[number + 1])
-        bounds = ("%first", "%last") if phase.units > 1 else (0, alone)
-        steps.call(number, values, *bounds)
-        steps.count(1 + number)
-    if final:
-        _result(f, plan.pictures[-1], f.at("%scratch", places[-1]))
-    return f.text()
+class _Entry:
+    """The function of a phase."""
+
+    def __init__(
+        self, network: Network, plan: Schedule, phase: Phase, name: str, attributes: str,
+        suffix: str, clock: str,
+    ) -> None:  # fmt: skip
+        self.network, self.plan, self.phase, self.suffix = network, plan, phase, suffix
+        self.f = Function(f"void @{name}", ARGUMENTS, plan.target.lanes, attributes)
+        self.steps = Steps(self.f, plan, clock)
+
+    def text(self, begins: bool, ends: bool) -> str:
+        f, phase = self.f, self.phase
+        if phase.images > 1:
+            number, bounds = self._numbered()
+            image = f.op(f"sdiv i64 {number}, {phase.images}")
+            above = f.op(f"srem i64 {number}, {phase.images}")
+            self._groups(image, bounds, f.add(above, 1))
+        elif phase.units > 1:
+            self._groups(*self._numbered())
+        else:
+            with f.loop("%first", "%last") as image:
+                self.steps.start()
+                if begins and not read_in_place(self.plan, self.suffix):
+                    _pixels(f, self.network, self.plan.pictures[0], self.suffix,
+                            self._image(image), self._place(0, image))  # fmt: skip
+                    self.steps.count(0)
+                self._groups(image)
+                if ends:
+                    out = f.at("%out", f.mul(image, math.prod(self.network.output_shape)))
+                    _result(f, self.plan.pictures[-1], self._place(-1, image), out)
+        return f.text()
+
+    def _numbered(self) -> tuple[Value, tuple[Value, Value]]:
+        """Whose units are asked for, and which of them."""
+        f = self.f
+        number = f.op(f"sdiv i64 %first, {self.phase.units}")
+        before = f.mul(number, -self.phase.units)
+        return number, (f.add("%first", before), f.add("%last", before))
+
+    def _groups(
+        self, image: Value, bounds: tuple[Value, Value] | None = None, several: Value = ""
+    ) -> None:
+        """The groups of a phase, or units of them, for an image or for several from it on."""
+        plan, steps = self.plan, self.steps
+        steps.start()
+        for index in range(self.phase.first, self.phase.last):
+            values = [self._place(value, image) for value in (*plan.takes[index], index + 1)]
+            whole = units(plan.groups[index], plan.pictures[index + 1])
+            first, last = bounds or ("0", str(whole))
+            steps.call(index, values, first, last, several)
+            steps.count(1 + index)
+
+    def _image(self, image: Value) -> Value:
+        pixels = math.prod(self.network.input.shape)
+        return self.f.at("%images", self.f.mul(image, pixels), PIXEL_TYPES[self.suffix])
+
+    def _place(self, value: int, image: Value) -> Value:
+        """Where a value of an image lies."""
+        f, places = self.f, self.steps.places
+        if value == 0 and read_in_place(self.plan, self.suffix):
+            return self._image(image)
+        place = places.values[value]
+        if place >= 0:
+            return f.at("%scratch", place)
+        return f.at(f.at("%shared", place), f.mul(image, -places.slot))
 
 
-def _pixels(f: Function, network: Network, picture: Picture, suffix: str, target: str) -> None:
-    """The image at `%images` in the order in which the first group reads it."""
+def _pixels(
+    f: Function, network: Network, picture: Picture, suffix: str, source: Value, target: Value
+) -> None:
+    """The image in the order in which the first group reads it."""
     type_ = PIXEL_TYPES[suffix]
     row = f"<{f.lanes} x {type_}>"
     with runs_of_pixels(f, network.input) as (channel, first, pixels):
         whole = pixels // f.lanes * f.lanes if not picture.channels_last else 0
         with f.loop(0, whole, f.lanes) as i:
             p = f.add(i, first)
-            values = f.op(f"load {row}, ptr {f.at('%images', p, type_)}, align 1")
+            values = f.op(f"load {row}, ptr {f.at(source, p, type_)}, align 1")
             values = normalised(f, network.input, suffix, values, channel)
             if first == "0":
                 f.store(values, target, p)
@@ -135,19 +207,19 @@ def _pixels(f: Function, network: Network, picture: Picture, suffix: str, target
                 f.store_some(f.lanes, values, target, p)
         with f.loop(whole, pixels) as i:
             p = f.add(i, first)
-            value = f.op(f"load {type_}, ptr {f.at('%images', p, type_)}, align 1")
+            value = f.op(f"load {type_}, ptr {f.at(source, p, type_)}, align 1")
             values = f.op(f"insertelement {row} poison, {type_} {value}, i32 0")
             values = normalised(f, network.input, suffix, values, channel)
             value = f.op(f"extractelement {f.vector} {values}, i32 0")
             f.do(f"store float {value}, ptr {f.at(target, place_of(f, picture, p))}")
 
 
-def _result(f: Function, picture: Picture, source: str) -> None:
+def _result(f: Function, picture: Picture, source: Value, out: Value) -> None:
     """The activations in the order channel, y, x."""
     values = picture.channels * picture.height * picture.width
     if not picture.channels_last or values == picture.channels:
-        f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr {source}, i64 {4 * values}, i1 0)")
+        f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {out}, ptr {source}, i64 {4 * values}, i1 0)")
         return
     with f.loop(0, values) as p:
         value = f.op(f"load float, ptr {f.at(source, place_of(f, picture, p))}")
-        f.do(f"store float {value}, ptr {f.at('%out', p)}")
+        f.do(f"store float {value}, ptr {f.at(out, p)}")

@@ -17,6 +17,7 @@ from tilewright.fuse.cpu.entry import PIXEL_TYPES, normalisation, pictures_of, s
 from tilewright.fuse.cpu.few import entries_of_few
 from tilewright.fuse.cpu.groups import group_function
 from tilewright.fuse.cpu.many import entry_of_many
+from tilewright.fuse.cpu.parameters import layout
 from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.model.network import Network
 
@@ -33,11 +34,13 @@ def generate(network: Network, plan: Schedule, clock: str) -> str:
     ]
     if constants := normalisation(network.input):
         parts.append(constants)
-    names = symbols(plan)
+    names, apart = symbols(plan), -layout(plan).slot
     for index, group in enumerate(plan.groups):
         if names.index(names[index]) == index:
             *before, after = pictures_of(plan, index)
-            parts.append(group_function(group, names[index], lanes, attributes, before, after))
+            parts.append(
+                group_function(group, names[index], lanes, attributes, before, after, apart)
+            )
     write = entry_of_many if plan.lanes_are == "images" else entries_of_few
     for suffix in PIXEL_TYPES:
         parts.append(write(network, plan, attributes, suffix, clock))

@@ -98,10 +98,10 @@ class ConvolutionGroup:
 
 @dataclass(frozen=True)
 class DenseGroup:
-    """A fully connected layer with its activation, on `images` vectors of images at a time.
+    """A fully connected layer with its activation, on `images` vectors of images at a time, or,
+    where lanes are channels, on up to so many images; `unit` then is the outputs in a vector.
 
-    `chunk` inputs at a time, so that they stay in the first cache. Where lanes are channels,
-    `images` is 1 and `unit` the outputs in a vector.
+    Vectors of images have `chunk` inputs taken at a time, so that they stay in the first cache.
     """
 
     stages: tuple[Stage, ...]

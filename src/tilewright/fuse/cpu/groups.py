@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tilewright.fuse.cpu.chunks import winograd
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.convolution import convolution
-from tilewright.fuse.cpu.dense import dense_of_images, dense_of_one
+from tilewright.fuse.cpu.dense import dense_of_few, dense_of_images
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup
 from tilewright.fuse.cpu.joins import add_up, multiply, put_behind
 from tilewright.fuse.cpu.pictures import Picture
@@ -48,21 +48,31 @@ def units(group: Group, after: Picture) -> int:
     return after.height if isinstance(group.stages[0].layer, Pooling) else 1
 
 
+def takes_several(group: Group) -> bool:
+    """Whether a group works on several images that come one by one: it is told how many."""
+    return isinstance(group, DenseGroup) and group.unit > 1 and group.images > 1
+
+
 def group_function(
     group: Group, name: str, lanes: int, attributes: str, before: Sequence[Picture],
-    after: Picture,
+    after: Picture, apart: int = 0,
 ) -> str:  # fmt: skip
-    """The code of a group, from activations that lie like `before` to those like `after`."""
+    """The code of a group, from activations that lie like `before` to those like `after`; those of
+    several images lie so far `apart`."""
     others = (f"ptr noalias readonly {other}" for other in names(len(before) + 1)[1:-1])
     memory = ("ptr noalias %work",) if isinstance(group, WinogradGroup) else ()
-    arguments = (*ARGUMENTS, *others, *memory)
+    several = ("i64 %images",) if takes_several(group) else ()
+    arguments = (*ARGUMENTS, *others, *memory, *several)
     f = Function(f"internal void @{name}", arguments, lanes, f"noinline {attributes}")
     if isinstance(group, ConvolutionGroup):
         convolution(f, group, before, after)
     elif isinstance(group, WinogradGroup):
         winograd(f, group, before, after)
     elif isinstance(group, DenseGroup):
-        (dense_of_images if group.unit == 1 else dense_of_one)(f, group, before[0], after)
+        if group.unit == 1:
+            dense_of_images(f, group, before[0], after)
+        else:
+            dense_of_few(f, group, before[0], after, apart)
     else:
         _plain(f, group, before, after)
     return f.text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,15 +16,23 @@ from tilewright.fuse.cpu.tiles import Block
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.network import Parameters
 
+LINE = 16  # floats of a cache line
+
 
 @dataclass(frozen=True)
 class Layout:
     """Where each value lies in the scratch memory, in floats, where the memory begins that a group
-    works in, and how much there is."""
+    works in, and how much there is.
+
+    Where images come one by one and go through large products together, what is kept of them lies
+    before the memory of the thread that leads: the first image's in `slot` floats, the next one's
+    before those.
+    """
 
     values: tuple[int, ...]
     work: int
     size: int
+    slot: int = 0
 
 
 def layout(plan: Schedule) -> Layout:
@@ -32,27 +41,37 @@ def layout(plan: Schedule) -> Layout:
     Those that are kept have regions of their own: they must outlive what the front groups do with
     the next vector of images.
     """
-    last, kept = plan.last_readers, plan.kept
-    front = [value for value in range(len(last)) if value not in kept]
-    starts, end = [0] * len(last), 0
-    for values, vectors in ((front, 1), (kept, plan.together)):
-        busy: list[int] = []  # until which group each region is
-        sizes: list[int] = []
-        chosen: list[int] = []
-        for value in values:
-            free = (place for place, until in enumerate(busy) if until < value - 1)
-            region = next(free, len(busy))
-            if region == len(busy):
-                busy.append(0)
-                sizes.append(0)
-            busy[region] = last[value]
-            sizes[region] = max(sizes[region], plan.pictures[value].size * vectors)
-            chosen.append(region)
-        for value, region in zip(values, chosen, strict=True):
-            starts[value] = end + sum(sizes[:region])
-        end += sum(sizes)
+    kept = plan.kept
+    front, end = _regions(plan, [v for v in range(len(plan.pictures)) if v not in kept], 1)
+    behind, size = _regions(plan, kept, plan.together)
     used = (group.vectors for group in plan.groups if isinstance(group, WinogradGroup))
-    return Layout(tuple(starts), end, end + plan.target.lanes * max(used, default=0))
+    work = plan.target.lanes * max(used, default=0)
+    slot, begin = 0, end
+    if plan.one_by_one and plan.gathered < len(plan.groups):
+        # An odd number of cache lines: the same place of several images is read at once.
+        slot = (math.ceil(size / LINE) | 1) * LINE
+        begin, size = -slot, 0
+    starts = front | {value: begin + start for value, start in behind.items()}
+    end += size
+    return Layout(tuple(starts[v] for v in range(len(starts))), end, end + work, slot)
+
+
+def _regions(plan: Schedule, values: Iterable[int], vectors: int) -> tuple[dict[int, int], int]:
+    """Where values begin that are there for so many vectors of images, and what they all take."""
+    last = plan.last_readers
+    busy: list[int] = []  # until which group each region is
+    sizes: list[int] = []
+    chosen: dict[int, int] = {}
+    for value in values:
+        free = (place for place, until in enumerate(busy) if until < value - 1)
+        region = next(free, len(busy))
+        if region == len(busy):
+            busy.append(0)
+            sizes.append(0)
+        busy[region] = last[value]
+        sizes[region] = max(sizes[region], plan.pictures[value].size * vectors)
+        chosen[value] = region
+    return {value: sum(sizes[:region]) for value, region in chosen.items()}, sum(sizes)
 
 
 def weight_offsets(plan: Schedule) -> list[int]:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.arrays import address, batch_of
 from tilewright.fuse.cpu.build import Machine, compile_network, compiled_folder, host
-from tilewright.fuse.cpu.cost import cycles, single_cost
-from tilewright.fuse.cpu.few import Phase, phases, read_in_place
+from tilewright.fuse.cpu.cost import cycles, few_costs
+from tilewright.fuse.cpu.few import before_gathered, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
 from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
 from tilewright.fuse.cpu.shares import Job, Kernel, Shares, jobs, longest_of, piece_of, shares
@@ -40,20 +40,22 @@ class Variant:
         self.schedule = plan
         self.compiled = compile_network(network, on, compiled_folder(), plan)
         self.weights = pack()
-        self.scratch = layout(plan).size
+        self.memory = layout(plan)
 
     def kernel(self, suffix: str) -> Kernel:
         """Addresses of the code for one type of pixels."""
         find = self.compiled.address
-        together: tuple[tuple[Phase, int], ...] = ()
-        if self.schedule.lanes_are == "channels":
-            idle = read_in_place(self.schedule, suffix)
-            together = tuple(
-                (phase, find(f"phase{index}_{suffix}"))
-                for index, phase in enumerate(phases(self.schedule))
-                if index > 0 or phase.last > phase.first or not idle
-            )
-        return Kernel(find(f"network_{suffix}"), address(self.weights), together)
+        weights = address(self.weights)
+        if not self.schedule.one_by_one:
+            return Kernel(find(f"network_{suffix}"), weights)
+        found = [
+            (phase, find(f"phase{index}_{suffix}"))
+            for index, phase in enumerate(phases(self.schedule))
+        ]
+        own, gathered = found[: (cut := before_gathered(self.schedule))], found[cut:]
+        if read_in_place(self.schedule, suffix) and own[0][0].last == 0:
+            own = own[1:]  # there is nothing to do in it
+        return Kernel(find(f"network_{suffix}"), weights, tuple(own), tuple(gathered))
 
 
 class FusedNetwork:
@@ -100,8 +102,8 @@ class FusedNetwork:
             self.many, self.few = (
                 Variant(network, machine, *each) for each in zip(plans, packs, strict=True)
             )
-        computed = single_cost(self.few.schedule, self.many.schedule)
-        self.single = computed if single is None else single
+        computed = few_costs(self.few.schedule, self.many.schedule)
+        self.single, self.once = computed if single is None else (single, 0.0)
 
     def __call__(self, images: Any) -> NDArray[np.float32]:
         """The outputs for a batch of any size."""
@@ -143,8 +145,11 @@ class FusedNetwork:
         try:
             memory = free.pop()
         except IndexError:
-            floats = max(self.many.scratch, self.few.scratch)
-            memory = Memory(floats, len(self.parts), workers.workers)
+            many, few = self.many.memory, self.few.memory
+            slots = self.many.schedule.target.lanes * workers.cores
+            memory = Memory(
+                max(many.size, few.size), slots * few.slot, len(self.parts), workers.workers
+            )
         memory.ticks.fill(0)
         workers.work(work, memory, address(images), address(outputs))
         if ticks is not None:
@@ -153,7 +158,8 @@ class FusedNetwork:
 
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""
-        return shares(images, self.many.schedule.target.lanes, cores, self.single)
+        lanes, any_few = self.many.schedule.target.lanes, not self.few.memory.slot
+        return shares(images, lanes, cores, self.single, self.once, any_few)
 
     def _jobs(self, images: int, suffix: str, cores: int) -> tuple[Job, ...]:
         """The jobs for a number of images, made once."""

@@ -18,7 +18,9 @@ images at a time, as their positions.
 The same tiles with the roles changed: a tap costs a broadcast activation for each position and a
 load of weights for each vector of channels. A picture lies as [y][x][channel], its channels filled
 up to whole vectors; what the surplus lanes compute is never read. Where half of the last vector or
-more would be surplus, it holds the channels left over for several positions at once.
+more would be surplus, it holds the channels left over for several positions at once. Fully
+connected layers with many weights wait until all images have come so far, and read every weight
+once for up to as many of them as the registers have sums for.
 
 Channels in groups are convolutions of their own, one after the other. Where each filter has a
 channel to itself and lanes are channels, lanes are channels of the input, too.
@@ -50,7 +52,8 @@ from tilewright.model.network import Network
 
 @dataclass(frozen=True)
 class Schedule:
-    """Groups in order. From group `gathered` on, several vectors of images go `together`.
+    """Groups in order. From group `gathered` on, several vectors of images go `together`; where
+    lanes are channels, several images do.
 
     Value 0 is what goes into the network, value i + 1 what group i makes; `takes` says of which
     values each group makes its own: those of its first layer, then what is added.
@@ -64,6 +67,11 @@ class Schedule:
     takes: tuple[tuple[int, ...], ...]
     # How each value lies; the last is what comes out of the network.
     pictures: tuple[Picture, ...]
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether images come one by one."""
+        return self.lanes_are == "channels"
 
     @property
     def last_readers(self) -> tuple[int, ...]:
@@ -94,7 +102,7 @@ def by_images(
     """The schedule for many images: a few rules, no search."""
     free = replace(target, registers=target.registers - rules.spare)
     groups, takes = groups_of(network, free, 1, rules, tiles)
-    large = [i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1]
+    gathered = _gathered(groups)
     shapes = [network.input.shape, *map(_written_shape, groups)]
     pictures = [lanes_picture(shape, target.lanes) for shape in shapes]
     for i in range(1, len(groups)):
@@ -102,15 +110,14 @@ def by_images(
         # Only convolutions and poolings write and read row by row.
         if _by_rows(groups[i - 1]) and all(isinstance(g, Convolved) for g in readers):
             pictures[i] = staggered_picture(shapes[i], target.lanes)
-    gathered = large[0] if large else len(groups)
-    together = rules.together if large else 1
+    together = rules.together if gathered < len(groups) else 1
     return Schedule(
         target, "images", tuple(groups), gathered, together, tuple(takes), tuple(pictures)
     )
 
 
 def by_channels(network: Network, target: Target, tiles: Tiles = NONE) -> Schedule:
-    """The schedule for few images, one at a time."""
+    """The schedule for few images, one at a time; large products take several at once."""
     groups, takes = groups_of(network, target, target.lanes, DEFAULT, tiles)
     picture = channels_picture if _as_vectors(groups, takes) else planar_picture
     pictures = [picture(network.input.shape, target.lanes)]
@@ -120,7 +127,7 @@ def by_channels(network: Network, target: Target, tiles: Tiles = NONE) -> Schedu
         after = channels_picture(_written_shape(group), target.lanes)
         pictures.append(before.pop() if same else after)
     return Schedule(
-        target, "channels", tuple(groups), len(groups), 1, tuple(takes), tuple(pictures)
+        target, "channels", tuple(groups), _gathered(groups), 1, tuple(takes), tuple(pictures)
     )
 
 
@@ -128,6 +135,12 @@ def reads_pixels(plan: Schedule) -> bool:
     """Whether the values of an image could be read where they are, without any order."""
     pairs = zip(plan.groups, plan.takes, strict=True)
     return all(_one_by_one(g) and 0 not in taken[1:] for g, taken in pairs if 0 in taken)
+
+
+def _gathered(groups: list[Group]) -> int:
+    """The first of the groups that takes several images, or vectors of them, at once."""
+    large = (i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1)
+    return next(large, len(groups))
 
 
 def _as_vectors(groups: list[Group], takes: Takes) -> bool:

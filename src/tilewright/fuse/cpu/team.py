@@ -66,19 +66,20 @@ class Helper:
 
 class Memory:
     """What one call works in: counters of the clock's ticks, scratch memory for every worker, the
-    caller's first, and a control block for when it is on its own.
+    caller's first with slots of images before it, and a control block for when it is on its own.
 
     The system gives memory page by page when it is first written to: what no helper works in costs
     nothing.
     """
 
-    def __init__(self, floats: int, parts: int, workers: int) -> None:
+    def __init__(self, floats: int, slots: int, parts: int, workers: int) -> None:
         stride = -(-floats // PAGE_FLOATS) * PAGE_FLOATS
         self.ticks = np.zeros(parts, np.int64)
-        self.scratch = aligned(stride * workers, np.float32)
+        before = -(-slots // PAGE_FLOATS) * PAGE_FLOATS
+        self.scratch = aligned(before + stride * workers, np.float32)
         self.control = aligned(CONTROL_WORDS, np.int64)
         self.control_address = address(self.control)
-        self.arguments = (address(self.ticks), address(self.scratch), 4 * stride)
+        self.arguments = (address(self.ticks), address(self.scratch) + 4 * before, 4 * stride)
 
 
 class Team:

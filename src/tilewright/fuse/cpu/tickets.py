@@ -42,8 +42,8 @@ class Record:
 
     `start` is its first ticket; its tickets may be begun when `needs` are done. A ticket is the
     next `step` units from `first` on, up to `last`. `own_scratch` is 1 where every thread works in
-    its own part of the scratch memory, 0 where all work in the leader's, which is the first. The
-    shifts lead to the phase's images.
+    its own part of the scratch memory, 0 where all work in the leader's, which is the first; its
+    address is given in any case. The shifts lead to the phase's images.
     """
 
     start: int
@@ -148,8 +148,8 @@ begin:
   %memory = getelementptr i8, ptr %scratch, i64 %memory.shift
   %source = getelementptr i8, ptr %images, i64 %shift_images
   %target = getelementptr i8, ptr %out, i64 %shift_out
-  call void %function(ptr %source, ptr %target, ptr %weights, ptr %memory, ptr %ticks, i64 %from,
-                      i64 %to)
+  call void %function(ptr %source, ptr %target, ptr %weights, ptr %memory, ptr %scratch, ptr %ticks,
+                      i64 %from, i64 %to)
   %before = atomicrmw add ptr %done.at, i64 1 acq_rel
   ret void
 }}

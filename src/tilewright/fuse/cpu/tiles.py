@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 # What AVX2 and AVX-512 cores of the last ten years do in a cycle, and how long a sum must wait for
 # the one before it.
 MULTIPLY_ADDS, LOADS, LATENCY = 2, 2, 4
+# Floats of the widest vectors, for which a core has two units in all.
+WIDE_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,12 @@ def packed_blocks(channels: int, positions: int, target: Target) -> tuple[Block,
     """As few blocks of vectors of channels as the registers allow.
 
     What is left over for the last vector is packed where that saves cycles. It takes two registers
-    more, for the activations that are put together.
+    more, for the activations that are put together. That is done by the units that multiply where
+    vectors are wide, and saves nothing there.
     """
     items = math.ceil(channels / target.lanes)
     left = channels % target.lanes
-    packed = min(target.lanes // left, positions) if left else 1
+    packed = min(target.lanes // left, positions) if left and target.lanes < WIDE_LANES else 1
     packed = 1 << packed.bit_length() - 1  # a power of two
     # No wider block than this fits, packed or not.
     plain = target.registers - 1

@@ -10,6 +10,7 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.flow import flow
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup, channelwise
 from tilewright.fuse.cpu.tiles import (
+    WIDE_LANES,
     Target,
     best_tile,
     block_width,
@@ -44,9 +45,11 @@ MOST_LAYERS = 1000
 LARGE_WEIGHTS_BYTES = 64 * 1024
 # Positions of a tile where every channel is its own and lanes are images: nothing else is summed.
 LONE_ROW = (1, 8)
-# Vectors of outputs in a block of such a layer where lanes are channels: the fewer, the more evenly
-# the blocks can be shared out.
+# Vectors of outputs in a block of such a layer where lanes are channels, and the images that are
+# multiplied at once at most, whose sums the registers must hold: with a wide vector a block may be
+# one of them, which can be shared out more evenly.
 DENSE_VECTORS = 2
+MOST_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -213,11 +216,17 @@ def _dense(run: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGr
         return None
     activation = _activation(run, 1)
     large = 4 * run[0].parameter_count > LARGE_WEIGHTS_BYTES
-    images = rules.together if large and unit == 1 else 1
-    chunk = max(1, rules.chunk_bytes // (4 * target.lanes * images))
     items = math.ceil(layer.outputs / unit)
     taken = tuple(run[: 2 if activation else 1])
-    width = block_width(items, images, target) if unit == 1 else min(items, DENSE_VECTORS)
+    if unit == 1:
+        images = rules.together if large else 1
+        width = block_width(items, images, target)
+    else:
+        width = 1 if large and unit == WIDE_LANES else min(items, DENSE_VECTORS)
+        # Besides the sums a register for each weight, and one for an input.
+        most = (target.registers - 1) // width - 1
+        images = min(most, MOST_AT_ONCE) if large else 1
+    chunk = max(1, rules.chunk_bytes // (4 * target.lanes * images))
     blocks = blocks_of(items, width)
     return DenseGroup(taken, layer, activation, unit, images, chunk, blocks)
 

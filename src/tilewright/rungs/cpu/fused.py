@@ -4,9 +4,9 @@ All shapes are constants, activations stay in cache from pixels to probabilities
 sum, activation and pooling happen in registers at the end of each convolution
 (`tilewright.fuse.cpu`). Branches are in the same function. Lanes are images, so that no layer's
 shape leaves a vector half empty; for fewer images than that takes, lanes are output channels, and
-all cores work on one image. It wins least where a layer has a few channels more than vectors hold
-and the images are few: with 4 to 16 images of `ece408` it lost to ONNX Runtime on a Xeon
-(benchmarks/README.md).
+all cores work on one image; large fully connected layers then take several images at once. It wins
+least where libraries, too, are near the CPU's peak, as with 64 channels and more, and where the
+images are few and a layer has a few channels more than vectors hold (docs/ladder.md).
 
 In the classes `fp32-winograd` and `fp32-winograd4` convolutions of 3x3 with stride 1 are computed
 by Winograd's algorithm, tiles of 2x2 or 4x4 outputs, where that pays and lanes are images. Its
