@@ -51,12 +51,12 @@ def test_show_says_what_was_folded_and_how_pixels_enter(tmp_path, capsys):
 
 
 def test_what_is_not_understood_is_a_line_each(tmp_path, capsys):
-    nodes = [("Erf", "x", "a"), ("Erf", "a", "y")]
+    nodes = [("Sinh", "x", "a"), ("Sinh", "a", "y")]
     path = saved(model(nodes, ("n", 3, 5, 5)), tmp_path)
     assert main(["show", str(path)]) == 2
     first, *others = capsys.readouterr().err.splitlines()
     assert first == f"tilewright: {path}: 2 things are not understood:"
-    assert [line.split()[:2] for line in others] == [["n0_Erf", "(Erf):"], ["n1_Erf", "(Erf):"]]
+    assert [line.split()[:2] for line in others] == [["n0_Sinh", "(Sinh):"], ["n1_Sinh", "(Sinh):"]]
 
 
 @pytest.mark.parametrize(

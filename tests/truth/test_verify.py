@@ -560,6 +560,16 @@ def maximum_starts_at_the_smallest_positive(stage, parameters, right):
     return run
 
 
+@wrong("softmax")
+def maximum_without_the_last_score(stage, parameters, right):
+    def run(x, out):
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.exp(x - x[:, : max(1, x.shape[1] - 1)].max(1, keepdims=True), out=out)
+            out /= out.sum(1, keepdims=True)
+
+    return run
+
+
 @pytest.fixture
 def only_odd(monkeypatch):
     """Leave out what is tried of every rung, but for layers of a kind."""

@@ -90,4 +90,11 @@ class Softmax(Layer):
     def inputs(
         self, shape: Shape, largest: float, generator: np.random.Generator
     ) -> dict[str, NDArray[Any]]:
-        return {"far below zero": generator.uniform(-520, -500, shape)}
+        peaks = generator.normal(size=shape)
+        at = generator.integers(shape[1], size=len(peaks))
+        at[:2] = 0, shape[1] - 1  # a largest score that is not looked for there overflows
+        peaks[np.arange(len(peaks)), at] += 200
+        return {
+            "far below zero": generator.uniform(-520, -500, shape),
+            "one score far above the others": peaks,
+        }
