@@ -255,6 +255,22 @@ def test_what_is_not_finite_reaches_all_it_touches_and_nothing_else(what, value,
     assert np.isfinite(expected[size]).all()
 
 
+def test_channels_that_fill_up_the_last_stage_are_not_the_next_images(runtime):
+    """Of 5 channels by 2 or 4 at a time the last is not whole: zero weights leave NaN as it is."""
+    network = Network("one", Pixels((5, 6, 6)), (Convolution(2, 3),))
+    stage, convolutions = network.stages[1], find("tuned").convolutions
+    geometry = Geometry.of(stage)
+    offered = convolutions.candidates(geometry, runtime.limits)
+    options = next(each for each in offered if 5 % each["staged"])
+    ones = {name: np.ones(given, np.float32) for name, given in stage.parameter_shapes.items()}
+    values = np.ones((2, 5, 6, 6), np.float32)
+    values[1] = np.nan
+    out = runtime.allocate((2, *stage.output_shape))
+    launch = GpuLaunch(runtime, stage, convolutions.build(geometry, options), ones)
+    launch(runtime.upload(values), out)
+    assert (runtime.download(out)[0] == 5 * 9 + 1).all()
+
+
 def reaches(stage, marked):
     """Which outputs' windows cover a marked place."""
     layer, channels = stage.layer, isinstance(stage.layer, Convolution)
