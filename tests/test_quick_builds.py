@@ -10,6 +10,8 @@ from tests import quick_builds
 from tests.rungs.gpu.kernels import sources
 from tests.runtime.test_opencl import DOUBLE
 from tilewright.model import zoo
+from tilewright.model.layers import GELU, Convolution, Pixels, TanhGELU
+from tilewright.model.network import Network
 from tilewright.runtime import opencl, pocl_builds
 from tilewright.runtime.device import OPENCL
 
@@ -21,7 +23,8 @@ INDEX = OPENCL.index
 @pytest.fixture(scope="module")
 def every_text():
     """A kernel made of each text, by the text."""
-    return {source.text: source for source in sources([zoo.network("cifar10")])}
+    functions = Network("functions", Pixels((1, 4, 4)), (Convolution(2, 3), GELU(), TanhGELU()))
+    return {each.text: each for each in sources([zoo.network("cifar10"), functions])}
 
 
 def test_every_text_is_built_as_a_users_is_too(every_text):
