@@ -96,6 +96,9 @@ def test_charts_are_drawn_and_nothing_sticks_out(open_page, width, scheme):
     assert view.locator("figure .drawing svg, figure .drawing canvas").count() >= figures.count()
     assert view.evaluate("document.documentElement.scrollWidth") == width
     assert view.evaluate(CUT_OFF) == []
+    view.locator("#layers .drawing .mark-rect path").first.hover()
+    told = view.locator("#vg-tooltip-element.visible").bounding_box()
+    assert told["x"] >= 0 and told["x"] + told["width"] <= width
     ink, paper = view.evaluate(
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
