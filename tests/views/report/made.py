@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import io
+import random
 
+from msgspec.structs import replace
 from PIL import Image
 
 from tests.profiling.made import events, profile
 from tests.results.made import ENVIRONMENT, TIMES, ladder_record, run_record, rung_record
 from tilewright.profiling import saved
 from tilewright.reporting.measure import timeline
-from tilewright.results.ladder import Against, Correctness
+from tilewright.results.ladder import Against, Correctness, LayerTiming
 from tilewright.results.page import (
     AnswersRecord,
     KernelRecord,
@@ -21,6 +23,7 @@ from tilewright.results.page import (
     PlanRecord,
 )
 from tilewright.results.record import Record
+from tilewright.results.run import LayerTime
 
 WHERE = {"network": "small", "device": "cuda", "device_name": "a GPU", "environment": ENVIRONMENT}
 
@@ -83,3 +86,47 @@ def everything(rungs: int = 3, network: str = "small") -> tuple[Record, ...]:
         answers(network=network),
         PlanRecord(**where, rung="direct", plan='{"about": "plan of direct"}'),
     )
+
+
+def long(rungs: int, network: str) -> tuple[Record, ...]:
+    """As much as is measured of so many rungs of a network of 20 layers, no two times the same."""
+    chance = random.Random(network)
+    layers = [f"{kind}{number}" for number in range(10) for kind in ("conv", "relu")]
+    where = {**WHERE, "network": network}
+    rungs_made = ladder(rungs).rows
+
+    def time():
+        seconds = tuple(chance.random() for _ in TIMES)
+        return replace(rungs_made[0].network, median_seconds=seconds[0], samples_seconds=seconds)
+
+    def rows(found, count):
+        return tuple(
+            replace(chance.choice(found), layers=(layer,), seconds=chance.random(),
+                    average=chance.random(), minimum=chance.random(), maximum=chance.random())
+            for layer in (layers * 3)[:count]
+        )  # fmt: skip
+
+    made = saved.record(profile(network=network))
+    source = "".join(f"sum += x[{chance.random()}] * w[i];\n" for _ in range(80))
+    (kernel,) = kernels().kernels
+    measured: list[Record] = []
+    for name in [row.rung for row in rungs_made]:
+        parts = tuple(
+            LayerTime(name=layer, kind=layer[:4], seconds=chance.random(), flop=1)
+            for layer in layers
+        )
+        measured += [
+            run_record(**where, label=name, layers=parts),
+            replace(made, rung=name, rows=rows(made.rows, 25), detail=rows(made.detail, 50)),
+            kernels(network=network, rung=name, kernels=(replace(kernel, source=source),) * 3),
+        ]
+    ladder_rows = tuple(
+        replace(
+            row, network=time(), operations={layer: time() for layer in layers[::2]},
+            layers=tuple(
+                LayerTiming(layers=(layer,), kind=layer[:4], time=time()) for layer in layers
+            ),
+        )
+        for row in rungs_made
+    )  # fmt: skip
+    return (*everything(rungs, network)[1:], ladder(rows=ladder_rows, network=network), *measured)

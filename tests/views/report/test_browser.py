@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 
 import pytest
 
-from tests.views.report.made import everything
+from tests.views.report.made import everything, long
 from tilewright.views.report.html import to_html
 from tilewright.views.report.material import Material
 from tilewright.views.report.page import page
@@ -22,6 +23,12 @@ HOSTILE = "</script><img src=http://a.b onerror=alert(2)>"
 DRAWN = (
     "[...document.querySelectorAll('figure[data-chart]')].every(f => f.dataset.state == 'drawn')"
 )
+CUT_OFF = """[...document.querySelectorAll('.role-legend-label text')].filter((text) => {
+  const edge = text.closest('svg').getBoundingClientRect().right;
+  return text.getBoundingClientRect().right > edge + 1;
+}).map((text) => text.textContent)"""
+INKS = "[...new Set([...document.querySelectorAll('svg .role-axis-label text')].map((text) => \
+text.getAttribute('fill')))].sort()"
 PATIENCE = 30_000  # ms: the machine may be busy
 
 
@@ -44,7 +51,7 @@ def address(tmp_path_factory):
 @pytest.fixture(scope="module")
 def long_address(tmp_path_factory):
     """25 rungs of three networks, as the course wants them."""
-    records = tuple(each for name in ("a", "b", "c") for each in everything(25, name))
+    records = tuple(each for name in ("a", "b", "c") for each in long(25, name))
     path = tmp_path_factory.mktemp("long") / "report.html"
     path.write_text(to_html(page(Material(records), as_milestone=True)), encoding="utf-8")
     assert path.stat().st_size < 5_000_000
@@ -56,10 +63,11 @@ def open_page(browser, address):
     """A page of some width; whatever it complains of or asks for is an error."""
     pages, wrong = [], []
 
-    def opened(width=1440, scheme="light", part="#all", address=address):
+    def opened(width=1440, scheme="light", part="#all", address=address, before=""):
         view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         pages.append(view)
         view.set_default_timeout(PATIENCE)
+        view.add_init_script(before)
         view.on("console", lambda message: wrong.append(message.text))
         view.on("pageerror", lambda error: wrong.append(str(error)))
         view.on(
@@ -87,6 +95,10 @@ def test_charts_are_drawn_and_nothing_sticks_out(open_page, width, scheme):
     assert figures.count() >= 12
     assert view.locator("figure .drawing svg, figure .drawing canvas").count() >= figures.count()
     assert view.evaluate("document.documentElement.scrollWidth") == width
+    assert view.evaluate(CUT_OFF) == []
+    view.locator("#layers .drawing .mark-rect path").first.hover()
+    told = view.locator("#vg-tooltip-element.visible").bounding_box()
+    assert told["x"] >= 0 and told["x"] + told["width"] <= width
     ink, paper = view.evaluate(
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
@@ -132,14 +144,25 @@ def test_sorting_toggling_and_downloading(open_page):
     assert HOSTILE in {record["network"] for record in records}
 
 
+def test_what_a_browser_cannot_unpack_it_says_and_gives_as_it_is(open_page):
+    view = open_page(before="delete window.DecompressionStream")
+    assert view.locator("figure .drawing", has_text="too old").count() >= 12
+    with view.expect_download() as waiting:
+        view.locator("#download", has_text="cannot unpack").click()
+    assert waiting.value.suggested_filename == "tilewright-report.json.gz"
+    assert json.loads(gzip.decompress(waiting.value.path().read_bytes()))["records"]
+
+
 def test_what_is_folded_is_open_on_paper_and_folded_again(open_page):
-    view = open_page(part="")
+    """And charts are dark on white, whatever the screen was."""
+    view = open_page(scheme="dark", part="")
     count = view.locator("details.fold").count()
     assert count >= 4
     assert view.locator("details.fold[open]").count() == 0
     view.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert view.locator("details.fold[open]").count() == count
     view.wait_for_function(DRAWN)
+    assert view.evaluate(INKS) == ["#1b2733", "#55636f"]
     view.emulate_media(media="print")
     assert view.locator("nav").is_hidden()
     assert view.locator("details.fold table").first.is_visible()

@@ -156,13 +156,13 @@ def _spec(answers: AnswersRecord, height: int) -> Spec:
         ],
     )  # fmt: skip
     cells = base.mark_rect().encode(
-        color=alt.Color("share:Q", scale=alt.Scale(scheme="blues"), legend=None)
+        color=alt.Color("share:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
     )
-    dark = "datum.share > 0.5 ? 'white' : datum.images ? '#1b2733' : 'transparent'"
+    read = f"datum.share > 0.75 ? {charts.BRIGHT} : datum.images ? {charts.INK} : 'transparent'"
     counts = base.mark_text(fontSize=11).encode(
-        text=alt.Text("images:Q"), color=alt.ColorValue(alt.ExprRef(dark))
+        text=alt.Text("images:Q"), color=alt.ColorValue(alt.ExprRef(read))
     )
-    return charts.spec(cells + counts, height)
+    return charts.spec(cells + counts, height, rows)
 
 
 def _likely(mistake: Mistake) -> str:

@@ -124,10 +124,12 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     point = base.mark_point(filled=True, size=80, opacity=1).encode(
         x=x, shape=alt.Shape("whose:N", sort=WHOSE, legend=None)
     )
-    label = base.mark_text(align="left", dx=9, color="gray").encode(
-        x=alt.X("slowest:Q"), text=alt.Text("time:N"), color=alt.ColorValue("gray")
+    label = base.mark_text(align="left", dx=9).encode(
+        x=alt.X("slowest:Q"),
+        text=alt.Text("time:N"),
+        color=alt.ColorValue(alt.ExprRef(charts.SOFT)),
     )
-    return charts.spec(alt.layer(point, whole, interval, label), height)
+    return charts.spec(alt.layer(point, whole, interval, label), height, rows)
 
 
 def _facts(row: RungRecord, time: Timing, library: float | None) -> dict[str, object]:

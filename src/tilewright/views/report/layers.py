@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.results.ladder import LadderRecord, LayerTiming, RungRecord
@@ -119,26 +119,31 @@ def _heaviest(bar: Bar) -> str:
 
 
 def _spec(bars: Sequence[Bar], by: str, stack: str, height: int) -> Spec:
-    order: dict[str, None] = {}
-    rows = []
+    """Rows are the same for layers and kinds, stacked or shares: the page has them once."""
+    every = [part for bar in bars for part in bar.parts]
+    orders = {"layer": _order(part[0] for part in every), "kind": _order(part[1] for part in every)}
     longest = max(bar.forward / bar.images for bar in bars)
     unit, words = (1e-3, "ms") if longest >= 1e-2 else (1e-6, "µs")
-    for bar in bars:
-        for layer, kind, seconds in bar.parts:
-            shown = layer if by == "layer" else kind
-            order.setdefault(shown)
-            rows.append({
-                "rung": bar.name, "part": shown, "layer": layer, "kind": kind,
-                "amount": seconds / bar.images / unit, "time": units.seconds(seconds),
-                "share": units.share(seconds / (bar.forward or 1)),
-            })  # fmt: skip
-    last = [each for each in (COPIES, REST) if each in order]
-    domain = [each for each in order if each not in last] + last
-    for row in rows:
-        row["place"] = domain.index(str(row["part"]))
+    rows = [
+        {
+            "rung": bar.name, "layer": layer, "kind": kind,
+            "layer place": orders["layer"].index(layer), "kind place": orders["kind"].index(kind),
+            "amount": seconds / bar.images / unit, "time": units.seconds(seconds),
+            "share": units.share(seconds / (bar.forward or 1)),
+        }
+        for bar in bars
+        for layer, kind, seconds in bar.parts
+    ]  # fmt: skip
     title = "share of the forward pass" if stack == "normalize" else f"{words} an image"
     told = ("rung", "layer", "kind", "time", "share")
-    return charts.stacked(rows, domain, title, stack, told, height)
+    return charts.stacked(rows, orders[by], title, stack, told, height, by)
+
+
+def _order(shown: Iterable[str]) -> list[str]:
+    """Each once, what is no layer last."""
+    found = dict.fromkeys(shown)
+    last = [each for each in (COPIES, REST) if each in found]
+    return [each for each in found if each not in last] + last
 
 
 def table(title: str, bars: Sequence[Bar]) -> Table:

@@ -62,8 +62,8 @@ def parts(profile: ProfileRecord) -> dict[str, float]:
 def _spec(profiles: Sequence[ProfileRecord], stack: str, height: int) -> Spec:
     rows = [
         {
-            "rung": profile_name(profile), "part": part, "amount": 1e3 * seconds, "place": place,
-            "time": units.seconds(seconds),
+            "rung": profile_name(profile), "part": part, "amount": 1e3 * seconds,
+            "part place": place, "time": units.seconds(seconds),
             "share": units.share(seconds / (seconds_of(profile) or 1)),
         }
         for profile in profiles
@@ -71,7 +71,8 @@ def _spec(profiles: Sequence[ProfileRecord], stack: str, height: int) -> Spec:
         if seconds
     ]  # fmt: skip
     title = "share of the time" if stack == "normalize" else "ms"
-    return charts.stacked(rows, PARTS, title, stack, ("rung", "part", "time", "share"), height)
+    found = [part for part in PARTS if any(row["part"] == part for row in rows)]
+    return charts.stacked(rows, found, title, stack, ("rung", "part", "time", "share"), height)
 
 
 def table(title: str, profiles: Sequence[ProfileRecord]) -> Table:

@@ -76,7 +76,7 @@ def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
     roof = _roof(profiles, [float(str(row["intensity"])) for row in rows])
     x = _axis(alt.X, "intensity", "FLOP for each byte moved at least", [*rows, *roof])
     y = _axis(alt.Y, "rate", "GFLOP/s", [*rows, *roof])
-    legend = alt.Legend(orient="top", columns=3)
+    legend = charts.legend(sorted({str(row["held up by"]) for row in rows}), columns=3)
     points = (
         alt.Chart(charts.data(rows))
         .mark_point(filled=True, opacity=0.8)
@@ -89,15 +89,17 @@ def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
         )
     )  # fmt: skip
     if not roof:
-        return charts.spec(alt.layer(points), HEIGHT)
-    line = alt.Chart(charts.data(roof)).mark_line(strokeWidth=2, color="gray").encode(x=x, y=y)
+        return charts.spec(alt.layer(points), HEIGHT, rows)
+    soft = alt.ExprRef(charts.SOFT)
+    line = alt.Chart(charts.data(roof)).mark_line(strokeWidth=2, color=soft).encode(x=x, y=y)
+    ends = ([roof[0]], [roof[-1]])
     names = [
-        alt.Chart(charts.data([end]))
-        .mark_text(align=side, dy=away, color="gray")
+        alt.Chart(charts.data(end))
+        .mark_text(align=side, dy=away, color=soft)
         .encode(x=x, y=y, text=alt.Text("ceiling:N"))
-        for end, side, away in ((roof[0], "left", 16), (roof[-1], "right", -10))
+        for end, side, away in zip(ends, ("left", "right"), (16, -10), strict=True)
     ]
-    return charts.spec(alt.layer(line, *names, points), HEIGHT)
+    return charts.spec(alt.layer(line, *names, points), HEIGHT, rows, roof, *ends)
 
 
 def _axis(channel: type[Channel], name: str, title: str, rows: Sequence[charts.Row]) -> Channel:

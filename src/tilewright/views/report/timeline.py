@@ -20,12 +20,10 @@ HOST = {
     "layer": "host: layers", "api": "host: calls", "host": "host: computes", "phase": "host",
     "profiler": "host: recording",
 }  # fmt: skip
-# The page's colours, the same in every timeline.
-COLOURS = {
-    "kernel": "#0072b2", "copy": "#e69f00", "api": "#009e73", "layer": "#cc79a7",
-    "host": "#56b4e9", "unified": "#d55e00", "memset": "#b8a21b", "phase": "#6a51a3",
-    "profiler": "#8c8c8c",
-}  # fmt: skip
+# In the order of the page's colours, the same in every timeline.
+KINDS = (
+    "kernel", "copy", "api", "layer", "host", "unified", "profiler", "memset", "phase",
+)  # fmt: skip
 ROW = 30
 TABLE_ROWS = 200
 
@@ -72,7 +70,7 @@ def _spec(record: TimelineRecord, lanes: Sequence[str], height: int) -> Spec:
         }
         for span in record.spans
     ]  # fmt: skip
-    kinds = [kind for kind in COLOURS if any(span.kind == kind for span in record.spans)]
+    kinds = [kind for kind in KINDS if any(span.kind == kind for span in record.spans)]
     zoom = alt.selection_interval(
         bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]", name="zoom"
     )
@@ -86,14 +84,14 @@ def _spec(record: TimelineRecord, lanes: Sequence[str], height: int) -> Spec:
             color=alt.Color(
                 "kind:N",
                 title=None,
-                legend=alt.Legend(orient="top"),
-                scale=alt.Scale(domain=kinds, range=[COLOURS[kind] for kind in kinds]),
+                legend=charts.legend(kinds),
+                scale=alt.Scale(domain=KINDS),
             ),
             tooltip=charts.told_of(("name", "kind", "layers", "time")),
         )
         .add_params(zoom)
     )
-    return charts.spec(made, height)
+    return charts.spec(made, height, rows)
 
 
 def table(record: TimelineRecord) -> Table:
@@ -101,7 +99,7 @@ def table(record: TimelineRecord) -> Table:
     rows: list[Sequence[Cell]] = [
         (
             span.name, span.kind, _lane(span), ", ".join(span.layers),
-            Number(units.milliseconds(span.start - first), span.start),
+            Number(units.milliseconds(span.start - first), span.start - first),
             Number(units.milliseconds(span.end - span.start), span.end - span.start),
         )
         for span in record.spans[:TABLE_ROWS]
