@@ -41,6 +41,7 @@ ONE_IN = {
     "tests/rungs/test_rungs.py::test_every_memory_plan_computes_the_same": 3,
     "tests/rungs/test_rungs.py::test_odd_networks_in_odd_batches_on_a_gpu": 4,
     "tests/rungs/test_rungs.py::test_the_thesis_probabilities": 6,
+    "tests/runtime/test_dialect.py::test_kernels_of_odd_shapes": 3,
     "tests/runtime/test_strict.py::test_machines_of_other_kinds": 3,
     "tests/runtime/test_strict.py::test_the_ladder": 3,
     "tests/test_graphs.py::test_graphs_on_the_cpu": 3,
