@@ -91,8 +91,12 @@ def test_the_code_is_every_file_and_the_machine_has_no_day(tmp_path, monkeypatch
     monkeypatch.setattr(environment, "fingerprint", lambda: later)
     assert kept.machine.__wrapped__() == first
     assert "numpy" in first
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem")
-    assert kept.machine.__wrapped__() != first
+    monkeypatch.setenv("POCL_CACHE_DIR", "where kernels are kept")
+    assert kept.machine.__wrapped__() == first
+    for name in ("OPENBLAS_CORETYPE", "NVIDIA_TF32_OVERRIDE", "POCL_MAX_COMPUTE_UNITS"):
+        with monkeypatch.context() as told:
+            told.setenv(name, "1")
+            assert kept.machine.__wrapped__() != first
 
 
 def kept_file() -> Path:

@@ -570,6 +570,17 @@ def maximum_without_the_last_score(stage, parameters, right):
     return run
 
 
+def test_a_largest_score_is_at_either_end():
+    """And so far above the others that what is not taken off it overflows."""
+    for size in (1, 2, 33):
+        drawn = Softmax().inputs((4, size), 3e38, np.random.default_rng(1))
+        peaks = drawn["one score far above the others"].astype(np.float32)
+        assert peaks.argmax(1)[:2].tolist() == [0, size - 1]
+        others = np.sort(peaks, 1)[:, -2:-1]
+        with np.errstate(over="ignore"):
+            assert np.isinf(np.exp(peaks.max(1, keepdims=True) - others)).all()
+
+
 @pytest.fixture
 def only_odd(monkeypatch):
     """Leave out what is tried of every rung, but for layers of a kind."""

@@ -35,7 +35,11 @@ from tilewright.store import key_of, open_store
 from tilewright.truth.verify import Verdict
 
 # Variables by which compilers, loaders and numerical libraries can be told to do otherwise.
-SETTINGS = ("CUBLAS_", "CUDA_", "CUDNN_", "LD_", "MKL_", "NUMBA_", "OMP_", "OPENBLAS_", "TORCH_")
+SETTINGS = (
+    "CUBLAS_", "CUDA_", "CUDNN_", "DNNL_", "KMP_", "LD_", "MKL_", "NUMBA_", "NVIDIA_", "OCL_",
+    "OMP_", "ONEDNN_", "OPENBLAS_", "POCL_", "PYOPENCL_BUILD_OPTIONS", "TORCH_",
+)  # fmt: skip
+OURS = ("POCL_CACHE_DIR",)  # which we set ourselves when PoCL is loaded
 
 
 class Found(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,7 +121,11 @@ def machine() -> str:
     libraries are told by variables."""
     here = msgspec.structs.replace(environment.fingerprint(), date="", command=())
     packages = sorted(f"{each.name} {each.version}" for each in metadata.distributions())
-    told = sorted(each for each in os.environ.items() if each[0].startswith(SETTINGS))
+    told = sorted(
+        (name, value)
+        for name, value in os.environ.items()
+        if name.startswith(SETTINGS) and name not in OURS
+    )
     return f"{platform.node()} {here} {packages} {told}"
 
 
