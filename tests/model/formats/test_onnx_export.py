@@ -9,6 +9,7 @@ from tests.model.formats.graphs import outputs, runtime
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import convert, onnx_export, onnx_import
 from tilewright.model.layers import (
+    ELU,
     GELU,
     TYPES,
     Add,
@@ -21,6 +22,7 @@ from tilewright.model.layers import (
     HardSwish,
     LeakyReLU,
     MaxPool,
+    Mish,
     Multiply,
     Pixels,
     ReLU,
@@ -53,6 +55,8 @@ LAYERS = (
     FullyConnected(7),
     TanhGELU(),
     Tanh(),
+    Mish(),
+    ELU(0.7),
     FullyConnected(5, bias=False),
     Sigmoid(),
     Softmax(),

@@ -31,11 +31,11 @@ from tilewright.runtime.device import CPU, OPENCL
 # One worker has them, and asks for the cases when they are tried: to make them takes a second.
 pytestmark = pytest.mark.xdist_group("cases of ONNX")
 MODULES = (
-    "add", "averagepool", "batch_normalization", "clip", "concat", "conv", "div", "dropout",
+    "add", "averagepool", "batch_normalization", "clip", "concat", "conv", "div", "dropout", "elu",
     "flatten", "gelu", "gemm", "globalaveragepool", "globalmaxpool", "hardsigmoid", "hardswish",
-    "identity", "leakyrelu", "logsoftmax", "matmul", "maxpool", "mul", "pad", "prelu", "reducemax",
-    "reducemean", "relu", "reshape", "sigmoid", "softmax", "squeeze", "sub", "sum", "swish", "tanh",
-    "transpose", "unsqueeze",
+    "identity", "leakyrelu", "logsoftmax", "matmul", "maxpool", "mish", "mul", "neg", "pad",
+    "prelu", "reducemax", "reducemean", "relu", "reshape", "selu", "sigmoid", "softmax", "squeeze",
+    "sub", "sum", "swish", "tanh", "transpose", "unsqueeze",
 )  # fmt: skip
 OUT = {
     "*int8*": "whole numbers", "*int16*": "whole numbers", "*int32*": "whole numbers",
@@ -53,6 +53,7 @@ OUT = {
     "test_gemm_default_matrix_bias": "a bias for each image",
     "test_identity_sequence": "no tensor", "test_identity_opt": "no tensor",
     "test_leakyrelu*_expanded": "in pieces (Less, Where)",
+    "test_elu*_expanded*": "in pieces (Less, Where)", "test_selu*_expanded*": "in pieces (Less)",
     "test_prelu*": "a slope for each place or column",
     "test_logsoftmax*_expanded*": "in pieces (Exp, Log)",
     "test_softmax*_expanded*": "in pieces (Exp)",
@@ -73,8 +74,8 @@ ON_GPU = (
     "test_averagepool_2d_ceil", "test_maxpool_2d_precomputed_pads", "test_maxpool_2d_ceil",
     "test_globalaveragepool_precomputed", "test_batchnorm_example", "test_gemm_alpha",
     "test_softmax_large_number", "test_add", "test_concat_3d_axis_0", "test_relu",
-    "test_leakyrelu", "test_sigmoid", "test_tanh", "test_hardswish", "test_swish",
-    "test_mul", "test_gelu_default_2", "test_gelu_tanh_2", "test_hardsigmoid",
+    "test_leakyrelu", "test_sigmoid", "test_tanh", "test_hardswish", "test_swish", "test_mul",
+    "test_gelu_default_2", "test_gelu_tanh_2", "test_hardsigmoid", "test_elu", "test_mish",
 )  # fmt: skip
 
 

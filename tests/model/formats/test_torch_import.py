@@ -126,6 +126,18 @@ def test_gates_and_products():
     assert sum(layer.type.startswith("gelu") for layer in again.layers) == 2
 
 
+def test_exponential_activations():
+    module = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ELU(0.7), nn.Conv2d(4, 4, 3), nn.SELU(), nn.Conv2d(4, 2, 3),
+        nn.Mish(), nn.Flatten(), nn.LazyLinear(3),
+    )  # fmt: skip
+    module(X)
+    network = tilewright.from_torch(module.eval(), X)
+    compare(network, module)
+    types = [layer.type for layer in network.layers]
+    assert types.count("elu") == 2 and types.count("mish") == 1
+
+
 class Shuffled(nn.Module):
     """Channels in pieces and in another order, as ShuffleNet, GhostNet and Res2Net have them."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.draft import Draft
-from tilewright.model.formats.parts import Affine, Array, Erf, Pad, Part, Value, Wide
+from tilewright.model.formats.parts import Affine, Array, Erf, Pad, Part, Softplus, Value, Wide
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -77,7 +77,7 @@ class _Graph:
         kept = [index for index in range(1, len(self.parts)) if self._read(index)]
         for index in kept:
             part = self.parts[index]
-            if isinstance(part.layer, Pad | Erf):
+            if isinstance(part.layer, Pad | Erf | Softplus):
                 raise TilewrightError(
                     f"{part.name}: nothing that takes it can do it ({part.layer.kind})"
                 )

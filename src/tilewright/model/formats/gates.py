@@ -1,20 +1,21 @@
 """Activations that files write as a value times a gate that is computed of it.
 
-Exporters write SiLU, hard-swish and GELU in pieces. What is not recognised is a product like any
-other, unless it needs an error function, which no network here has alone.
+Exporters write SiLU, hard-swish, Mish and GELU in pieces. What is not recognised is a product like
+any other, unless it needs an error function or a softplus, which no network here has alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.model.formats.parts import CLOSE, Affine, Erf, Part
+from tilewright.model.formats.parts import CLOSE, Affine, Erf, Part, Softplus
 from tilewright.model.layers import (
     GELU,
     Add,
     HardSigmoid,
     HardSwish,
     Layer,
+    Mish,
     Multiply,
     ReLU6,
     Sigmoid,
@@ -36,6 +37,8 @@ def gated(parts: Parts, gate: int, x: int) -> Found | None:
         return SiLU(), x, 1.0
     if (factor := _hard(parts, gate, x)) is not None:
         return HardSwish(), x, factor
+    if isinstance(part.layer, Tanh) and _is_softplus(parts, part.sources[0], x):
+        return Mish(), x, 1.0
     core, scale, shift = _line(parts, gate)
     if not scale or not _close(shift / scale, 1.0):
         return None
@@ -60,6 +63,10 @@ def _hard(parts: Parts, gate: int, x: int) -> float | None:
     if isinstance(part.layer, ReLU6) and _line(parts, part.sources[0], most=1) == (x, 1.0, 3.0):
         return 6 * factor
     return None
+
+
+def _is_softplus(parts: Parts, at: int, x: int) -> bool:
+    return isinstance(parts[at].layer, Softplus) and parts[at].sources == (x,)
 
 
 def _is_erf(parts: Parts, at: int, x: int) -> bool:

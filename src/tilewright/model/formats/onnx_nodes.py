@@ -25,7 +25,8 @@ from tilewright.model.formats.onnx_inputs import (
     value,
 )
 from tilewright.model.formats.onnx_shapes import SHAPES, axes_of
-from tilewright.model.formats.parts import Erf, Value
+from tilewright.model.formats.parts import Erf, Softplus, Value
+from tilewright.model.formats.values import SELU
 from tilewright.model.layers import (
     GELU,
     TYPES,
@@ -33,6 +34,7 @@ from tilewright.model.layers import (
     Elementwise,
     Layer,
     MaxPool,
+    Mish,
     SiLU,
     TanhGELU,
 )
@@ -237,8 +239,21 @@ def _gelu(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.each(node.name, TanhGELU() if mode == "tanh" else GELU(), value(inputs))
 
 
-def _erf(at: Building, node: Node, inputs: Inputs) -> Value:
-    return at.draft.each(node.name, Erf(), value(inputs))
+def _each(layer: Layer) -> Maker:
+    return lambda at, node, inputs: at.draft.each(node.name, layer, value(inputs))
+
+
+def _elu(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.elu(node.name, value(inputs), node.attributes.get("alpha", 1.0))
+
+
+def _selu(at: Building, node: Node, inputs: Inputs) -> Value:
+    alpha, gamma = node.attributes.get("alpha", SELU[0]), node.attributes.get("gamma", SELU[1])
+    return at.draft.elu(node.name, value(inputs), alpha, gamma)
+
+
+def _negative(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.affine(node.name, value(inputs), np.array(-1.0), np.array(0.0))
 
 
 def _power(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -269,9 +284,6 @@ def _log_softmax(at: Building, node: Node, inputs: Inputs) -> Value:
 def _plain() -> dict[str, Maker]:
     """Activations that are one node without settings: their layers know what it is called."""
 
-    def maker(layer: Layer) -> Maker:
-        return lambda at, node, inputs: at.draft.each(node.name, layer, value(inputs))
-
     found = {}
     for kind in TYPES.values():
         if not issubclass(kind, Elementwise) or fields(kind) or "onnx" not in kind.forms:
@@ -279,17 +291,18 @@ def _plain() -> dict[str, Maker]:
         layer = kind()
         nodes = layer.onnx()
         if len(nodes) == 1 and not nodes[0].attributes and not nodes[0].constants:
-            found[nodes[0].operator] = maker(layer)
+            found[nodes[0].operator] = _each(layer)
     return found
 
 
 MAKERS: dict[str, Maker] = {
     **_plain(), **SHAPES, "Add": _add, "AveragePool": _average_pool,
-    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Erf": _erf,
-    "Gelu": _gelu, "Gemm": _gemm,
-    "GlobalAveragePool": _global(False), "GlobalMaxPool": _global(True),
-    "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky, "LogSoftmax": _log_softmax,
-    "MatMul": _matmul, "Max": _least, "MaxPool": _max_pool, "Min": _most, "Mul": _multiply,
-    "PRelu": _prelu, "Pow": _power, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False),
-    "Softmax": _softmax, "Sub": _subtract, "Sum": _add, "Swish": _swish,
+    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Elu": _elu,
+    "Erf": _each(Erf()), "Gelu": _gelu, "Gemm": _gemm, "GlobalAveragePool": _global(False),
+    "GlobalMaxPool": _global(True), "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky,
+    "LogSoftmax": _log_softmax, "MatMul": _matmul, "Max": _least, "MaxPool": _max_pool,
+    "Min": _most, "Mish": _each(Mish()), "Mul": _multiply, "Neg": _negative, "PRelu": _prelu,
+    "Pow": _power, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False), "Selu": _selu,
+    "Softmax": _softmax, "Softplus": _each(Softplus()), "Sub": _subtract, "Sum": _add,
+    "Swish": _swish,
 }  # fmt: skip

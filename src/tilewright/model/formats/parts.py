@@ -1,7 +1,7 @@
 """What a network under construction is made of: parts, and what files see of their outputs.
 
 A part is a layer, or one of a few helpers that no network has: `Affine` (a batch normalisation, a
-constant added or multiplied), `Pad` and `Erf`.
+constant added or multiplied), `Pad`, `Erf` and `Softplus`.
 """
 
 from __future__ import annotations
@@ -89,6 +89,13 @@ class Erf(Layer):
     """The error function, of which only GELU is made here."""
 
     kind = "erf"
+
+
+@dataclass(frozen=True)
+class Softplus(Layer):
+    """The logarithm of 1 + exp(x), of which only Mish is made here."""
+
+    kind = "softplus"
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,24 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.draft import Draft
-from tilewright.model.formats.parts import Erf, Value
+from tilewright.model.formats.parts import Erf, Softplus, Value
 from tilewright.model.formats.torch_file import Call
+from tilewright.model.formats.torch_inputs import Building, Given, Maker, constant, optional, value
+from tilewright.model.formats.torch_shapes import SHAPES
+from tilewright.model.formats.values import SELU
 from tilewright.model.layers import (
     GELU,
     AveragePool,
     HardSwish,
     Layer,
     MaxPool,
+    Mish,
     ReLU,
     ReLU6,
     Sigmoid,
@@ -28,43 +30,6 @@ from tilewright.model.layers import (
     TanhGELU,
 )
 from tilewright.model.layers.sizes import Sides
-
-Given = Mapping[str, Any]
-LAST = 2**63 - 1  # the end of a slice that has none
-
-
-class Building:
-    """A draft, and what of the program its calls must know."""
-
-    def __init__(self, draft: Draft, batch: int, output: str) -> None:
-        self.draft, self.batch, self.output = draft, batch, output
-
-    def sizes(self, value: Value) -> tuple[int, ...]:
-        return self.batch, *self.draft.shape(value)
-
-
-Maker = Callable[[Building, Call, Given], Any]
-
-
-def value(given: Given, name: str = "self") -> Value:
-    found = given.get(name)
-    if not isinstance(found, Value):
-        raise TilewrightError(f"{name} does not depend on the image")
-    return found
-
-
-def constant(given: Given, name: str) -> NDArray[Any]:
-    found = optional(given, name)
-    if found is None:
-        raise TilewrightError(f"{name} is missing")
-    return found
-
-
-def optional(given: Given, name: str) -> NDArray[Any] | None:
-    found = given.get(name)
-    if isinstance(found, Value):
-        raise TilewrightError(f"{name} is computed, where a constant is understood")
-    return None if found is None else np.asarray(found)
 
 
 def _pair(given: Given, name: str, default: int) -> tuple[int, int]:
@@ -228,6 +193,21 @@ def _leaky(at: Building, call: Call, given: Given) -> Value:
     return at.draft.leaky(call.name, value(given), float(given.get("negative_slope", 0.01)))
 
 
+def _elu(at: Building, call: Call, given: Given) -> Value:
+    if float(given.get("input_scale", 1)) != 1:
+        raise TilewrightError("an ELU of multiples of its values")
+    alpha, scale = float(given.get("alpha", 1)), float(given.get("scale", 1))
+    return at.draft.elu(call.name, value(given), alpha, scale)
+
+
+def _selu(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.elu(call.name, value(given), *SELU)
+
+
+def _negative(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.affine(call.name, value(given), np.array(-1.0), np.array(0.0))
+
+
 def _prelu(at: Building, call: Call, given: Given) -> Value:
     x, slopes = value(given), constant(given, "weight")
     more = len(at.draft.shape(x)) - 1
@@ -243,6 +223,12 @@ def _gelu(at: Building, call: Call, given: Given) -> Value:
     if mode not in ("none", "tanh"):
         raise TilewrightError(f"approximate is {mode!r:.40}")
     return at.draft.each(call.name, TanhGELU() if mode == "tanh" else GELU(), value(given))
+
+
+def _softplus(at: Building, call: Call, given: Given) -> Value:
+    if float(given.get("beta", 1)) != 1:
+        raise TilewrightError("a softplus of multiples of its values")
+    return at.draft.each(call.name, Softplus(), value(given))
 
 
 def _power(at: Building, call: Call, given: Given) -> Value:
@@ -264,115 +250,6 @@ def _log_softmax(at: Building, call: Call, given: Given) -> Value:
     return _softmax(at, call, given)
 
 
-def _cat(at: Building, call: Call, given: Given) -> Value:
-    taken = given["tensors"]
-    if not all(isinstance(each, Value) for each in taken):
-        raise TilewrightError("concatenates a constant")
-    return at.draft.concat(call.name, int(given.get("dim", 0)), *taken)
-
-
-def _reshaped(at: Building, call: Call, x: Value, sizes: Sequence[int]) -> Value:
-    if not sizes or sizes[0] != at.batch:
-        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
-    return at.draft.reshape(call.name, x, tuple(sizes[1:]))
-
-
-def _view(at: Building, call: Call, given: Given) -> Value:
-    x = value(given)
-    present = at.sizes(x)
-    wanted = [int(size) for size in given["size" if "size" in given else "shape"]]
-    known = int(np.prod([size for size in wanted if size != -1], dtype=object))
-    if wanted.count(-1) == 1 and known > 0:
-        wanted[wanted.index(-1)] = int(np.prod(present, dtype=object)) // known
-    return _reshaped(at, call, x, wanted)
-
-
-def _flatten(at: Building, call: Call, given: Given) -> Value:
-    x = value(given)
-    sizes, rank = at.sizes(x), len(at.sizes(x))
-    start, end = int(given.get("start_dim", 0)) % rank, int(given.get("end_dim", -1)) % rank
-    middle = int(np.prod(sizes[start : end + 1], dtype=object))
-    return _reshaped(at, call, x, [*sizes[:start], middle, *sizes[end + 1 :]])
-
-
-def _squeeze(at: Building, call: Call, given: Given) -> Value:
-    x, axes = value(given), given.get("dim")
-    sizes = at.sizes(x)
-    every = [axis for axis in range(1, len(sizes)) if sizes[axis] == 1]
-    listed = every if axes is None else [axes] if isinstance(axes, int) else axes
-    gone = {axis % len(sizes) for axis in listed if sizes[axis % len(sizes)] == 1}
-    return _reshaped(at, call, x, [size for axis, size in enumerate(sizes) if axis not in gone])
-
-
-def _unsqueeze(at: Building, call: Call, given: Given) -> Value:
-    sizes = list(at.sizes(value(given)))
-    sizes.insert(int(given["dim"]) % (len(sizes) + 1), 1)
-    return _reshaped(at, call, value(given), sizes)
-
-
-def _expand(at: Building, call: Call, given: Given) -> Value:
-    """To the sizes that are said, -1 for those that stay, or to those of another value."""
-    x = value(given)
-    sizes = at.sizes(x)
-    if call.operator == "expand_as":
-        wanted = at.sizes(value(given, "other"))
-    else:
-        wanted = tuple(int(size) for size in given["size"])
-    if len(wanted) != len(sizes) or wanted[0] not in (-1, at.batch):
-        raise TilewrightError(f"repeats {list(sizes)} to {list(wanted)}")
-    both = zip(sizes[1:], wanted[1:], strict=True)
-    return at.draft.expand(x, tuple(own if size == -1 else size for own, size in both))
-
-
-def _permute(at: Building, call: Call, given: Given) -> Value:
-    order = tuple(int(axis) % len(given["dims"]) for axis in given["dims"])
-    return at.draft.transpose(call.name, value(given), order)
-
-
-def _transpose(at: Building, call: Call, given: Given) -> Value:
-    order = list(range(len(at.sizes(value(given)))))
-    first, second = int(given["dim0"]), int(given["dim1"])
-    order[first], order[second] = order[second], order[first]
-    return at.draft.transpose(call.name, value(given), tuple(order))
-
-
-def _shuffle(at: Building, call: Call, given: Given) -> Value:
-    return at.draft.shuffle(call.name, value(given), int(given["groups"]))
-
-
-def _split(at: Building, call: Call, given: Given) -> tuple[Value, ...]:
-    """Into pieces of a size but for the last, into so many (`chunk`), or into pieces of sizes."""
-    x, axis = value(given), int(given.get("dim", 0))
-    size = at.sizes(x)[axis]
-    wanted = given.get("split_sizes", given.get("split_size", given.get("chunks")))
-    if isinstance(wanted, list):
-        return at.draft.split(call.name, x, axis, [int(each) for each in wanted])
-    number = int(wanted)
-    if number < 1:
-        raise TilewrightError(f"splits into {number}")
-    each = -(-size // number) if call.operator == "chunk" else number
-    sizes = [min(each, size - start) for start in range(0, size, each)]
-    return at.draft.split(call.name, x, axis, sizes)
-
-
-def _pad(at: Building, call: Call, given: Given) -> Value:
-    sides = [int(each) for each in given["pad"]]
-    if any(sides[6:]) or len(sides) not in (2, 4, 6, 8):
-        raise TilewrightError("pads something else than channels, height and width")
-    left, right, above, below, before, after = (*sides, 0, 0, 0, 0)[:6]
-    level = float(given.get("value") or 0.0)
-    x = at.draft.picture(value(given))
-    mode = given.get("mode", "constant")
-    return at.draft.pad(call.name, x, (above, left, below, right), (before, after), mode, level)
-
-
-def _slice(at: Building, call: Call, given: Given) -> Value:
-    x, axis = value(given), int(given.get("dim", 0)) % len(at.sizes(value(given)))
-    start, end = given.get("start"), given.get("end")
-    part = (int(start or 0), LAST if end is None else int(end), int(given.get("step", 1)))
-    return at.draft.every(call.name, x, axis, part)
-
-
 def _dropped(at: Building, call: Call, given: Given) -> Value:
     if given.get("train"):
         raise TilewrightError("is in training mode: call .eval() first")
@@ -391,30 +268,24 @@ def _each(layer: Layer) -> Maker:
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size")
 
 MAKERS: dict[str, Maker] = {
-    "_adaptive_avg_pool2d": _adaptive, "_log_softmax": _log_softmax,
+    **SHAPES, "_adaptive_avg_pool2d": _adaptive, "_log_softmax": _log_softmax,
     "_native_batch_norm_legit_no_training": _batch_norm, "_softmax": _softmax, "_to_copy": _dropped,
-    "adaptive_avg_pool2d": _adaptive, "adaptive_max_pool2d": _adaptive, "amax": _mean,
-    "add": _add, "add_": _add, "addmm": _addmm,
-    "alias": _dropped, "avg_pool2d": _average_pool, "batch_norm": _batch_norm, "cat": _cat,
-    "channel_shuffle": _shuffle, "chunk": _split,
-    "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped, "constant_pad_nd": _pad,
-    "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution,
-    "detach": _dropped, "div": _divide, "div_": _divide, "dropout": _dropped,
-    "erf": _each(Erf()), "expand": _expand, "expand_as": _expand, "feature_dropout": _dropped,
-    "flatten": _flatten, "gelu": _gelu, "gelu_": _gelu, "hardsigmoid": _hard_sigmoid,
-    "hardsigmoid_": _hard_sigmoid,
-    "hardswish": _each(HardSwish()), "hardswish_": _each(HardSwish()), "hardtanh": _clamp,
-    "hardtanh_": _clamp, "leaky_relu": _leaky, "leaky_relu_": _leaky, "linear": _linear,
-    "log_softmax": _log_softmax, "matmul": _mm, "max_pool2d": _max_pool,
-    "max_pool2d_with_indices": _max_pool, "mean": _mean, "mm": _mm, "mul": _multiply,
-    "mul_": _multiply, "pad": _pad, "permute": _permute, "pow": _power,
-    "square": _square, "prelu": _prelu,
-    "relu": _each(ReLU()), "relu6": _each(ReLU6()), "relu6_": _each(ReLU6()),
-    "relu_": _each(ReLU()), "reshape": _view, "sigmoid": _each(Sigmoid()),
-    "silu": _each(SiLU()), "silu_": _each(SiLU()), "slice": _slice, "softmax": _softmax,
-    "split": _split, "split_with_sizes": _split, "squeeze": _squeeze, "transpose": _transpose,
-    "sub": _subtract, "sub_": _subtract, "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped,
-    "unsqueeze": _unsqueeze, "view": _view,
+    "adaptive_avg_pool2d": _adaptive, "adaptive_max_pool2d": _adaptive, "add": _add, "add_": _add,
+    "addmm": _addmm, "alias": _dropped, "amax": _mean, "avg_pool2d": _average_pool,
+    "batch_norm": _batch_norm, "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped,
+    "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution, "detach": _dropped,
+    "div": _divide, "div_": _divide, "dropout": _dropped, "elu": _elu, "elu_": _elu,
+    "erf": _each(Erf()), "feature_dropout": _dropped, "gelu": _gelu, "gelu_": _gelu,
+    "hardsigmoid": _hard_sigmoid, "hardsigmoid_": _hard_sigmoid, "hardswish": _each(HardSwish()),
+    "hardswish_": _each(HardSwish()), "hardtanh": _clamp, "hardtanh_": _clamp, "leaky_relu": _leaky,
+    "leaky_relu_": _leaky, "linear": _linear, "log_softmax": _log_softmax, "matmul": _mm,
+    "max_pool2d": _max_pool, "max_pool2d_with_indices": _max_pool, "mean": _mean,
+    "mish": _each(Mish()), "mish_": _each(Mish()), "mm": _mm, "mul": _multiply, "mul_": _multiply,
+    "neg": _negative, "pow": _power, "prelu": _prelu, "relu": _each(ReLU()),
+    "relu6": _each(ReLU6()), "relu6_": _each(ReLU6()), "relu_": _each(ReLU()), "selu": _selu,
+    "selu_": _selu, "sigmoid": _each(Sigmoid()), "silu": _each(SiLU()), "silu_": _each(SiLU()),
+    "softmax": _softmax, "softplus": _softplus, "square": _square, "sub": _subtract,
+    "sub_": _subtract, "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped,
 }  # fmt: skip
 
 # What is computed of constants alone: weights turned around, sizes multiplied.

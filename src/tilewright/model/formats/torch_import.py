@@ -21,8 +21,9 @@ from tilewright.model.formats.entering import Numbers, begin, entering
 from tilewright.model.formats.folding import finish
 from tilewright.model.formats.parts import FREE, Value
 from tilewright.model.formats.problems import NotUnderstood
-from tilewright.model.formats.torch_calls import CHECKS, CONSTANTS, MAKERS, Building
+from tilewright.model.formats.torch_calls import CHECKS, CONSTANTS, MAKERS
 from tilewright.model.formats.torch_file import Call, Program, Ref
+from tilewright.model.formats.torch_inputs import Building
 from tilewright.model.network import Network
 
 LONGEST = 200  # characters of what PyTorch says

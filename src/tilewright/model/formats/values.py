@@ -12,6 +12,7 @@ from tilewright.model.formats.gates import gated
 from tilewright.model.formats.parts import CLOSE, Array, Value
 from tilewright.model.formats.sums import Sums
 from tilewright.model.layers import (
+    ELU,
     HardSigmoid,
     LeakyReLU,
     Multiply,
@@ -23,6 +24,8 @@ from tilewright.model.layers import (
 
 # A clip is computed by a line between its bounds, which are not to be much larger than values.
 LARGEST_BOUND = 64
+# SELU's alpha and scale, as PyTorch and ONNX have them.
+SELU = (1.6732632423543772, 1.0507009873554805)
 
 
 class Values(Sums):
@@ -109,6 +112,10 @@ class Values(Sums):
 
     def leaky(self, name: str, x: Value, slope: float) -> Value:
         return self.each(name, LeakyReLU(decimal(slope)), x)
+
+    def elu(self, name: str, x: Value, alpha: float, scale: float = 1.0) -> Value:
+        made = self.each(name, ELU(decimal(alpha)), x)
+        return self.affine(name, made, np.array(scale), np.array(0.0))
 
     def hard_sigmoid(self, name: str, x: Value, slope: float = 1 / 6, shift: float = 0.5) -> Value:
         usual = abs(slope - 1 / 6) <= CLOSE and abs(shift - 0.5) <= CLOSE

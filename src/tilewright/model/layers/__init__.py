@@ -15,6 +15,7 @@ from tilewright.model.layers.base import Weights as Weights
 from tilewright.model.layers.concat import Concat as Concat
 from tilewright.model.layers.convolution import Convolution as Convolution
 from tilewright.model.layers.elementwise import Elementwise as Elementwise
+from tilewright.model.layers.elu import ELU as ELU
 from tilewright.model.layers.flatten import Flatten as Flatten
 from tilewright.model.layers.forms import FORMS as FORMS
 from tilewright.model.layers.forms import Form as Form
@@ -27,6 +28,7 @@ from tilewright.model.layers.hard_sigmoid import HardSigmoid as HardSigmoid
 from tilewright.model.layers.hard_swish import HardSwish as HardSwish
 from tilewright.model.layers.join import Join as Join
 from tilewright.model.layers.leaky_relu import LeakyReLU as LeakyReLU
+from tilewright.model.layers.mish import Mish as Mish
 from tilewright.model.layers.multiply import Multiply as Multiply
 from tilewright.model.layers.pixels import Pixels as Pixels
 from tilewright.model.layers.pooling import AveragePool as AveragePool

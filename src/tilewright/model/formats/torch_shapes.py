@@ -1,0 +1,144 @@
+"""PyTorch's operators that compute nothing: other shapes, orders, parts and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.model.formats.parts import Value
+from tilewright.model.formats.torch_file import Call
+from tilewright.model.formats.torch_inputs import Building, Given, Maker, value
+
+LAST = 2**63 - 1  # the end of a slice that has none
+
+
+def _cat(at: Building, call: Call, given: Given) -> Value:
+    taken = given["tensors"]
+    if not all(isinstance(each, Value) for each in taken):
+        raise TilewrightError("concatenates a constant")
+    return at.draft.concat(call.name, int(given.get("dim", 0)), *taken)
+
+
+def _reshaped(at: Building, call: Call, x: Value, sizes: Sequence[int]) -> Value:
+    if not sizes or sizes[0] != at.batch:
+        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
+    return at.draft.reshape(call.name, x, tuple(sizes[1:]))
+
+
+def _view(at: Building, call: Call, given: Given) -> Value:
+    x = value(given)
+    present = at.sizes(x)
+    wanted = [int(size) for size in given["size" if "size" in given else "shape"]]
+    known = int(np.prod([size for size in wanted if size != -1], dtype=object))
+    if wanted.count(-1) == 1 and known > 0:
+        wanted[wanted.index(-1)] = int(np.prod(present, dtype=object)) // known
+    return _reshaped(at, call, x, wanted)
+
+
+def _flatten(at: Building, call: Call, given: Given) -> Value:
+    x = value(given)
+    sizes, rank = at.sizes(x), len(at.sizes(x))
+    start, end = int(given.get("start_dim", 0)) % rank, int(given.get("end_dim", -1)) % rank
+    middle = int(np.prod(sizes[start : end + 1], dtype=object))
+    return _reshaped(at, call, x, [*sizes[:start], middle, *sizes[end + 1 :]])
+
+
+def _squeeze(at: Building, call: Call, given: Given) -> Value:
+    x, axes = value(given), given.get("dim")
+    sizes = at.sizes(x)
+    every = [axis for axis in range(1, len(sizes)) if sizes[axis] == 1]
+    listed = every if axes is None else [axes] if isinstance(axes, int) else axes
+    gone = {axis % len(sizes) for axis in listed if sizes[axis % len(sizes)] == 1}
+    return _reshaped(at, call, x, [size for axis, size in enumerate(sizes) if axis not in gone])
+
+
+def _unsqueeze(at: Building, call: Call, given: Given) -> Value:
+    sizes = list(at.sizes(value(given)))
+    sizes.insert(int(given["dim"]) % (len(sizes) + 1), 1)
+    return _reshaped(at, call, value(given), sizes)
+
+
+def _expand(at: Building, call: Call, given: Given) -> Value:
+    """To the sizes that are said, -1 for those that stay, or to those of another value."""
+    x = value(given)
+    sizes = at.sizes(x)
+    if call.operator == "expand_as":
+        wanted = at.sizes(value(given, "other"))
+    else:
+        wanted = tuple(int(size) for size in given["size"])
+    if len(wanted) != len(sizes) or wanted[0] not in (-1, at.batch):
+        raise TilewrightError(f"repeats {list(sizes)} to {list(wanted)}")
+    both = zip(sizes[1:], wanted[1:], strict=True)
+    return at.draft.expand(x, tuple(own if size == -1 else size for own, size in both))
+
+
+def _permute(at: Building, call: Call, given: Given) -> Value:
+    order = tuple(int(axis) % len(given["dims"]) for axis in given["dims"])
+    return at.draft.transpose(call.name, value(given), order)
+
+
+def _transpose(at: Building, call: Call, given: Given) -> Value:
+    order = list(range(len(at.sizes(value(given)))))
+    first, second = int(given["dim0"]), int(given["dim1"])
+    order[first], order[second] = order[second], order[first]
+    return at.draft.transpose(call.name, value(given), tuple(order))
+
+
+def _shuffle(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.shuffle(call.name, value(given), int(given["groups"]))
+
+
+def _split(at: Building, call: Call, given: Given) -> tuple[Value, ...]:
+    """Into pieces of a size but for the last, into so many (`chunk`), or into pieces of sizes."""
+    x, axis = value(given), int(given.get("dim", 0))
+    size = at.sizes(x)[axis]
+    wanted = given.get("split_sizes", given.get("split_size", given.get("chunks")))
+    if isinstance(wanted, list):
+        return at.draft.split(call.name, x, axis, [int(each) for each in wanted])
+    number = int(wanted)
+    if number < 1:
+        raise TilewrightError(f"splits into {number}")
+    each = -(-size // number) if call.operator == "chunk" else number
+    sizes = [min(each, size - start) for start in range(0, size, each)]
+    return at.draft.split(call.name, x, axis, sizes)
+
+
+def _pad(at: Building, call: Call, given: Given) -> Value:
+    sides = [int(each) for each in given["pad"]]
+    if any(sides[6:]) or len(sides) not in (2, 4, 6, 8):
+        raise TilewrightError("pads something else than channels, height and width")
+    left, right, above, below, before, after = (*sides, 0, 0, 0, 0)[:6]
+    level = float(given.get("value") or 0.0)
+    x = at.draft.picture(value(given))
+    mode = given.get("mode", "constant")
+    return at.draft.pad(call.name, x, (above, left, below, right), (before, after), mode, level)
+
+
+def _slice(at: Building, call: Call, given: Given) -> Value:
+    x, axis = value(given), int(given.get("dim", 0)) % len(at.sizes(value(given)))
+    start, end = given.get("start"), given.get("end")
+    part = (int(start or 0), LAST if end is None else int(end), int(given.get("step", 1)))
+    return at.draft.every(call.name, x, axis, part)
+
+
+SHAPES: dict[str, Maker] = {
+    "cat": _cat,
+    "channel_shuffle": _shuffle,
+    "chunk": _split,
+    "constant_pad_nd": _pad,
+    "expand": _expand,
+    "expand_as": _expand,
+    "flatten": _flatten,
+    "pad": _pad,
+    "permute": _permute,
+    "reshape": _view,
+    "slice": _slice,
+    "split": _split,
+    "split_with_sizes": _split,
+    "squeeze": _squeeze,
+    "transpose": _transpose,
+    "unsqueeze": _unsqueeze,
+    "view": _view,
+}
