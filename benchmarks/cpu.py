@@ -46,7 +46,7 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.precision import WINOGRAD_4
+from tilewright.precision import FP32_WINOGRAD4
 from tilewright.results.document import plain
 from tilewright.rungs.vendor.onnxruntime import onnx_model
 from tilewright.rungs.vendor.torch import layer_function
@@ -86,7 +86,7 @@ def networks() -> list[Network]:
 def engines(network: Network, wanted: Sequence[str]) -> dict[str, Engine]:
     """Ours, and those of the wanted that are installed, ready to be called on a batch."""
     made: dict[str, Engine] = {"fused": tilewright.compile(network)}
-    if any(WINOGRAD_4.fits(layer.kernel, layer.stride, layer.dilation, layer.groups)
+    if any(FP32_WINOGRAD4.transforms(layer.kernel, layer.stride, layer.dilation, layer.groups)
            for layer in network.layers if isinstance(layer, Convolution)):  # fmt: skip
         made[OURS[1]] = tilewright.compile(network, precision=OURS[1].split()[1])
     for name in wanted:

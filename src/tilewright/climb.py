@@ -22,11 +22,11 @@ from tilewright.errors import TilewrightError, unknown
 from tilewright.judge import WorkerStopped
 from tilewright.measure.conditions import Conditions, Watch
 from tilewright.measure.samples import Rounds, Sample
-from tilewright.model.layers import Convolution, MissingForm
+from tilewright.model.layers import MissingForm
 from tilewright.model.load import Net, Weights, load
 from tilewright.model.network import Network
 from tilewright.plan import Plan
-from tilewright.precision import FLOAT32, Transforms
+from tilewright.precision import FLOAT32
 from tilewright.profiling.ceilings import ceilings
 from tilewright.results.climbed import HOST
 from tilewright.results.ladder import ALL
@@ -226,9 +226,8 @@ def climb(
     to be proven `anew`.
     """
     wanted = [*names, against] if names and against else names
-    chosen = [
-        each for each in _chosen(device, wanted) if each.label in names or _new(each, network)
-    ]
+    every = _chosen(device, wanted)
+    chosen = [each for each in every if each.label in names or _new(each, network, device)]
     ladder = with_own(chosen, own)
     if memory == ALL and device.is_gpu and (serial := rungs(CPU)[0]) not in ladder:
         ladder = [serial, *ladder]
@@ -351,16 +350,15 @@ def _chosen(device: Device, names: Sequence[str]) -> list[Rung]:
     return [each for each in every if not names or {each.name, each.label} & set(names)]
 
 
-def _new(rung: Rung, network: Network) -> bool:
-    """Whether a rung's algorithm is for any layer: else its row would be the direct sum's again."""
-    fast = rung.precision.fast
-    if not rung.precisions or not isinstance(fast, Transforms):
+def _new(rung: Rung, network: Network, device: Device) -> bool:
+    """Whether a rung's fast algorithm is chosen for any layer: else its row would be the direct
+    sum's again."""
+    if not rung.precisions or not isinstance(rung.precision.fast, tuple):
         return True
-    layers = (stage.layer for stage in network.stages)
+    on = device_of(rung, device)
     return any(
-        fast.fits(layer.kernel, layer.stride, layer.dilation, layer.groups)
-        for layer in layers
-        if isinstance(layer, Convolution)
+        rung.plan(on, stages, rung.precision) != rung.plan(on, stages, FLOAT32)
+        for stages in rung.cut(network)
     )
 
 

@@ -62,7 +62,8 @@ class Precision:
 
     `operand_smallest` is the absolute error of operands too small for the relative one, `largest`
     the largest operand. `stored`: activations between layers are rounded like operands. `fast` is
-    how convolutions are computed, if not as sums of products (bounds in `tilewright.truth.fast`).
+    how convolutions are computed, if not as sums of products (bounds in `tilewright.truth.fast`):
+    Winograd algorithms, each for kernels of its size, or by Fourier transforms.
     """
 
     name: str
@@ -73,7 +74,14 @@ class Precision:
     largest: float = float(np.finfo(np.float32).max)
     stored: bool = False
     sigmoid_error: float = 0.0
-    fast: Transforms | Literal["fft"] | None = None
+    fast: tuple[Transforms, ...] | Literal["fft"] | None = None
+
+    def transforms(
+        self, kernel: Pair, stride: Pair, dilation: Pair, groups: int
+    ) -> Transforms | None:
+        """Those that such a convolution may be computed with, if there are any."""
+        every = self.fast if isinstance(self.fast, tuple) else ()
+        return next((each for each in every if each.fits(kernel, stride, dilation, groups)), None)
 
     def sum_factor(self, roundings: Array | float, rounded_operands: bool = True) -> Array:
         """The relative error of a sum in which a product meets that many roundings."""
@@ -121,10 +129,20 @@ WINOGRAD_4 = Transforms(
         *((0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1)),
     ),
 )
+# Tiles of 2x2 outputs of a 5x5 convolution: as many values of a tile, at the same points.
+WINOGRAD_2_OF_5 = Transforms(
+    inverse=((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 1)),
+    filters=(
+        *((1 / 4, 0, 0, 0, 0), (-1 / 6, -1 / 6, -1 / 6, -1 / 6, -1 / 6)),
+        *((-1 / 6, 1 / 6, -1 / 6, 1 / 6, -1 / 6), (1 / 24, 1 / 12, 1 / 6, 1 / 3, 2 / 3)),
+        *((1 / 24, -1 / 12, 1 / 6, -1 / 3, 2 / 3), (0, 0, 0, 0, 1)),
+    ),
+    inputs=WINOGRAD_4.inputs,
+)
 # Of float32 as well, but by an algorithm that does not add up every product: classes of their own,
 # so that none of them wins over a direct sum by being less exact.
-FP32_WINOGRAD = Precision("fp32-winograd", 0.0, UNIT, fast=WINOGRAD_2)
-FP32_WINOGRAD4 = Precision("fp32-winograd4", 0.0, UNIT, fast=WINOGRAD_4)
+FP32_WINOGRAD = Precision("fp32-winograd", 0.0, UNIT, fast=(WINOGRAD_2,))
+FP32_WINOGRAD4 = Precision("fp32-winograd4", 0.0, UNIT, fast=(WINOGRAD_4, WINOGRAD_2_OF_5))
 FP32_FFT = Precision("fp32-fft", 0.0, UNIT, fast="fft")
 # What a kernel may claim of its arithmetic, by name.
 CLASSES = {

@@ -11,7 +11,14 @@ from tests.own_kernels import OUT_OF_CLASS
 from tests.truth.test_diagnose import needs_opencl, proven
 from tilewright.model.layers import Convolution, Pixels
 from tilewright.model.network import Network
-from tilewright.precision import CLASSES, FLOAT32, WINOGRAD_2, WINOGRAD_4, Transforms
+from tilewright.precision import (
+    CLASSES,
+    FLOAT32,
+    WINOGRAD_2,
+    WINOGRAD_2_OF_5,
+    WINOGRAD_4,
+    Transforms,
+)
 from tilewright.rungs.cpu import im2col
 from tilewright.runtime.device import CPU
 from tilewright.truth import reference
@@ -147,12 +154,29 @@ def test_other_layers_are_held_to_the_direct_sum(layer):
     assert np.array_equal(truth("fp32", layer).bound, truth("fp32-winograd", layer).bound)
 
 
+def test_kernels_of_5x5_have_a_bound_that_what_is_less_exact_does_not_meet():
+    """F(2x2, 5x5) itself is within it, and what has eight bits left before is not."""
+    layer = Convolution(4, 5)
+    generator = np.random.default_rng(4)
+    x = generator.normal(size=(2, 7, 9, 8)).astype(np.float32)
+    network = Network("one", Pixels((7, 9, 8)), (layer,))
+    weight = generator.normal(size=(4, 7, 5, 5)).astype(np.float32)
+    parameters = {"conv.weight": weight, "conv.bias": np.zeros(4, np.float32)}
+    found = reference.layer(network.stages[1], parameters, x, precision=CLASSES["fp32-winograd4"])
+    direct = reference.layer(network.stages[1], parameters, x)
+    assert (found.bound > direct.bound).all()
+    convolve = winograd(WINOGRAD_2_OF_5)
+    assert (np.abs(convolve(x, weight, (5, 4)) - found.value) <= found.bound).all()
+    coarse = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    assert (np.abs(convolve(coarse, weight, (5, 4)) - found.value) > found.bound).any()
+
+
 def test_transforms_compute_a_correlation():
     generator = np.random.default_rng(2)
-    for each in (WINOGRAD_2, WINOGRAD_4):
+    for each in (WINOGRAD_2, WINOGRAD_4, WINOGRAD_2_OF_5):
         inverse, filters, inputs = map(np.array, each.matrices)
-        d, g = generator.normal(size=len(inputs)), generator.normal(size=3)
-        expected = [d[i : i + 3] @ g for i in range(each.outputs)]
+        d, g = generator.normal(size=len(inputs)), generator.normal(size=each.taps)
+        expected = [d[i : i + each.taps] @ g for i in range(each.outputs)]
         assert np.allclose(inverse @ ((filters @ g) * (inputs @ d)), expected)
 
 

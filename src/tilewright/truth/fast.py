@@ -14,8 +14,8 @@ a direct sum: zero.
 section 24.1), and an output is at most Σ ‖x‖₂‖g‖₂ over channels: the bound is that times what the
 transforms and the sum over channels lose. It is the same for all outputs of a filter.
 
-Layers that an algorithm is not for (Winograd: other than 3x3 with stride 1) are computed directly,
-and held to that.
+Layers that an algorithm is not for (Winograd: other kernels than its own, or another stride than 1)
+are computed directly, and held to that.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def fast_bound(
 
     `steps` are the powers of two that all inputs and all weights are multiples of.
     """
-    kind = precision.fast
-    if kind is None:
+    if precision.fast is None:
         return 0.0
     added = np.zeros(1) if bias is None else np.abs(bias)[:, None, None]
-    if kind == "fft":
+    if precision.fast == "fft":
         return _fft(layer, size, np.abs(weight), added)
-    if layer.kernel != (kind.taps, kind.taps) or layer.stride != (1, 1):
+    transforms = precision.transforms(layer.kernel, layer.stride, layer.dilation, layer.groups)
+    if transforms is None:
         return 0.0
-    return _winograd(kind, layer, size, np.abs(weight), added, steps)
+    return _winograd(transforms, layer, size, np.abs(weight), added, steps)
 
 
 def _fft(layer: Convolution, size: Array, weight: Array, bias: Array) -> Array:

@@ -30,7 +30,14 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
-from tilewright.precision import FLOAT32, FP32_WINOGRAD, FP32_WINOGRAD4, WINOGRAD_2, WINOGRAD_4
+from tilewright.precision import (
+    FLOAT32,
+    FP32_WINOGRAD,
+    FP32_WINOGRAD4,
+    WINOGRAD_2,
+    WINOGRAD_2_OF_5,
+    WINOGRAD_4,
+)
 from tilewright.truth import reference
 from tilewright.truth.trials import random_parameters
 
@@ -80,6 +87,17 @@ def test_they_are_with_all_vectors(level):
     within_the_bound(network_of("padding, average"), FP32_WINOGRAD4, runnable()[level])
 
 
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [((3, 8, 9), (Convolution(9, 5, padding=2), ReLU(), MaxPool(2))),
+     ((2, 7, 6), (Convolution(4, 5, padding=(0, 3, 1, 2)), Tanh(), Convolution(5, 3)))],
+)  # fmt: skip
+def test_kernels_of_5x5_are_within_it(shape, layers):
+    network = Network("five", Pixels(shape), layers)
+    network = network.with_parameters(random_parameters(network, np.random.default_rng(1)))
+    within_the_bound(network, FP32_WINOGRAD4, build.host())
+
+
 def within_the_bound(network, precision, on):
     fused = FusedNetwork(network, on, math.inf, rules=everywhere(network, precision))
     groups = [g for g in fused.many.schedule.groups if isinstance(g, WinogradGroup)]
@@ -92,7 +110,7 @@ def within_the_bound(network, precision, on):
 @pytest.mark.parametrize("precision", CLASSES, ids=lambda each: each.name)
 def test_a_nan_or_infinity_spoils_the_tiles_that_see_it_and_nothing_else(precision):
     """Every output whose window has it; at most those of the tiles whose inputs have it."""
-    side = precision.fast.outputs
+    side = precision.fast[0].outputs
     network = Network("conv", Pixels((2, 9, 10)), (Convolution(3, 3, padding=1),))
     network = network.with_parameters(random_parameters(network, np.random.default_rng(1)))
     fused = FusedNetwork(network, single=math.inf, rules=everywhere(network, precision))
@@ -141,7 +159,7 @@ class Numbers:
 @pytest.mark.parametrize(
     ("matrix", "most"),
     [(WINOGRAD_4.inputs, 13), (WINOGRAD_4.inverse, 10), (WINOGRAD_2.inputs, 4),
-     (WINOGRAD_2.inverse, 4)],
+     (WINOGRAD_2.inverse, 4), (WINOGRAD_2_OF_5.inverse, 8)],
 )  # fmt: skip
 def test_transforms_share_what_they_can(matrix, most):
     numbers, values = Numbers(), np.random.default_rng(0).normal(size=len(matrix[0]))
@@ -149,7 +167,10 @@ def test_transforms_share_what_they_can(matrix, most):
     assert numbers.count <= most
 
 
-@pytest.mark.parametrize("matrix", [*WINOGRAD_4.matrices, *WINOGRAD_2.matrices])
+@pytest.mark.parametrize(
+    "matrix",
+    [*WINOGRAD_4.matrices, *WINOGRAD_2.matrices, WINOGRAD_2_OF_5.inverse],
+)
 def test_transforms_leave_zeros_out(matrix):
     size = len(matrix[0])
     for low in range(size + 1):
@@ -185,9 +206,11 @@ def test_it_is_chosen_where_it_pays():
     assert not pays(conv(3, 32, Convolution(64, 3, padding=1)), WINOGRAD_4)
     # One output of a tile's sixteen.
     assert not pays(conv(64, 3, Convolution(64, 3)), WINOGRAD_4)
-    rules = Rules(fast=WINOGRAD_4)
+    assert pays(conv(32, 16, Convolution(32, 5, padding=2)), WINOGRAD_2_OF_5)
+    rules = Rules(precision=FP32_WINOGRAD4)
+    assert rules.transforms(conv(64, 16, Convolution(64, 5))) == WINOGRAD_2_OF_5
     for layer in (
-        Convolution(64, 5), Convolution(64, 3, stride=2), Convolution(64, 3, dilation=2),
+        Convolution(64, 7), Convolution(64, 3, stride=2), Convolution(64, 3, dilation=2),
         Convolution(64, 3, groups=2), Convolution(64, (3, 1)),
     ):  # fmt: skip
         assert rules.transforms(conv(64, 16, layer)) is None
@@ -206,9 +229,9 @@ def test_a_choice_says_which_layers_and_only_its_class_has_any():
     assert fast.many["conv2"] == (4, 12) and fast.few == plain.few
     kept = choice.Choice.of(msgspec.json.decode(msgspec.json.encode(fast)))
     many, _ = choice.build(WIDE, on, kept, FP32_WINOGRAD4)
-    assert many == by_images(WIDE, on.target, Rules(fast=WINOGRAD_4))
+    assert many == by_images(WIDE, on.target, Rules(precision=FP32_WINOGRAD4))
     every, _ = choice.build(WIDE, on, msgspec.structs.replace(fast, winograd="all"), FP32_WINOGRAD4)
-    assert [isinstance(group, WinogradGroup) for group in every.groups] == [True, True, False]
+    assert [isinstance(group, WinogradGroup) for group in every.groups] == [True, True, True]
     all_direct, _ = choice.build(WIDE, on, msgspec.structs.replace(plain, winograd="all"))
     assert all_direct == by_images(WIDE, on.target)
 
@@ -217,7 +240,7 @@ def test_a_choice_says_which_layers_and_only_its_class_has_any():
     ("changes", "precision", "words"),
     [
         ({}, FLOAT32, "options.winograd: conv2 cannot be computed so in fp32"),
-        ({"winograd": ("conv3",)}, FP32_WINOGRAD4, "conv3 cannot be computed so"),
+        ({"winograd": ("conv3",)}, FP32_WINOGRAD, "conv3 cannot be computed so"),
         ({"winograd": ("fc7",)}, FP32_WINOGRAD4, "fc7 cannot be computed so"),
         ({"many": {"conv1": (2, 3), "conv2": (4, 6), "conv3": (1, 4)}}, FP32_WINOGRAD4,
          "conv2: a chunk of 4x6 positions is not possible with tiles of 4x4"),
@@ -247,7 +270,7 @@ def test_layers_that_are_alike_have_code_of_their_own_if_they_are_computed_other
     on = build.host()
     images = images_of(network, on.target.lanes)
     right = FusedNetwork(network, on, math.inf)(images)
-    only = replace(Rules(fast=WINOGRAD_4), faster=frozenset({"conv2"}))
+    only = replace(Rules(precision=FP32_WINOGRAD4), faster=frozenset({"conv2"}))
     for plan in (
         by_images(network, on.target, only),
         by_images(network, on.target, tiles={"conv1": (1, 2), "conv2": (2, 4)}),
@@ -262,7 +285,7 @@ def test_registers_hold_the_products(level):
     """A multiply-add for each tile and filter of a block, loads, and nothing that is spilled."""
     network = Network("one", Pixels((32, 16, 16)), (Convolution(36, 3, padding=1),))
     on = MACHINES[level]
-    plan = by_images(network, TARGETS[level], Rules(fast=WINOGRAD_4))
+    plan = by_images(network, TARGETS[level], Rules(precision=FP32_WINOGRAD4))
     (group,) = plan.groups
     text = build.assembly(network, on, plan)
     function = text.partition("\nconv:")[2].partition(".Lfunc_end")[0]
@@ -277,6 +300,6 @@ def test_registers_hold_the_products(level):
 def test_explain_names_the_algorithm_and_counts_its_products():
     network = Network("one", Pixels((32, 8, 8)), (Convolution(32, 3, padding=1), ReLU()))
     network = network.with_parameters(random_parameters(network, np.random.default_rng(1)))
-    facts = explain.explain(network, 64, Rules(fast=WINOGRAD_4)).groups[0]
+    facts = explain.explain(network, 64, Rules(precision=FP32_WINOGRAD4)).groups[0]
     assert "Winograd 4x4: 4 tiles x" in facts.tile
     assert facts.executed_flops == 2 * 4 * 36 * 32 * 32

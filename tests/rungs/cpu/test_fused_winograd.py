@@ -21,6 +21,7 @@ from tilewright.truth.trials import layer_trials, random_parameters
 from tilewright.truth.verify import prove
 
 SMALL = Network("small", Pixels((16, 8, 8)), (Convolution(24, 3, padding=1), ReLU(), MaxPool(2)))
+WIDE = Network("wide", Pixels((64, 8, 8)), (Convolution(64, 3, padding=1), ReLU()))
 
 
 def test_it_is_never_the_default():
@@ -66,8 +67,8 @@ def test_a_compiled_network_computes_so_if_asked():
     assert not np.array_equal(fast, direct)
 
 
-@pytest.mark.parametrize(("network", "rows"), [(zoo.network("cifar10"), 1), (SMALL, 3)])
-def test_the_ladder_has_rows_for_it_where_it_is_for_any_layer(network, rows):
-    fused = [rung for rung in climb._chosen(CPU, ["fused"]) if climb._new(rung, network)]
+@pytest.mark.parametrize(("network", "rows"), [(zoo.network("cifar10"), 1), (SMALL, 2), (WIDE, 3)])
+def test_the_ladder_has_rows_for_it_where_it_is_chosen_for_any_layer(network, rows):
+    fused = [rung for rung in climb._chosen(CPU, ["fused"]) if climb._new(rung, network, CPU)]
     assert len(fused) == rows
     assert fused[0].label == "fused"

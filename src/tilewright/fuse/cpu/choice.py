@@ -16,7 +16,7 @@ from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
 from tilewright.fuse.cpu.together import Rules
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.network import Network
-from tilewright.precision import FLOAT32, Precision, Transforms
+from tilewright.precision import FLOAT32, Precision
 
 # What an image by channels costs if there is to be no choice between the schedules.
 SINGLE = {"both": None, "few": 0.0, "many": math.inf}
@@ -44,7 +44,7 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
 
 def rules_of(precision: Precision) -> Rules:
     """What the rules may choose from in an arithmetic."""
-    return Rules(fast=precision.fast if isinstance(precision.fast, Transforms) else None)
+    return Rules(precision=precision)
 
 
 def choose(network: Network, on: Machine, precision: Precision = FLOAT32) -> Choice:
@@ -73,7 +73,7 @@ def build(
                 f"convolutions are {', '.join(sorted(convolutions)) or 'none':.60}"
             )
     rules = rules_of(precision)
-    fitting = {stage.name for stage in network.stages if rules.fits(stage)}
+    fitting = {stage.name for stage in network.stages if rules.possible(stage)}
     faster = fitting if choice.winograd == "all" else set(choice.winograd)
     if wrong := faster - fitting:
         raise TilewrightError(

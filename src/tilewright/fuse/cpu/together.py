@@ -37,7 +37,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.layers.forms import require
 from tilewright.model.network import Network, Stage
-from tilewright.precision import Transforms
+from tilewright.precision import FLOAT32, Precision, Transforms
 
 # Layers that are compiled at most: a thousand small ones take seconds.
 MOST_LAYERS = 1000
@@ -59,8 +59,9 @@ class Rules:
     `windows` is how many pooling windows make a tile, `row` the positions of one without pooling
     where registers are few, `rows` where there are 32; `spare` the registers that a tile leaves
     free; `together` the vectors of images that a large product takes at once, `chunk_bytes` what of
-    their inputs it reads at a time. `fast` is Winograd's algorithm for the convolutions in
-    `faster`, or (None) where it pays; without it every product is added up.
+    their inputs it reads at a time. In a `precision` with
+    Winograd algorithms, the convolutions in `faster` are computed by them, or (None) where that
+    pays; else every product is added up.
     """
 
     windows: tuple[int, int] = (1, 1)
@@ -72,22 +73,23 @@ class Rules:
     # network with strides over three runs on a busy machine (Xeon with AVX-512, 2026-11-16, ticks
     # of a vector of images). Not measured on ARM, which has 32 registers, too.
     rows: tuple[int, int] = (2, 3)
-    fast: Transforms | None = None
+    precision: Precision = FLOAT32
     faster: frozenset[str] | None = None
 
-    def fits(self, stage: Stage) -> bool:
-        """Whether the fast algorithm is for a layer."""
+    def possible(self, stage: Stage) -> Transforms | None:
+        """Those that a convolution may be computed with, if any."""
         layer = stage.layer
-        if self.fast is None or not isinstance(layer, Convolution):
-            return False
-        return self.fast.fits(layer.kernel, layer.stride, layer.dilation, layer.groups)
+        if not isinstance(layer, Convolution):
+            return None
+        return self.precision.transforms(layer.kernel, layer.stride, layer.dilation, layer.groups)
 
     def transforms(self, stage: Stage) -> Transforms | None:
         """Those that a convolution is computed with, if any."""
-        if self.fast is None or not self.fits(stage):
+        found = self.possible(stage)
+        if found is None:
             return None
-        wanted = pays(stage, self.fast) if self.faster is None else stage.name in self.faster
-        return self.fast if wanted else None
+        wanted = pays(stage, found) if self.faster is None else stage.name in self.faster
+        return found if wanted else None
 
 
 DEFAULT = Rules()

@@ -1,13 +1,14 @@
 """Convolutions by Winograd's algorithm, in which pieces: plain data.
 
 Tiles of m x m outputs are Aᵀ[Σ (G g Gᵀ) ⊙ (Bᵀ d B)]A: for each channel n x n values of a tile of
-the input, n = m + 2 for three taps, meet n x n values made of the weights. What is left of the
-convolution is n² products of matrices, filters x channels by channels x tiles, with fewer
-multiply-adds: 36 instead of 144 for a tile of 4x4. Lanes are images. A few tiles that lie together
-are a *chunk*: of all channels they are transformed into memory, multiplied value by value, for each
-of them block by block of filters, and transformed back in registers, where sums with other values,
-activation and pooling follow. Nothing is padded: values outside of the picture are zeros that are
-not read, and outputs outside are not computed.
+the input, n = m + 2 for three taps and m + 4 for five, meet n x n values made of the weights. What
+is left of the convolution is n² products of matrices, filters x channels by channels x tiles, with
+fewer multiply-adds: 36 instead of 144 for a tile of 4x4, or instead of 100 for one of 2x2 and five
+taps. Lanes are images. A few tiles that lie together are a *chunk*: of all channels they are
+transformed into memory, multiplied value by value, for each of them block by block of filters, and
+transformed back in registers, where sums with other values, activation and pooling follow. Nothing
+is padded: values outside of the picture are zeros that are not read, and outputs outside are not
+computed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class WinogradGroup:
-    """A 3x3 convolution with what follows it, as `ConvolutionGroup`; `tile` is the positions of a
+    """A convolution with what follows it, as `ConvolutionGroup`; `tile` is the positions of a
     chunk."""
 
     stages: tuple[Stage, ...]

@@ -9,9 +9,10 @@ least where libraries, too, are near the CPU's peak, as with 64 channels and mor
 images are few and a layer has a few channels more than vectors hold (docs/ladder.md).
 
 In the classes `fp32-winograd` and `fp32-winograd4` convolutions of 3x3 with stride 1 are computed
-by Winograd's algorithm, tiles of 2x2 or 4x4 outputs, where that pays and lanes are images. Its
-roundings are others, so it must be asked for. A NaN or an infinity in the input spoils all outputs
-of the tiles that see it, not only those whose windows have it.
+by Winograd's algorithm, tiles of 2x2 or 4x4 outputs, in the second also those of 5x5, tiles of 2x2,
+where that pays and lanes are images. Its roundings are others, so it must be asked for. A NaN or an
+infinity in the input spoils all outputs of the tiles that see it, not only those whose windows have
+it.
 """
 
 from __future__ import annotations
