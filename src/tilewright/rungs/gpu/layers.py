@@ -37,7 +37,9 @@ from tilewright.rungs.gpu.design import (
 )
 
 FC_IMAGES, FC_DEPTH, FC_EACH = 64, 16, 4
-FC_PART = 2048  # inputs of a sum that one block takes
+# A sum is split over as many blocks as keep a large GPU busy with one image, each with a few steps
+# to do; what they leave to be added up is a small part of what they read.
+FC_BLOCKS, FC_LEAST, FC_SHARE = 128, 2 * FC_DEPTH, 1 / 4
 SOFTMAX_IMAGES = 64
 
 
@@ -185,10 +187,13 @@ def _fully_connected(stage: Stage, layer: FullyConnected) -> Design:
     """Long sums are split over blocks: a layer with few outputs would leave most of a GPU idle."""
     inputs, outputs = math.prod(stage.input_shape), layer.outputs
     across = 16 if outputs <= 16 else 64
-    parts, blocks = tiles(inputs, FC_PART), tiles(outputs, across)
+    blocks = tiles(outputs, across)
+    wanted = min(FC_BLOCKS // blocks, inputs // FC_LEAST, int(FC_SHARE * inputs / outputs))
+    part = tiles(tiles(inputs, max(1, wanted)), FC_DEPTH) * FC_DEPTH
+    parts = tiles(inputs, part)
     constants: dict[str, int | float] = {
         "INPUTS": inputs, "OUTPUTS": outputs, "ACROSS": across, "IMAGES": FC_IMAGES,
-        "DEPTH": FC_DEPTH, "EACH": FC_EACH, "PARTS": parts, "PART_INPUTS": FC_PART, "TILES": blocks,
+        "DEPTH": FC_DEPTH, "EACH": FC_EACH, "PARTS": parts, "PART_INPUTS": part, "TILES": blocks,
     }  # fmt: skip
     depth = tiles(inputs, FC_DEPTH) * FC_DEPTH
     multiply = Work(
