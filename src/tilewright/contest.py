@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.execute import Program, program_of
 from tilewright.measure.conditions import Watch
-from tilewright.measure.samples import Rounds, Sample, interleave
+from tilewright.measure.samples import Rounds, Sample, interleave, pause_before
 from tilewright.memory import pin, pins
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Stage
@@ -172,8 +172,19 @@ class Contest:
 
         self.samples = interleave(
             self.subjects, repeats, collect=collect, progress=step, seed=seed, between=watch,
-            decisive=lambda subject: subject[1] == "",
+            decisive=self._ranked, judged_by=self._seconds,
+            pause=pause_before(program.plan.device for program in self.programs.values()),
         )  # fmt: skip
+
+    def _ranked(self, subject: tuple[str, str]) -> bool:
+        """Whether a program is compared by these turns: of a whole network, and recorded."""
+        name, part = subject
+        return part == (RECORDED if (name, RECORDED) in self.subjects else "")
+
+    def _seconds(self, subject: tuple[str, str], trace: Trace, seconds: float) -> float:
+        """What programs are compared by: a GPU's own time, where there is one."""
+        on_gpu = self.programs[subject[0]].plan.device.is_gpu
+        return (busy_seconds(trace.of("kernel")) if on_gpu else 0.0) or seconds
 
     def measured(self, name: str, network: Network) -> Measured | None:
         """Of a program; None if it did not take part."""

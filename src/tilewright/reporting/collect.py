@@ -17,7 +17,7 @@ from tilewright import climb, environment
 from tilewright.command import commanded
 from tilewright.contest import Progress
 from tilewright.data import drawn
-from tilewright.measure.samples import Rounds
+from tilewright.measure.samples import usual_rounds
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.load import describe
 from tilewright.reporting import measure
@@ -73,7 +73,7 @@ def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> Ladd
     watching = _Watching(wish, tell, progress)
     found = climb.climb(
         subject.network, subject.dataset.images, wish.device, wish.batch,
-        wish.repeats or Rounds(), progress=watching.progress, audience=watching,
+        wish.repeats or usual_rounds(wish.device), progress=watching.progress, audience=watching,
         short=not wish.full_proof, keep=True,
     )  # fmt: skip
     with commanded(wish.command("ladder", images=wish.images)[1:]):
