@@ -1,20 +1,24 @@
-"""What a contest's turns are judged by."""
+"""What a contest's turns are judged by, and what is compiled before they begin."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright import contest
-from tilewright.contest import RECORDED, Contest
+from tilewright.contest import RECORDED, Contest, begin_convolutions
 from tilewright.measure.samples import SETTLE_SECONDS, Rounds, interleave
-from tilewright.runtime.device import CPU, Device
+from tilewright.rungs import find
+from tilewright.runtime import cuda
+from tilewright.runtime.device import CPU, CUDA
+from tilewright.runtime.dialect import Limits
+from tilewright.runtime.multiprocessor import REFERENCE
 from tilewright.trace import Event, Trace
-
-CUDA = Device("cuda", 0)
 
 
 class Machine:
@@ -68,3 +72,27 @@ def test_rounds_go_on_until_what_ranks_go_by_is_certain(
     assert len(made.samples["rung", ""].seconds) == rounds
     assert told == [("rung", pytest.approx(1.0))] * (rounds if kernels else 0)
     assert machine.waited == {pause}
+
+
+class Noted:
+    """A runtime that only notes what it should compile."""
+
+    limits, capability = Limits(1024, 49152, 65536, 2**34, 100), 90
+
+    def __init__(self):
+        self.begun = []
+
+    def compile_ahead(self, texts):
+        self.begun += texts
+        return ()
+
+
+@pytest.mark.parametrize(("name", "count"), [("network", 3), ("tuned", 0)])
+def test_convolutions_that_are_timed_alone_are_compiled_before(monkeypatch, name, count):
+    """As they will be asked for: of values, not of bytes, so that nothing is compiled twice."""
+    monkeypatch.setattr(cuda, "device_limits", lambda device: Noted.limits)
+    monkeypatch.setattr(cuda, "gpu", lambda index: REFERENCE)
+    noted, network = Noted(), tilewright.load("cifar10")
+    rung = replace(find(name), open_runtime=lambda device, memory: noted)
+    begin_convolutions(rung, network, CUDA, 100, None)
+    assert len(noted.begun) == len(set(noted.begun)) == count

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.execute import Program, program_of
+from tilewright.execute import Program, begin_to_compile, program_of
 from tilewright.measure.conditions import Watch
 from tilewright.measure.samples import Rounds, Sample, interleave, pause_before
 from tilewright.memory import pin, pins
@@ -57,6 +57,20 @@ def alone(network: Network, stage: Stage) -> Network:
     made = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
     given = [network.parameters[name] for name in stage.parameter_shapes]
     return made.with_parameters(dict(zip(made.parameter_shapes, given, strict=True)))
+
+
+def begin_convolutions(
+    rung: Rung, network: Network, device: Device, batch: int, memory: str | None
+) -> None:
+    """Have convolutions compiled that a rung will be asked for alone: its proof compiles the rest.
+
+    Those of several layers with weights that are computed at once.
+    """
+    for part in rung.cut(network):
+        if sum(bool(stage.parameter_shapes) for stage in part) > 1:
+            for stage in (each for each in part if each.kind == "conv"):
+                single = alone(network, stage)
+                begin_to_compile(single, rung, device, batch, memory, pixels=False)
 
 
 class Contest:
@@ -117,7 +131,7 @@ class Contest:
             if stage.kind == "conv" and not _computing(probe, stage.name, network):
                 rung, plan = rungs[stage.name], program.plan
                 single = program_of(
-                    alone(network, stage), rung, plan.device, self.batch, plan.memory
+                    alone(network, stage), rung, plan.device, self.batch, plan.memory, pixels=False
                 )
                 self.subjects[name, stage.name] = self._alone(single, stage)
 

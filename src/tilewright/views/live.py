@@ -39,6 +39,7 @@ class Show:
 
     def proven(self, row: Row) -> None:
         self.rows.append(row)
+        self.rows.sort(key=lambda row: row.place)
         self.draw()
 
     def timed(self, name: str, seconds: float) -> None:
@@ -52,7 +53,7 @@ class Show:
             self.draw()
 
     def _place(self, median: tuple[str, float]) -> int:
-        """Of a bar: in the order that rungs were proven in, whichever came first in a round."""
+        """Of a bar: in the ladder's order, whichever came first in a round."""
         labels = [row.rung.label for row in self.rows]
         return next((i for i, label in enumerate(labels) if median[0].startswith(label)), -1)
 
