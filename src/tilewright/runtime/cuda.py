@@ -165,9 +165,12 @@ def _module(compiled: nvrtc.Compiled) -> Any:
 
 
 def _pinned(shape: Shape, dtype: DTypeLike) -> HostArray:
-    import cupyx
+    # As cupyx.empty_pinned does, without all else of cupyx, which every run would have to import.
+    import cupy
 
-    return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+    kind = np.dtype(dtype)
+    memory = cupy.cuda.alloc_pinned_memory(max(1, math.prod(shape) * kind.itemsize))
+    return np.ndarray(shape, kind, buffer=memory)
 
 
 @cache
