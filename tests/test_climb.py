@@ -352,7 +352,7 @@ def test_what_was_proven_before_is_not_proven_again_unless_asked(quick, trusting
     for more in ({}, {"keep": True}):  # what is not to be kept is not
         assert "--prove" not in climbed(**more)
         assert tried == both
-    assert "has changed since: im2col, threads (--prove proves them again)" in climbed(keep=True)
+    assert "has changed since: every rung (--prove proves them again)" in climbed(keep=True)
     assert tried == []
     for more in ({}, {"keep": True, "anew": True}):
         assert "--prove" not in climbed(**more)

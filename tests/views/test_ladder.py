@@ -137,6 +137,9 @@ def test_a_proof_from_before_is_of_its_day():
     assert kept(ladder).rows[0].verification.proven == "2026-11-15"
     said = " ".join(printed(ladder).split())
     assert "proven 2026-11-15 on this machine, and nothing has changed since: serial (" in said
+    before = replace(VERDICT, proven="2026-11-15")
+    ladder.rows[:] = [replace(row, verdict=row.verdict and before) for row in ladder.rows]
+    assert "nothing has changed since: every rung (" in " ".join(printed(ladder).split())
 
 
 def test_what_cannot_be_told_apart_is_marked():

@@ -192,9 +192,10 @@ def _before(rows: Sequence[RungRecord]) -> Iterator[str]:
         if row.verification is not None and row.verification.proven is not None:
             days.setdefault(row.verification.proven, []).append(row.rung)
     for day, names in days.items():
+        every = len(names) == sum(row.verification is not None for row in rows)
         yield (
-            f"proven {day} on this machine, and nothing has changed since: {', '.join(names)} "
-            "(--prove proves them again)"
+            f"proven {day} on this machine, and nothing has changed since: "
+            f"{'every rung' if every else ', '.join(names)} (--prove proves them again)"
         )
 
 
@@ -251,7 +252,8 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     if any(row.device_time for row in rows):
         yield (
             "device: while the GPU computed; total: from pixels in the host's memory to results "
-            "there; ranks, ratios and rates go by the device's time"
+            "there, with what the host takes to launch and to wait; ranks, ratios and rates go by "
+            "the device's time"
         )
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
