@@ -17,6 +17,7 @@ from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
 from tilewright.runtime.gather import CompilesAhead, Text, gathered
 from tilewright.truth.ahead import kernels_of, prepare_trial
+from tilewright.truth.guards import rehearse
 from tilewright.truth.plans import Plans
 from tilewright.truth.verify import everything
 
@@ -32,7 +33,9 @@ def compile_shared(
     if not isinstance(runtime, CompilesAhead):
         return
     first, second = (_texts(rung, runtime, device, network, batch, seed) for rung in alike)
-    wait(runtime.compile_ahead(text for text in first if text in second))
+    begun = runtime.compile_ahead(text for text in first if text in second)
+    rehearse(runtime)
+    wait(begun)
 
 
 def _texts(
