@@ -382,7 +382,7 @@ def test_rungs_are_chosen_by_name_and_one_of_the_cpu_stands_beside_a_gpu():
         climb._chosen(OPENCL, ["padde"])
 
 
-def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch):
+def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("not short"))
     verdict = Verdict(seed=1, trials=7, outputs=2_000_000, worst=0.5, fault=None)
@@ -393,14 +393,21 @@ def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch):
     show = live.Lines()
     ladder = climb.climb(
         subject.network, subject.dataset.images, CPU, 2, 1, names=("im2col", "fused"),
-        against="fused", short=True, audience=show,
+        against="fused", short=True, audience=show, progress=show.progress,
     )  # fmt: skip
+    said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line.partition(":")[0] for line in said] == ["im2col", "fused", "timing in turns"]
     assert asked == ["im2col", "fused"]
     assert "short proofs" in notes(ladder, subject)
     assert [row.rung.name for row in show.rows] == asked
     assert {name: len(taken) for name, taken in show.seconds.items()} == {"im2col": 1, "fused": 1}
     assert climb.changed(ladder.rows[0], ladder.rows, "fused") is ladder.rows[1]
     assert live.words(show.rows[0]) == "proven: 7 trials, 2.0 M outputs, worst 0.50 of its bound"
+    # In whatever order they were proven, they stand in the ladder's.
+    again = live.Lines()
+    for row in reversed(show.rows):
+        again.proven(row)
+    assert again.rows == show.rows
 
 
 @needs_opencl

@@ -23,6 +23,8 @@ from tilewright.views.colours import BROKEN, COMPUTE
 from tilewright.views.console import UPDATE_SECONDS, Screen
 from tilewright.views.table import Marked, table
 
+TIMING = "timing"  # what progress says of every turn, of the warm-up too
+
 if TYPE_CHECKING:
     from tilewright.climb import Row
     from tilewright.truth.verify import Verdict
@@ -82,10 +84,10 @@ class Lines(Show):
         super().proven(row)
         self._say(f"{row.rung.label}: {words(row)}")
 
-    def timed(self, name: str, seconds: float) -> None:
-        if not self.seconds:
+    def progress(self, doing: str, done: int, of: int) -> None:
+        if doing.startswith(TIMING) and not self.doing.startswith(TIMING):
             self._say("timing in turns")
-        super().timed(name, seconds)
+        super().progress(doing, done, of)
 
     def _say(self, line: str) -> None:
         seconds = time.perf_counter() - self.started
