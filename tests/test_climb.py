@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from contextlib import nullcontext
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -261,22 +263,71 @@ def test_a_kernel_file_is_a_row_and_one_that_stops_its_worker_is_told(quick, mon
     assert [r.open_runtime is find("direct").open_runtime for r in tried] == [False, False, True]
 
 
+def no_progress(*now):
+    pass
+
+
 def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch):
-    asked = []
-    together = nullcontext(lambda rung: "together")
-    monkeypatch.setattr(climb, "side_by_side", lambda *given: asked.append(given) or together)
+    some = [find("direct"), find("tuned")]
+    asked, shared = [], []
+
+    @contextmanager
+    def together(*given):
+        asked.append(given)
+        yield lambda rung: "together", dict.fromkeys(rung.label for rung in some)
+
+    monkeypatch.setattr(climb, "side_by_side", together)
+    monkeypatch.setattr(climb, "compile_shared", lambda *given: shared.append(given))
     monkeypatch.setattr(climb, "verify", lambda *given, batch, progress: (*given, batch))
     monkeypatch.setattr(climb.cuda, "takes_processes", lambda index: index == 0)
-    some = [find("direct"), find("tuned")]
-    with climb._proofs(some, CUDA, "network", 7) as prove:
-        assert prove(some[0], None) == "together"
-    ((able, device, network, batch, cores),) = asked
-    assert (able, device, network, batch) == (some, CUDA, "network", 7)
-    assert cores
+    limits = SimpleNamespace(memory_bytes=2**36)
+    monkeypatch.setattr(climb.cuda, "device_limits", lambda device: limits)
+    with climb._proofs(some, CUDA, "network", 7, False, None, no_progress) as proofs:
+        assert proofs.prove(some[0], None) == "together"
+        assert set(proofs.begun) == {"direct", "tuned"}
+    ((able, question, apart, first),) = asked
+    assert (able, question.device, question.network, question.batch) == (some, CUDA, "network", 7)
+    assert len(apart) in (1, 2)  # cores of each process
+    first()
+    assert shared == [(some, CUDA, "network", 7, question.seed)]
     for few, on in ((some, CPU), (some[:1], CUDA), (some, Device("cuda", 1))):
-        with climb._proofs(few, on, "network", 7) as prove:
-            assert prove(some[0], None) == (some[0], on, "network", 7)
+        with climb._proofs(few, on, "network", 7, False, None, no_progress) as proofs:
+            assert proofs.prove(some[0], None) == (some[0], on, "network", 7)
+            assert not proofs.begun
     assert len(asked) == 1
+
+
+def test_a_row_appears_when_its_rung_is_proven(monkeypatch):
+    """In whatever order: the first of the ladder may take the longest."""
+    able = [find(name) for name in ("direct", "shared", "tuned", "tensor")]
+    verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
+    begun = {rung.label: Future() for rung in able[:3]}
+    seen, doing = [], []
+
+    def prove(rung, tell):
+        if rung.label not in begun:
+            return verdict
+        assert begun[rung.label].done()  # nobody waits for it
+        return begun[rung.label].result()
+
+    def elsewhere(rungs, proof):
+        return nullcontext(climb.Proofs(prove, begun))
+
+    rows = climb._prove(
+        able, CUDA, "network", 7, False, lambda *now: doing.append(now), elsewhere, None
+    )
+    begun["tuned"].set_result(verdict)
+    seen.append(next(rows))
+    seen.append(next(rows))
+    begun["shared"].set_exception(DoesNotFit("too large"))
+    seen.append(next(rows))
+    begun["direct"].set_result(verdict)
+    seen += rows
+    assert [row.rung.name for row in seen] == ["tensor", "tuned", "shared", "direct"]
+    assert [row.place for row in seen] == [3, 2, 1, 0]
+    assert [row.missing for row in seen] == [None, None, "too large", None]
+    assert doing[0] == ("proving side by side, 2 to go", 0, 4)
+    assert doing[-1] == ("proving side by side, 1 to go", 2, 4)
 
 
 def test_what_was_proven_before_is_not_proven_again_unless_asked(quick, trusting, monkeypatch):
@@ -301,7 +352,7 @@ def test_what_was_proven_before_is_not_proven_again_unless_asked(quick, trusting
     for more in ({}, {"keep": True}):  # what is not to be kept is not
         assert "--prove" not in climbed(**more)
         assert tried == both
-    assert "has changed since: im2col, threads (--prove proves them again)" in climbed(keep=True)
+    assert "has changed since: every rung (--prove proves them again)" in climbed(keep=True)
     assert tried == []
     for more in ({}, {"keep": True, "anew": True}):
         assert "--prove" not in climbed(**more)
@@ -331,7 +382,7 @@ def test_rungs_are_chosen_by_name_and_one_of_the_cpu_stands_beside_a_gpu():
         climb._chosen(OPENCL, ["padde"])
 
 
-def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch):
+def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("not short"))
     verdict = Verdict(seed=1, trials=7, outputs=2_000_000, worst=0.5, fault=None)
@@ -342,14 +393,21 @@ def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch):
     show = live.Lines()
     ladder = climb.climb(
         subject.network, subject.dataset.images, CPU, 2, 1, names=("im2col", "fused"),
-        against="fused", short=True, audience=show,
+        against="fused", short=True, audience=show, progress=show.progress,
     )  # fmt: skip
+    said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line.partition(":")[0] for line in said] == ["im2col", "fused", "timing in turns"]
     assert asked == ["im2col", "fused"]
     assert "short proofs" in notes(ladder, subject)
     assert [row.rung.name for row in show.rows] == asked
     assert {name: len(taken) for name, taken in show.seconds.items()} == {"im2col": 1, "fused": 1}
     assert climb.changed(ladder.rows[0], ladder.rows, "fused") is ladder.rows[1]
     assert live.words(show.rows[0]) == "proven: 7 trials, 2.0 M outputs, worst 0.50 of its bound"
+    # In whatever order they were proven, they stand in the ladder's.
+    again = live.Lines()
+    for row in reversed(show.rows):
+        again.proven(row)
+    assert again.rows == show.rows
 
 
 @needs_opencl

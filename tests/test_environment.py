@@ -31,3 +31,11 @@ def test_gpus_are_read_from_the_drivers_tool(monkeypatch):
     answer.returncode = 9
     assert environment.gpus() == ()
     environment.gpus.cache_clear()
+
+
+def test_what_a_process_waited_is_not_its_own(monkeypatch):
+    monkeypatch.setattr(environment, "_waited", [0.0])
+    before = environment.usage().elapsed_seconds
+    environment.waited(1000.0)
+    environment.waited(500.0)
+    assert environment.usage().elapsed_seconds < before - 1400

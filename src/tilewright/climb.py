@@ -7,14 +7,16 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.contest import RANDOM_SEED, Contest, Measured, Progress
+from tilewright import environment
+from tilewright.contest import RANDOM_SEED, Contest, Measured, Progress, begin_convolutions
 from tilewright.data import drawn
 from tilewright.data.catalogue import SAMPLE, Source, open_data
 from tilewright.data.dataset import Dataset, checked_labels
@@ -37,13 +39,26 @@ from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth.before_run import in_worker, prove_plan
 from tilewright.truth.kept import KeptProofs
-from tilewright.truth.side_by_side import Prove, side_by_side
+from tilewright.truth.shared import compile_shared
+from tilewright.truth.side_by_side import Asked, as_they_come, places, side_by_side
 from tilewright.truth.trials import random_parameters
-from tilewright.truth.verify import Verdict, verify, verify_briefly
+from tilewright.truth.verify import Verdict, fresh_seed, verify, verify_briefly
 
 Proof = Callable[[Rung, Callable[[], None]], Verdict]  # told of each trial
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """How rungs are proven. `begun` are verdicts to come, by the labels of rungs: those that are
+    being proven at the same time, elsewhere.
+    """
+
+    prove: Proof
+    begun: Mapping[str, Future[Any]] = field(default_factory=dict)
+
+
 # Given rungs and the proof of one, a way to have them proven elsewhere at the same time.
-Elsewhere = Callable[[Sequence[Rung], Proof], AbstractContextManager[Proof]]
+Elsewhere = Callable[[Sequence[Rung], Proof], AbstractContextManager[Proofs]]
 SAMPLE_CLASSES = 10  # of the sample that ships, which networks of one channel are measured on
 
 
@@ -129,7 +144,8 @@ class Row:
 
     `memory` is its memory plan where the ladder has each rung under several, or the CPU on a
     GPU's ladder. `measured` is None where nothing was timed. `planned` is what it computes by, if
-    that is a plan and not the rung's own choice.
+    that is a plan and not the rung's own choice. `place` counts the ladder's rungs, in whatever
+    order they are proven.
     """
 
     rung: Rung
@@ -138,6 +154,7 @@ class Row:
     measured: Measured | None = None
     memory: str | None = None
     planned: Planned | None = None
+    place: int = 0
 
     @property
     def name(self) -> str:
@@ -232,9 +249,10 @@ def climb(
     if memory == ALL and device.is_gpu and (serial := rungs(CPU)[0]) not in ladder:
         ladder = [serial, *ladder]
     plans = [
-        Row(each.rung, memory=each.plan.memory if memory == ALL else None, planned=each)
+        Row(each.rung, memory=each.plan.memory if memory == ALL else None, planned=each,
+            place=len(ladder))
         for each in planned
-    ]
+    ]  # fmt: skip
     named = (*ladder, *guests, *(row.rung for row in plans))
     if against and not any(against in (each.name, each.label) for each in named):
         raise unknown("rung on this ladder", against, [each.name for each in named])
@@ -246,7 +264,14 @@ def climb(
     kept = None
     if keep and not short and elsewhere is None:  # of this machine, and whole
         kept = KeptProofs(network, size, anew)
-    for row in _prove(able, device, network, size, short, progress, elsewhere, kept):
+
+    def meanwhile() -> None:
+        for row in rows:
+            if row.missing is None and device_of(row.rung, device).kind == "cuda":
+                with suppress(DoesNotFit, MissingForm):  # told in its turn
+                    begin_convolutions(row.rung, network, device, batch, _plan(row, memory))
+
+    for row in _prove(able, device, network, size, short, progress, elsewhere, kept, meanwhile):
         proven[row.rung.label] = row
         audience.proven(row)
     rows = [
@@ -293,28 +318,35 @@ def _prove(
     progress: Progress,
     elsewhere: Elsewhere | None,
     kept: KeptProofs | None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Iterator[Row]:
-    """Rungs with their verdicts, as they come."""
+    """Rungs with their verdicts, as they come. `meanwhile` is done when proofs have begun."""
     # What is wrong with a user's file is told before minutes of others' proofs.
     mine, ours = ([r for r in able if (r.origin is None) == of_ours] for of_ours in (False, True))
     known = {} if kept is None else _known(ours, device, kept)
     rest = [rung for rung in ours if rung.label not in known]
-    with _proofs(rest, device, network, batch, short, elsewhere) as prove:
-        for index, rung in enumerate((*mine, *ours)):
-            count = itertools.count(1)
+    with _proofs(rest, device, network, batch, short, elsewhere, progress) as proofs:
+        meanwhile()
+        order = as_they_come((*mine, *ours), proofs.begun)
+        for index in range(len(able)):
+            if waiting := sum(not future.done() for future in proofs.begun.values()):
+                progress(f"proving side by side, {waiting} to go", index, len(able))
+            rung = next(order)
+            place, count = able.index(rung), itertools.count(1)
 
             def tell(name: str = rung.label, at: int = index, count: Iterator[int] = count) -> None:
                 progress(f"proving {name}, trial {next(count)}", at, len(able))
 
-            progress(f"proving {rung.label}", index, len(able))
+            if rung.label not in proofs.begun:
+                progress(f"proving {rung.label}", index, len(able))
             try:
                 if (verdict := known.get(rung.label)) is None:
-                    verdict = prove(rung, tell)
+                    verdict = proofs.prove(rung, tell)
                     if kept is not None:
                         kept.keep(rung, device_of(rung, device), verdict)
-                yield Row(rung, verdict=verdict)
+                yield Row(rung, verdict=verdict, place=place)
             except (DoesNotFit, MissingForm, WorkerStopped) as error:
-                yield Row(rung, missing=str(error))
+                yield Row(rung, missing=str(error), place=place)
 
 
 def _known(able: Sequence[Rung], device: Device, kept: KeptProofs) -> dict[str, Verdict]:
@@ -421,27 +453,37 @@ def _proofs(
     device: Device,
     network: Network,
     batch: int,
-    short: bool = False,
-    elsewhere: Elsewhere | None = None,
-) -> AbstractContextManager[Proof]:
+    short: bool,
+    elsewhere: Elsewhere | None,
+    progress: Progress,
+) -> AbstractContextManager[Proofs]:
     """Side by side on a GPU; a CPU is busy enough with one."""
     here = partial(_proof, device, network, batch, short)
     many = [rung for rung in able if device_of(rung, device) == device]
     if elsewhere is not None:
         return elsewhere(many, here)
     if device.kind != "cuda" or len(many) < 2 or short or not cuda.takes_processes(device.index):
-        return nullcontext(here)
-    cores = sorted(os.sched_getaffinity(0))
-    return _told(side_by_side(many, device, network, batch, cores), many, here)
+        return nullcontext(Proofs(here))
+    asked = Asked(device, network, batch, fresh_seed())
+    return _in_processes(many, asked, here, progress)
 
 
 @contextmanager
-def _told(
-    proofs: AbstractContextManager[Prove], many: Sequence[Rung], here: Proof
-) -> Iterator[Proof]:
+def _in_processes(
+    many: Sequence[Rung], asked: Asked, here: Proof, progress: Progress
+) -> Iterator[Proofs]:
     """Proofs in other processes, which tell nothing before they are done; others are made here."""
-    with proofs as prove:
-        yield lambda rung, tell: prove(rung) if rung in many else here(rung, tell)
+    cores, memory = sorted(os.sched_getaffinity(0)), cuda.device_limits(asked.device).memory_bytes
+    apart = places(len(many), cores, memory, environment.memory_bytes())
+
+    def first() -> None:
+        progress("compiling what all rungs share", 0, len(many))
+        compile_shared(many, asked.device, asked.network, asked.batch, asked.seed)
+
+    with side_by_side(many, asked, apart, first) as (prove, begun):
+        yield Proofs(
+            lambda rung, tell: prove(rung) if rung.label in begun else here(rung, tell), begun
+        )
 
 
 def _executed_rate(row: Row, network: Network, images: int) -> float:

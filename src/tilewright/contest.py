@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.execute import Program, program_of
+from tilewright.execute import Program, begin_to_compile, program_of
 from tilewright.measure.conditions import Watch
-from tilewright.measure.samples import Rounds, Sample, interleave
+from tilewright.measure.samples import Rounds, Sample, interleave, pause_before
 from tilewright.memory import pin, pins
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Network, Stage
@@ -21,6 +22,7 @@ from tilewright.results.ladder import ALONE, TOGETHER
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import Device
+from tilewright.runtime.head_start import HeadStart
 from tilewright.trace import Event, Trace, busy_seconds
 
 # Called with what is being done, how much of it is done, and how much there is.
@@ -57,6 +59,20 @@ def alone(network: Network, stage: Stage) -> Network:
     made = Network(stage.name, Pixels(stage.input_shape), (stage.layer,))
     given = [network.parameters[name] for name in stage.parameter_shapes]
     return made.with_parameters(dict(zip(made.parameter_shapes, given, strict=True)))
+
+
+def begin_convolutions(
+    rung: Rung, network: Network, device: Device, batch: int, memory: str | None
+) -> None:
+    """Have convolutions compiled that a rung will be asked for alone: its proof compiles the rest.
+
+    Those of several layers with weights that are computed at once.
+    """
+    for part in rung.cut(network):
+        if sum(bool(stage.parameter_shapes) for stage in part) > 1:
+            for stage in (each for each in part if each.kind == "conv"):
+                single = alone(network, stage)
+                begin_to_compile(single, rung, device, batch, memory, pixels=False)
 
 
 class Contest:
@@ -99,12 +115,13 @@ class Contest:
         if pins(program):
             images = self.pinned = pin(program, self.pinned)
         self.programs[name] = program
-        disturbs = program.runtime.recording_disturbs
+        disturbs, head_start = program.runtime.recording_disturbs, HeadStart(program.runtime)
 
         def turn(recorded: bool = not disturbs) -> Trace:
             trace = Trace()
             before = _page_faults()
-            self.outputs[name] = program(images, trace if recorded else None)
+            with head_start.given() if recorded else nullcontext():
+                self.outputs[name] = program(images, trace if recorded else None)
             self.faults.setdefault(name, []).append(_page_faults() - before)
             return trace
 
@@ -117,7 +134,7 @@ class Contest:
             if stage.kind == "conv" and not _computing(probe, stage.name, network):
                 rung, plan = rungs[stage.name], program.plan
                 single = program_of(
-                    alone(network, stage), rung, plan.device, self.batch, plan.memory
+                    alone(network, stage), rung, plan.device, self.batch, plan.memory, pixels=False
                 )
                 self.subjects[name, stage.name] = self._alone(single, stage)
 
@@ -133,14 +150,16 @@ class Contest:
         out = program.runtime.allocate((size, *stage.output_shape))
         program.create_outputs(size)
         full, rest = divmod(len(self.images), size)
+        head_start = HeadStart(program.runtime)
 
         def turn() -> Trace:
             program.runtime.trace = trace = Trace()
-            for _ in range(full):
-                program.into(x, out)
-            if rest:
-                program.into(x[:rest], out[:rest])
-            program.runtime.synchronise()
+            with head_start.given():
+                for _ in range(full):
+                    program.into(x, out)
+                if rest:
+                    program.into(x[:rest], out[:rest])
+                program.runtime.synchronise()
             return trace
 
         return turn
@@ -172,8 +191,19 @@ class Contest:
 
         self.samples = interleave(
             self.subjects, repeats, collect=collect, progress=step, seed=seed, between=watch,
-            decisive=lambda subject: subject[1] == "",
+            decisive=self._ranked, judged_by=self._seconds,
+            pause=pause_before(program.plan.device for program in self.programs.values()),
         )  # fmt: skip
+
+    def _ranked(self, subject: tuple[str, str]) -> bool:
+        """Whether a program is compared by these turns: of a whole network, and recorded."""
+        name, part = subject
+        return part == (RECORDED if (name, RECORDED) in self.subjects else "")
+
+    def _seconds(self, subject: tuple[str, str], trace: Trace, seconds: float) -> float:
+        """What programs are compared by: a GPU's own time, where there is one."""
+        on_gpu = self.programs[subject[0]].plan.device.is_gpu
+        return (busy_seconds(trace.of("kernel")) if on_gpu else 0.0) or seconds
 
     def measured(self, name: str, network: Network) -> Measured | None:
         """Of a program; None if it did not take part."""

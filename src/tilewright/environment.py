@@ -20,6 +20,7 @@ from tilewright.command import command
 from tilewright.results.record import Environment, Gpu
 
 IMPORTED = time.monotonic()
+_waited = [0.0]  # seconds in which this process had nothing to do yet
 LIBRARIES = (
     *("numpy", "numba", "llvmlite", "onnxruntime", "openvino", "onnx", "torch", "safetensors"),
     "pillow",
@@ -137,16 +138,22 @@ def usage() -> Usage:
     return Usage(used.ru_utime, used.ru_stime, _elapsed(), faults)
 
 
+def waited(seconds: float) -> None:
+    """So long this process was there before it was asked for anything: that is nobody's time."""
+    _waited[0] += seconds
+
+
 def _elapsed() -> float:
     """Seconds since this process was started; where the system does not say, since Tilewright was
     imported.
     """
     status = Path("/proc/self/stat")
     if not status.is_file():
-        return time.monotonic() - IMPORTED
+        return time.monotonic() - IMPORTED - _waited[0]
     # The name before it may have blanks and brackets in it.
     ticks = int(status.read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    started = ticks / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started - _waited[0]
 
 
 def peak_memory_bytes() -> int:

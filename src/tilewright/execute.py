@@ -67,6 +67,25 @@ def prepare(
     return launch
 
 
+def launches(
+    network: Network,
+    plan: Plan,
+    rungs: Mapping[str, Rung],
+    runtime: Runtime | Gathering,
+    pixels: bool,
+) -> Iterator[Launch | None]:
+    """Every step of a plan made ready, in turn."""
+    for step, stages in zip(plan.steps, parts(network, plan), strict=True):
+        rung = rungs[step.rung].at(step.precision)
+        yield prepare(rung, runtime, stages, network.parameters, step.options, pixels)
+
+
+def parts(network: Network, plan: Plan) -> list[Stages]:
+    """The stages of each step."""
+    by_name = {stage.name: stage for stage in network.stages}
+    return [tuple(by_name[name] for name in step.layers) for step in plan.steps]
+
+
 class Program:
     """A network ready to run. Building is slow and done here; calling is all that is timed.
 
@@ -93,26 +112,21 @@ class Program:
                 f"or make them with `tilewright train {which}`"
             )
         check(plan, network, rungs)
-        by_name = {stage.name: stage for stage in network.stages}
-        parts = [tuple(by_name[name] for name in step.layers) for step in plan.steps]
-        for step, stages in zip(plan.steps, parts, strict=True):
+        steps = list(zip(plan.steps, parts(network, plan), strict=True))
+        for step, stages in steps:
             support.check(rungs[step.rung], stages, plan.device)
         self.network = network
         self.plan = plan
         self.runtime: Runtime = rungs[plan.steps[0].rung].open_runtime(plan.device, plan.memory)
 
-        def launches(runtime: Runtime | Gathering) -> Iterator[Launch | None]:
-            for step, stages in zip(plan.steps, parts, strict=True):
-                rung = rungs[step.rung].at(step.precision)
-                yield prepare(rung, runtime, stages, network.parameters, step.options, pixels)
-
+        made = partial(launches, network, plan, rungs, pixels=pixels)
         if not begun:
-            compiled = compile_together(self.runtime, lambda gathered: list(launches(gathered)))
+            compiled = compile_together(self.runtime, lambda gathered: list(made(gathered)))
             if building is not None:
                 for done, _ in enumerate(as_completed(compiled), start=1):
                     building(done, len(compiled))
         self.steps: list[ReadyStep] = []
-        for step, stages, launch in zip(plan.steps, parts, launches(self.runtime), strict=True):
+        for (step, stages), launch in zip(steps, made(self.runtime), strict=True):
             only_input = [stage.kind for stage in stages] == ["input"]
             shape = stages[-1].output_shape
             ready = ReadyStep(step.layers, launch, shape, only_input, step.takes, step.buffer)
@@ -199,8 +213,23 @@ class Program:
 
 
 def program_of(
-    network: Network, rung: Rung, device: Device, batch: int, memory: str | None = None
+    network: Network,
+    rung: Rung,
+    device: Device,
+    batch: int,
+    memory: str | None = None,
+    pixels: bool = True,
 ) -> Program:
     """A network with every layer by the same rung, which chooses for itself."""
     plan = uniform(network, rung, device, batch, memory)
-    return Program(network, plan, {rung.name: rung})
+    return Program(network, plan, {rung.name: rung}, pixels=pixels)
+
+
+def begin_to_compile(
+    network: Network, rung: Rung, device: Device, batch: int, memory: str | None, pixels: bool
+) -> None:
+    """What `program_of` will need, where a runtime can compile while something else is done."""
+    plan = uniform(network, rung, device, batch, memory)
+    runtime = rung.open_runtime(device, plan.memory)
+    made = partial(launches, network, plan, {rung.name: rung}, pixels=pixels)
+    compile_together(runtime, lambda gathered: list(made(gathered)))

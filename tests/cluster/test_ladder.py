@@ -37,9 +37,11 @@ def test_all_workers_prove_at_the_same_time():
         meeting.wait()  # passes when all three are at work
         return proven(proof, rung)
 
-    with spread([SERIAL, THREADS, IM2COL], lambda rung, tell: verdict(rung), [prover] * 3) as ask:
+    able = [SERIAL, THREADS, IM2COL]
+    with spread(able, lambda rung, tell: verdict(rung), [prover] * 3) as proofs:
         for rung in (IM2COL, SERIAL, THREADS):
-            assert ask(rung, lambda: None) == verdict(rung)
+            assert proofs.prove(rung, lambda: None) == verdict(rung)
+        assert set(proofs.begun) == {SERIAL.label, THREADS.label, IM2COL.label}
 
 
 def test_one_worker_proves_all_and_others_are_proven_here():
@@ -49,10 +51,10 @@ def test_one_worker_proves_all_and_others_are_proven_here():
         asked.append(rung.name)
         return verdict(rung)
 
-    with spread([SERIAL, THREADS], proof, [proven]) as ask:
-        assert ask(IM2COL, lambda: None) == verdict(IM2COL)
-        assert ask(SERIAL, lambda: None) == verdict(SERIAL)
-        assert ask(THREADS, lambda: None) == verdict(THREADS)
+    with spread([SERIAL, THREADS], proof, [proven]) as proofs:
+        assert proofs.prove(IM2COL, lambda: None) == verdict(IM2COL)
+        assert proofs.prove(SERIAL, lambda: None) == verdict(SERIAL)
+        assert proofs.prove(THREADS, lambda: None) == verdict(THREADS)
     assert sorted(asked) == sorted([SERIAL.name, THREADS.name, IM2COL.name])
 
 
@@ -69,10 +71,10 @@ def test_why_there_is_no_verdict_is_raised_where_it_is_waited_for(error, answer)
 
     assert proven(proof, SERIAL) == answer
     with (
-        spread([SERIAL], proof, [proven]) as ask,
+        spread([SERIAL], proof, [proven]) as proofs,
         pytest.raises(type(error), match=str(error)),
     ):
-        ask(SERIAL, lambda: None)
+        proofs.prove(SERIAL, lambda: None)
 
 
 def test_workers_of_two_kinds_are_refused_and_named():

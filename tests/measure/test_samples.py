@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 
 from tilewright.measure.samples import (
+    ON_GPU,
     SETTLE_SECONDS,
     UNKNOWN,
     Interval,
     Rounds,
     Sample,
     interleave,
+    pause_before,
     ratio,
     ratio_apart,
+    usual_rounds,
 )
+from tilewright.runtime.device import CPU, Device
 
 
 class FakeMachine:
@@ -104,6 +108,37 @@ def test_rounds_go_on_until_the_intervals_are_narrow():
     # What does not matter does not hold up the rest.
     few = machine.interleave(subjects, rounds, decisive=lambda name: name == "steady")
     assert len(few["steady"].seconds) == 9
+
+
+def test_certainty_may_go_by_something_else_than_the_host_saw():
+    """A GPU's own time, above all: the host's may wobble as it likes."""
+    machine = FakeMachine()
+    times = noisy(np.random.default_rng(1), 0.5)
+    subjects = {"a": machine.subject("a", times)}
+    rounds = Rounds(least=9, most=40, seconds=math.inf)
+    given = []
+
+    def judged_by(name, result, seconds):
+        given.append((name, result, seconds))
+        return 1.0
+
+    samples = machine.interleave(subjects, rounds, judged_by=judged_by)
+    assert len(samples["a"].seconds) == 9
+    assert samples["a"].uncertainty > rounds.narrow
+    # Warm-up is not judged, and samples are the host's as before.
+    assert given == [("a", "a", seconds) for seconds in samples["a"].seconds]
+    assert len(machine.interleave(subjects, rounds)["a"].seconds) == 40
+
+
+def test_nobody_waits_before_a_gpus_turn():
+    gpu, pocl = Device("cuda", 0), Device("opencl", 0)
+    assert pause_before([gpu, Device("cuda", 1)]) == 0
+    assert pause_before([gpu, CPU]) == pause_before([pocl]) == SETTLE_SECONDS
+    machine = FakeMachine()
+    machine.interleave({"a": machine.subject("a", 1.0)}, 3, warmup=1, pause=0.0)
+    assert machine.now == pytest.approx(4)
+    assert usual_rounds(gpu) == ON_GPU
+    assert usual_rounds(CPU) == usual_rounds(pocl) == Rounds()
 
 
 @pytest.mark.parametrize(

@@ -135,3 +135,13 @@ class TestAsAValue:
     def test_without_weights_it_can_be_copied_too(self):
         made = pickle.loads(pickle.dumps(self.bare))
         assert made.stages == self.bare.stages and not made.parameters
+
+
+def test_operations_are_counted_once(monkeypatch):
+    """Whoever launches a layer asks for them each time."""
+    counted = []
+    monkeypatch.setattr(Convolution, "flops", lambda self, shape: counted.append(shape) or 7)
+    network = Network("net", Pixels((1, 4, 4)), (Convolution(2, 3),))
+    assert [network.stages[1].flops for _ in range(3)] == [7, 7, 7]
+    assert counted == [(1, 4, 4)]
+    assert pickle.loads(pickle.dumps(network.stages[1])) == network.stages[1]

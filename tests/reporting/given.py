@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tilewright import environment
 from tilewright.errors import TilewrightError
 
 
@@ -19,3 +20,8 @@ def wrong(words, *, progress):
 
 def gone(words, *, progress):
     os._exit(7)
+
+
+def taken(*, progress):
+    """The process, how long it was at work, and how long it waited for that."""
+    return [os.getpid(), environment.usage().elapsed_seconds, environment._waited[0]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from msgspec.structs import replace
 from tests.profiling.made import CEILINGS
 from tests.results.made import TIMES, ladder_record, run_record, rung_record
 from tests.views.report.made import ladder as made_ladder
-from tilewright import save
+from tilewright import environment, save
 from tilewright.errors import TilewrightError
 from tilewright.measure.samples import Sample
 from tilewright.model.load import describe
@@ -138,13 +140,24 @@ def test_nothing_found_is_kept_as_nothing(tmp_path):
 def on_cuda(monkeypatch):
     """What would be asked of a GPU."""
     asked = []
+    together = threading.Barrier(2, timeout=20)
 
     def elsewhere(function, progress, **given):
         memory, wish = given.get("memory"), given["wish"]
         words = [function.__name__, str(wish.device), given["label"], given.get("images"), memory]
         asked.append(" ".join(str(word) for word in words if word is not None))
+        if function is measure.kernels and given["label"] in ("direct", "shared"):
+            together.wait()  # passes when both are at work
         return [run_record()]
 
+    @contextmanager
+    def started_ahead():
+        asked.append("ahead")
+        yield
+        asked.append("no more ahead")
+
+    monkeypatch.setattr(environment, "cpu_cores", lambda: 4)
+    monkeypatch.setattr(collecting, "started_ahead", started_ahead)
     monkeypatch.setattr(collecting, "elsewhere", elsewhere)
     monkeypatch.setattr(collecting, "_ladder", lambda *given: made_ladder())
     monkeypatch.setattr(collecting, "_on_the_cpu", lambda: ["serial", "torch"])
@@ -158,6 +171,24 @@ def test_a_gpu_has_kernels_and_memory_plans(on_cuda, tmp_path):
         assert words in on_cuda
     assert "kernels cuda torch" not in on_cuda
     assert "profile cuda shared managed" not in on_cuda
+    # Kernels are no measurement, and were asked for at once: after all that was timed, before what
+    # is recorded.
+    first = [words.split()[0] for words in on_cuda if words.split()[0] != "no"]
+    assert list(dict.fromkeys(first)) == ["ahead", "run", "answered", "kernels", "profile"]
+    assert first == sorted(first, key=list(dict.fromkeys(first)).index)
+
+
+def test_processes_are_started_ahead_where_cores_are_free(on_cuda, tmp_path, monkeypatch):
+    wish = Wish(images=100, device=CUDA, data="drawn", milestone=True)
+    collect([wish], Parts(tmp_path / "parts"), silent)
+    among = on_cuda[on_cuda.index("ahead") : on_cuda.index("no more ahead")]
+    assert any("cuda" in words for words in among)
+    assert not any("cpu" in words for words in among)  # there it would be in the way
+    on_cuda.clear()
+    monkeypatch.setattr(environment, "cpu_cores", lambda: 2)
+    collect([wish], Parts(tmp_path / "others"), silent)
+    assert "run cuda direct 100" in on_cuda
+    assert "ahead" not in on_cuda
 
 
 def test_a_milestone_has_the_courses_sizes_and_the_cpu_beside(on_cuda, tmp_path):

@@ -11,7 +11,8 @@ import pytest
 
 from tests.reporting import given
 from tilewright.errors import TilewrightError
-from tilewright.reporting.process import START, elsewhere
+from tilewright.reporting import process as processes
+from tilewright.reporting.process import START, elsewhere, started_ahead
 
 
 def test_it_gives_what_the_function_gives_and_tells_how_far_it_is():
@@ -41,6 +42,25 @@ def test_a_process_that_nobody_waits_for_ends_in_silence():
     _, said = process.communicate(pickle.dumps((given.well, {"words": ""})), timeout=60)
     assert process.returncode == 1
     assert b"Traceback" not in said
+
+
+def test_a_process_may_be_there_before_it_is_asked_and_its_waiting_does_not_count(monkeypatch):
+    started = []
+    start = processes._start
+    monkeypatch.setattr(processes, "_start", lambda: started.append(start()) or started[-1])
+    with started_ahead():
+        (first,) = started
+        process, elapsed, waited = elsewhere(given.taken, lambda *now: None)
+        assert len(started) == 2  # the next was begun meanwhile
+    assert process == first.pid
+    assert elapsed + waited > waited > 0
+    assert all(each.poll() is not None for each in started)  # and so is the last, unasked
+
+
+def test_a_process_that_nobody_asks_ends_in_silence():
+    process = processes._start()
+    said, _ = process.communicate(timeout=60)
+    assert (process.returncode, said) == (1, b"")
 
 
 def test_who_stops_waiting_stops_the_process():

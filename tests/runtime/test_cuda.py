@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.test_trace import ticking
-from tilewright.runtime import GpuKernel, cuda
+from tilewright.runtime import GpuKernel, cuda, nvrtc
 from tilewright.runtime.cuda import TOUCHED_BYTES, CudaRuntime
+from tilewright.runtime.device import CUDA
 from tilewright.runtime.recorder import PENDING
 from tilewright.runtime.staging import Staging
 from tilewright.trace import Cost, Trace
@@ -178,3 +179,40 @@ def test_large_copies_go_through_pinned_pieces_unless_they_are_pinned(runtime, m
     into, out = runtime.trace.of("copy")
     assert (into.name, into.bytes) == ("host to device", 200)
     assert (out.name, out.bytes) == ("device to host", 200)
+
+
+def test_a_device_is_held_back_by_a_kernel_of_its_own(runtime, monkeypatch):
+    launched = []
+
+    def function(index, compiled):
+        return lambda *given, stream: launched.append((compiled, *given, stream))
+
+    monkeypatch.setattr(cuda, "_function", function)
+    monkeypatch.setattr(cuda.nvrtc, "compile_cubin", lambda *given: given)
+    runtime.index, runtime.architecture, runtime.lead = 0, "sm_90", 0.0015
+    runtime.enqueue(kernel([]), (4, 1, 1), [buffer()], ("conv1",), COST)
+    (((name, text, architecture), grid, block, arguments, shared, stream),) = launched
+    assert (name, architecture, text) == ("hold_back", "sm_90", cuda.HOLD_BACK)
+    assert (grid, block, arguments, shared) == ((1, 1, 1), (1, 1, 1), (1_500_000,), 0)
+    assert arguments[0].nbytes == 8
+    assert stream is runtime.kernels
+    runtime.synchronise()
+    assert len(runtime.trace.of("kernel")) == 1
+
+
+@pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+def test_what_holds_a_device_back_compiles():
+    compiled = nvrtc.compile_cubin("hold_back", cuda.HOLD_BACK, "sm_90")
+    assert nvrtc.parameters(compiled) == "*"  # of 8 bytes
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(cuda.missing(CUDA) is not None, reason=str(cuda.missing(CUDA)))
+def test_a_gpu_is_held_back():
+    runtime = cuda.open_runtime(CUDA, "resident")
+    before, after = runtime.new_event(), runtime.new_event()
+    before.record(runtime.kernels)
+    runtime.hold_back(0.005)
+    after.record(runtime.kernels)
+    runtime.synchronise()
+    assert runtime.elapsed(before, after) >= 4.5  # ms

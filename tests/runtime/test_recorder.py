@@ -24,6 +24,10 @@ class Stamped:
 
 class Device(EventRecorder):
     made = waits = 0
+    recording_disturbs = True
+
+    def hold_back(self, seconds):
+        self.held.append((seconds, len(self.pending)))
 
     def new_event(self):
         self.made += 1
@@ -40,7 +44,7 @@ class Device(EventRecorder):
 @pytest.fixture
 def device():
     made = Device()
-    made.stream = ticking(1e-6)
+    made.stream, made.held = ticking(1e-6), []
     made.trace = Trace(clock=made.stream, detailed=True)
     return made
 
@@ -85,6 +89,29 @@ def test_events_do_not_pile_up_and_are_used_again(device, monkeypatch):
         device.timed(device.stream, "kernel", "k", ("conv1",), 0, lambda: None)
     assert (device.waits, len(device.pending), len(device.trace.of("kernel"))) == (3, 1, 9)
     assert device.made == 2 * 3 + 3  # three pairs, and one a reading
+
+
+def test_a_device_is_held_back_each_time_the_host_begins_anew(device):
+    """Before the first kernel, and after copies and waiting, which leave the device with nothing to
+    do; not between kernels, where the host would never get ahead."""
+
+    def work(*kinds):
+        for kind in kinds:
+            device.timed(device.stream, kind, kind, ("conv1",), 0, lambda: None)
+
+    work("copy", "kernel", "kernel", "copy", "copy", "kernel")
+    assert (device.beginnings, device.held) == (2, [])
+    device.lead = 0.25
+    device.synchronise()
+    work("kernel", "kernel")
+    device.synchronise()
+    work("copy", "kernel")
+    # Nothing of that is recorded: it comes before the events of the first kernel.
+    assert device.held == [(0.25, 0), (0.25, 1)]
+    assert device.beginnings == 4
+    device.trace = None
+    work("copy", "kernel")
+    assert len(device.held) == 2
 
 
 def test_a_collector_is_told_instead(device):

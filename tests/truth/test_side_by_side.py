@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -18,13 +20,16 @@ from tilewright.truth.verify import Verdict
 NETWORK = Network("small", Pixels((1, 3, 3)), (ReLU(),))
 RUNG = choose(CPU, "im2col")
 CORES = sorted(os.sched_getaffinity(0))
+ASKED = proofs.Asked(CPU, NETWORK, 12, seed=5)
+PLENTY = 2**40  # bytes
 # What the process runs instead of the package's own.
 STAND_IN = """
 import os, pickle, sys
-name, precision, device, network, batch = pickle.load(sys.stdin.buffer)
+name, precision, asked = pickle.load(sys.stdin.buffer)
 from tilewright.truth.verify import Verdict
 from tilewright.runtime.dialect import DoesNotFit
-answer = Verdict(batch, len(os.sched_getaffinity(0)), 0, 0.0, None)
+threads = int(os.environ["OPENBLAS_NUM_THREADS"])
+answer = Verdict(asked.seed, asked.batch, threads, 0.0, None)
 if name == "threads":
     answer = DoesNotFit("too large")
 if name == "serial":
@@ -36,7 +41,7 @@ pickle.dump(answer, sys.stdout.buffer)
 def test_verdicts_errors_and_what_ends_come_back(monkeypatch):
     monkeypatch.setattr(proofs, "START", STAND_IN)
     able = [rung for rung in rungs(CPU) if rung.name in ("serial", "threads", "im2col")]
-    with proofs.side_by_side(able, CPU, NETWORK, 12, CORES) as prove:
+    with proofs.side_by_side(able, ASKED, [CORES]) as (prove, begun):
         verdicts = {}
         for rung in able:
             try:
@@ -44,7 +49,9 @@ def test_verdicts_errors_and_what_ends_come_back(monkeypatch):
             except TilewrightError as error:
                 verdicts[rung.name] = f"{type(error).__name__}: {error}"
     assert isinstance(verdicts["im2col"], Verdict)
-    assert verdicts["im2col"].seed == 12
+    assert (verdicts["im2col"].seed, verdicts["im2col"].trials) == (5, 12)
+    assert verdicts["im2col"].outputs == 1  # a thread: the others' cores are theirs
+    assert all(begun[rung.label].done() for rung in able)
     assert verdicts["threads"] == "DoesNotFit: too large"
     assert "rung 'serial': the process that proves it ended (7)" in verdicts["serial"]
 
@@ -53,7 +60,7 @@ def test_whoever_leaves_early_leaves_nothing_running(monkeypatch):
     monkeypatch.setattr(proofs, "START", "import time; time.sleep(600)")
     with (
         pytest.raises(KeyboardInterrupt),
-        proofs.side_by_side([RUNG], CPU, NETWORK, 12, CORES),
+        proofs.side_by_side([RUNG], ASKED, [CORES]),
     ):
         raise KeyboardInterrupt
 
@@ -61,34 +68,79 @@ def test_whoever_leaves_early_leaves_nothing_running(monkeypatch):
 def test_a_process_proves_what_it_is_asked_to(monkeypatch):
     few = "import tilewright.truth.verify as v; v.trials = lambda *given: []; "
     monkeypatch.setattr(proofs, "START", few + proofs.START)
-    with proofs.side_by_side([RUNG], CPU, NETWORK, 12, CORES) as prove:
+    with proofs.side_by_side([RUNG], ASKED, [CORES]) as (prove, _):
         verdict = prove(RUNG)
     assert verdict.passed
-    assert verdict.trials == 0
+    assert (verdict.seed, verdict.trials) == (5, 0)
 
 
-def noted(monkeypatch, cores):
-    """Five rungs proven on some cores: their names, in order, and on which."""
+def test_processes_start_meanwhile_and_begin_after_what_is_done_first(monkeypatch):
+    started, done = threading.Event(), []
+
+    def popen(*given, **more):
+        started.set()
+        return Process()
+
+    class Process:
+        returncode = 3
+
+        def communicate(self, question):
+            assert done
+            return b"", b""
+
+        def kill(self):
+            pass
+
+    def first():
+        assert started.wait(20)
+        done.append(True)
+
+    monkeypatch.setattr(proofs.subprocess, "Popen", popen)
+    with (
+        proofs.side_by_side([RUNG], ASKED, [CORES], first) as (prove, _),
+        pytest.raises(TilewrightError, match="ended"),
+    ):
+        prove(RUNG)
+
+
+def test_the_last_of_the_ladder_begins_first(monkeypatch):
     seen = []
 
-    def proven(rung, given, cores, running):
-        seen.append((rung.name, tuple(cores)))
+    def proven(rung, asked, cores, running, ready):
+        seen.append((rung.name, cores))
         return Verdict(1, 1, 1, 0.0, None)
 
     monkeypatch.setattr(proofs, "_in_process", proven)
     able = [replace(RUNG, name=f"rung{number}") for number in range(5)]
-    with proofs.side_by_side(able, CPU, NETWORK, 12, cores) as prove:
+    with proofs.side_by_side(able, ASKED, [[3]]) as (prove, _):
         assert all(prove(rung).passed for rung in able)
-    return seen
+    assert seen == [(f"rung{number}", [3]) for number in (4, 3, 2, 1, 0)]
 
 
-def test_each_has_cores_of_its_own(monkeypatch):
-    seen = noted(monkeypatch, range(6))
-    assert sorted(name for name, _ in seen) == [f"rung{number}" for number in range(5)]
-    assert {cores for _, cores in seen} <= {(0, 5), (1,), (2,), (3,), (4,)}
+def test_all_are_proven_at_once_if_there_is_room():
+    all_at_once = proofs.places(17, range(16), PLENTY, PLENTY)
+    assert len(all_at_once) == 17
+    assert {len(cores) for cores in all_at_once} == {proofs.LEAST_CORES}
+    # No core is left out, and none has many more to do than another.
+    given = [core for cores in all_at_once for core in cores]
+    assert {given.count(core) for core in range(16)} <= {4, 5}
+    assert proofs.places(2, range(16), PLENTY, PLENTY) == [[*range(8)], [*range(8, 16)]]
+    assert len(proofs.places(17, range(2), PLENTY, PLENTY)) == 2
+    assert proofs.places(17, [3], PLENTY, PLENTY) == [[3]]
+    # Of a GPU's memory, and of the host's.
+    assert len(proofs.places(17, range(16), 9 * 2**30, PLENTY)) == 4
+    assert len(proofs.places(17, range(16), PLENTY, 7 * 2**30)) == 3
+    assert len(proofs.places(17, range(16), PLENTY, 2**30)) == 1
 
 
-def test_the_last_of_the_ladder_begins_first(monkeypatch):
-    assert [name for name, _ in noted(monkeypatch, [3])] == [
-        f"rung{number}" for number in (4, 3, 2, 1, 0)
-    ]
+def test_rungs_come_in_the_order_in_which_they_are_done():
+    able = [replace(RUNG, name=name) for name in "abcd"]
+    begun = {name: Future() for name in "acd"}
+    order = proofs.as_they_come(able, begun)
+    assert next(order).name == "b"  # is not being proven
+    begun["d"].set_result(1)
+    assert next(order).name == "d"
+    begun["a"].set_exception(TilewrightError("no"))
+    assert next(order).name == "a"
+    begun["c"].set_result(1)
+    assert [rung.name for rung in order] == ["c"]

@@ -137,6 +137,9 @@ def test_a_proof_from_before_is_of_its_day():
     assert kept(ladder).rows[0].verification.proven == "2026-11-15"
     said = " ".join(printed(ladder).split())
     assert "proven 2026-11-15 on this machine, and nothing has changed since: serial (" in said
+    before = replace(VERDICT, proven="2026-11-15")
+    ladder.rows[:] = [replace(row, verdict=row.verdict and before) for row in ladder.rows]
+    assert "nothing has changed since: every rung (" in " ".join(printed(ladder).split())
 
 
 def test_what_cannot_be_told_apart_is_marked():
@@ -220,11 +223,22 @@ def test_ranks_and_ratios_go_by_the_time_on_the_device():
     second = replace(second, rung=replace(second.rung, against=first.rung.name))
     ladder = made(rows=[on_a_gpu(first, 0.0032), on_a_gpu(second, 0.0004)])
     text = printed(ladder)
-    assert cells(text, "serial", 0)[5:8] == ["3.20", "10.0", "13.2"]
+    assert cells(text, "serial", 0)[5:10] == ["3.20", "1.50", "10.0", "13.2", "1.50"]
     assert cells(text, "threads", 1)[4] == "8.00x"
     assert "time on the device, 100 images" in text.lower()
     assert cells(text, "threads", 2)[-1] == "fastest"
     assert cells(text, "serial", 2)[-1] != "fastest"
+
+
+def test_what_is_certain_on_the_device_is_certain_whatever_the_host_does():
+    wild = (1.0, 2.0, 0.5, 1.5, 1.0, 0.7, 1.8, 1.1, 0.6)
+    each = on_a_gpu(made().rows[0], 0.001)
+    total = Sample(tuple(0.01 * x for x in wild))
+    ladder = made(rows=[replace(each, measured=replace(each.measured, network=total))])
+    text = printed(ladder)
+    assert "not certain" not in text
+    assert cells(text, "serial", 0)[6] == "1.50"
+    assert float(cells(text, "serial", 0)[9]) > 5
 
 
 def test_every_rung_may_be_compared_with_one():

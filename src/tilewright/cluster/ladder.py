@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
 from tilewright import environment
-from tilewright.climb import Audience, Elsewhere, Ladder, Proof, Row
+from tilewright.climb import Audience, Elsewhere, Ladder, Proof, Proofs, Row
 from tilewright.cluster import session
 from tilewright.cluster.devices import Bench, of_one_kind
 from tilewright.cluster.saying import (
@@ -108,7 +108,7 @@ def proven(proof: Proof, rung: Rung) -> Proven:
 
 
 @contextmanager
-def spread(rungs: Sequence[Rung], proof: Proof, provers: Sequence[Prover]) -> Iterator[Proof]:
+def spread(rungs: Sequence[Rung], proof: Proof, provers: Sequence[Prover]) -> Iterator[Proofs]:
     """Rungs are proven by whoever is free, from now on; what comes back waits for the verdict."""
     free: SimpleQueue[Prover] = SimpleQueue()
     for prover in provers:
@@ -135,7 +135,7 @@ def spread(rungs: Sequence[Rung], proof: Proof, provers: Sequence[Prover]) -> It
         return answer.found
 
     try:
-        yield verdict
+        yield Proofs(verdict, begun)
     finally:
         pool.shutdown(cancel_futures=True)
 

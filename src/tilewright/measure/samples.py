@@ -13,13 +13,15 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilewright.runtime.device import Device
 
 Name = TypeVar("Name")
 Result = TypeVar("Result")
@@ -189,8 +191,24 @@ class Rounds:
     narrow: float = STEADY
 
 
+# A GPU's rounds are short: what is not certain after a few seconds is not for want of them.
+ON_GPU = Rounds(seconds=5.0)
+
+
+def usual_rounds(device: Device) -> Rounds:
+    """How many, where nobody says."""
+    return ON_GPU if device.kind == "cuda" else Rounds()
+
+
 def exactly(rounds: int) -> Rounds:
     return Rounds(rounds, rounds)
+
+
+def pause_before(devices: Iterable[Device]) -> float:
+    """Seconds before each turn, if these take turns. A GPU has processors of its own: it has nobody
+    to wait for, and its clock, and the host's, would come down meanwhile.
+    """
+    return 0.0 if all(device.kind == "cuda" for device in devices) else SETTLE_SECONDS
 
 
 def interleave(
@@ -202,6 +220,8 @@ def interleave(
     seed: int = 1,
     decisive: Callable[[Name], bool] = lambda name: True,
     between: Callable[[], None] = lambda: None,
+    pause: float = SETTLE_SECONDS,
+    judged_by: Callable[[Name, Result, float], float] = lambda name, result, seconds: seconds,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[Name, Sample]:
@@ -209,22 +229,24 @@ def interleave(
 
     Every round runs each subject once, in an order shuffled anew, so that none always follows the
     same other one; the first `warmup` rounds are not counted. Rounds go on until the intervals of
-    the `decisive` subjects are narrow enough. `collect` gets what each counted turn returned;
+    the `decisive` subjects are narrow enough: of their seconds, or of what a turn is `judged_by`,
+    given what it returned and how long it took. `collect` gets what each counted turn returned;
     `between` is called before the first counted round and after each.
 
     Libraries keep their threads spinning for a while after a call, and the next library's
     threads then wait for a core: on 2 cores ONNX Runtime took 23 ms instead of 7 for 100 images
-    right after PyTorch (cifar10, 2026-11-15). So each turn starts with a pause, and a short
+    right after PyTorch (cifar10, 2026-11-15). So each turn starts with a `pause`, and a short
     subject then runs once uncounted, to find its own threads and caches warm.
     """
     wanted = exactly(repeats) if isinstance(repeats, int) else repeats
     names, shuffler = list(subjects), random.Random(seed)
     seconds: dict[Name, list[float]] = {name: [] for name in names}
+    judged: dict[Name, list[float]] = {name: [] for name in names}
     latest = dict.fromkeys(names, float("inf"))
 
     def play(counted: bool) -> None:
         for name in shuffler.sample(names, len(names)):
-            sleep(SETTLE_SECONDS)
+            sleep(pause)
             if latest[name] < SHORT_SECONDS:
                 subjects[name]()
             start = clock()
@@ -232,12 +254,13 @@ def interleave(
             latest[name] = clock() - start
             if counted:
                 seconds[name].append(latest[name])
+                judged[name].append(judged_by(name, result, latest[name]))
                 collect(name, result)
             progress(name)
 
     def narrow() -> bool:
-        judged = [Sample(tuple(seconds[name])) for name in names if decisive(name)]
-        return all(sample.uncertainty <= wanted.narrow for sample in judged)
+        samples = [Sample(tuple(judged[name])) for name in names if decisive(name)]
+        return all(sample.uncertainty <= wanted.narrow for sample in samples)
 
     for _ in range(warmup):
         play(counted=False)

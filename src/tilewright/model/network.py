@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -63,9 +64,9 @@ class Stage:
     def parameter_count(self) -> int:
         return sum(map(math.prod, self.parameter_shapes.values()))
 
-    @property
+    @cached_property
     def flops(self) -> int:
-        """Floating-point operations for one image."""
+        """Floating-point operations for one image; asked for at every launch."""
         return self.layer.flops(*self.input_shapes)
 
     @property

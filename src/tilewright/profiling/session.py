@@ -14,7 +14,7 @@ from tilewright import environment
 from tilewright.errors import TilewrightError
 from tilewright.interrupts import held_back
 from tilewright.job import Ready, Request, check_finite, make_ready
-from tilewright.measure.samples import Sample, interleave
+from tilewright.measure.samples import Sample, interleave, pause_before
 from tilewright.precision import FLOAT32
 from tilewright.profiling.ceilings import ceilings
 from tilewright.profiling.order import Ordered
@@ -72,7 +72,8 @@ def prepare_all(requests: Sequence[Request], repeats: int, progress: Progress) -
         ready.program(ready.dataset.images, None, lambda done: progress(doing, done, total))
 
     runs = {number: partial(run, ready) for number, (ready, *_) in enumerate(built)}
-    timed = interleave(runs, repeats, warmup=0)  # being built, they were warmed up
+    pause = pause_before(ready.plan.device for ready, *_ in built)
+    timed = interleave(runs, repeats, warmup=0, pause=pause)  # being built, they were warmed up
     return [
         Subject(ready, timed[number], found, notices, start)
         for number, (ready, found, notices, start) in enumerate(built)

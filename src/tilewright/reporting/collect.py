@@ -1,12 +1,15 @@
 """All that a report needs and that is not there yet, measured part by part.
 
 Rungs are proven and timed in turns, in this process; what is of one rung is measured in a process
-of its own.
+of its own, one after the other. What compilers say of kernels is no measurement, and is asked for
+all rungs at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +20,12 @@ from tilewright import climb, environment
 from tilewright.command import commanded
 from tilewright.contest import Progress
 from tilewright.data import drawn
-from tilewright.measure.samples import Rounds
+from tilewright.measure.samples import usual_rounds
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.load import describe
 from tilewright.reporting import measure
 from tilewright.reporting.parts import Parts
-from tilewright.reporting.process import elsewhere
+from tilewright.reporting.process import elsewhere, started_ahead
 from tilewright.reporting.remaining import Remaining
 from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
@@ -32,6 +35,8 @@ from tilewright.rungs import find, rungs
 from tilewright.runtime.device import CPU
 
 SERIAL = "serial"
+# From so many cores on, a process that starts is not in the way of one that is measured on a GPU.
+ENOUGH_CORES = 4
 Make = Callable[[Progress], Sequence[Record]]
 
 
@@ -55,16 +60,46 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     (ladder,) = (each for each in found if isinstance(each, LadderRecord))
     records: list[Record] = [ladder]
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
-    wanted = [*_runs(wish, timed), *_facts(wish, ladder, timed), *_profiles(wish, ladder)]
-    beside = replace(wish, device=CPU)
-    asked = [(wish, name, make) for name, make in wanted]
-    if wish.milestone and wish.device.is_gpu:
-        asked += [(beside, name, make) for name, make in _runs(beside, _on_the_cpu())]
-    for of in (wish, beside):
-        parts.expect(of, [name for which, name, _ in asked if which is of])
-    for of, name, make in asked:
-        records += parts.part(of, name, partial(make, progress))
+    measured, kernels = [*_runs(wish, timed), *_answers(wish, ladder)], [*_kernels(wish, timed)]
+    profiles, beside = [*_profiles(wish, ladder)], replace(wish, device=CPU)
+    on_the_cpu = wish.milestone and wish.device.is_gpu
+    loops = [*_runs(beside, _on_the_cpu())] if on_the_cpu else []
+    parts.expect(wish, [name for name, _ in (*measured, *kernels, *profiles)])
+    parts.expect(beside, [name for name, _ in loops])
+    ahead = wish.device.kind == "cuda" and environment.cpu_cores() >= ENOUGH_CORES
+    with started_ahead() if ahead else nullcontext():
+        for name, make in measured:
+            records += parts.part(wish, name, partial(make, progress))
+        records += _together(wish, parts, kernels, progress)
+        for name, make in profiles:
+            records += parts.part(wish, name, partial(make, progress))
+    for name, make in loops:
+        records += parts.part(beside, name, partial(make, progress))
     return records
+
+
+def _together(
+    wish: Wish, parts: Parts, wanted: Sequence[tuple[str, Make]], progress: Progress
+) -> list[Record]:
+    """Parts that are no measurements: all that are missing are made at once."""
+    found: list[Record] = []
+    pool = ThreadPoolExecutor(environment.cpu_cores())
+    begun = {
+        name: pool.submit(make, lambda *now: None)
+        for name, make in wanted
+        if parts.get(wish, name) is None
+    }
+
+    def made(name: str) -> Sequence[Record]:
+        return begun[name].result()
+
+    try:
+        for number, (name, _) in enumerate(wanted):
+            progress("compiling kernels", number, len(wanted))
+            found += parts.part(wish, name, partial(made, name))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
 
 
 def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> LadderRecord:
@@ -73,7 +108,7 @@ def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> Ladd
     watching = _Watching(wish, tell, progress)
     found = climb.climb(
         subject.network, subject.dataset.images, wish.device, wish.batch,
-        wish.repeats or Rounds(), progress=watching.progress, audience=watching,
+        wish.repeats or usual_rounds(wish.device), progress=watching.progress, audience=watching,
         short=not wish.full_proof, keep=True,
     )  # fmt: skip
     with commanded(wish.command("ladder", images=wish.images)[1:]):
@@ -125,13 +160,15 @@ def _on_the_cpu() -> list[str]:
     return [rung.label for rung in able if rung.name == SERIAL or rung.vendor]
 
 
-def _facts(
-    wish: Wish, ladder: LadderRecord, timed: Mapping[str, bool]
-) -> Iterator[tuple[str, Make]]:
-    """Answers to all images, and what the compiler made of every rung of our own."""
-    if wish.data != drawn.NAME and timed:
+def _answers(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
+    """To all images."""
+    if wish.data != drawn.NAME and ladder.timed:
         make = partial(elsewhere, measure.answered, wish=wish, label=_best(ladder))
         yield "answers", make
+
+
+def _kernels(wish: Wish, timed: Mapping[str, bool]) -> Iterator[tuple[str, Make]]:
+    """What the compiler made of every rung of our own."""
     for label, vendor in timed.items():
         if not vendor and wish.device.is_gpu:
             make = partial(elsewhere, measure.kernels, wish=wish, label=label)

@@ -50,6 +50,16 @@ RATE_ATTRIBUTES = (13, 36, 37)
 COMPUTE_MODE_ATTRIBUTE = 20  # cudaDevAttrComputeMode; 0: any number of processes may use the GPU
 # Of pages that are touched to see it recorded: enough to share none with another allocation.
 TOUCHED_BYTES = 4 * 2**20
+# Nothing but time passes; its clock counts nanoseconds.
+HOLD_BACK = """
+extern "C" __global__ void hold_back(unsigned long long nanoseconds) {
+    unsigned long long begin, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+    do {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (now - begin < nanoseconds);
+}
+"""
 SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -165,9 +175,12 @@ def _module(compiled: nvrtc.Compiled) -> Any:
 
 
 def _pinned(shape: Shape, dtype: DTypeLike) -> HostArray:
-    import cupyx
+    # As cupyx.empty_pinned does, without all else of cupyx, which every run would have to import.
+    import cupy
 
-    return np.asarray(cupyx.empty_pinned(shape, np.dtype(dtype)))
+    kind = np.dtype(dtype)
+    memory = cupy.cuda.alloc_pinned_memory(max(1, math.prod(shape) * kind.itemsize))
+    return np.ndarray(shape, kind, buffer=memory)
 
 
 @cache
@@ -317,6 +330,11 @@ class CudaRuntime(EventRecorder):
     def elapsed(self, first: TimingEvent, last: TimingEvent) -> float:
         return float(self.cupy.cuda.get_elapsed_time(first, last))
 
+    def hold_back(self, seconds: float) -> None:
+        cubin = nvrtc.compile_cubin("hold_back", HOLD_BACK, self.architecture)
+        function, one = _function(self.index, cubin), (1, 1, 1)
+        function(one, one, (np.uint64(1e9 * seconds),), 0, stream=self.kernels)
+
     def shared_pages(self) -> ManagedPages:
         return ManagedPages(self.cupy.cuda.malloc_managed(TOUCHED_BYTES), TOUCHED_BYTES)
 
@@ -358,6 +376,7 @@ class CudaRuntime(EventRecorder):
             mark.synchronize()
 
     def _finish(self, stream: Any) -> None:
+        self.begun = False
         with calling(self.trace, "cudaStreamSynchronize"):
             stream.synchronize()
 

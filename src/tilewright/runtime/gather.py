@@ -21,6 +21,8 @@ from tilewright.runtime import GpuKernel, HostArray, Runtime
 from tilewright.runtime.dialect import DoesNotFit, Limits, Source
 from tilewright.runtime.nvrtc import Compiled
 
+Text = tuple[str, str]  # a kernel's name, and all of its source
+
 
 @runtime_checkable
 class CompilesAhead(Protocol):
@@ -29,7 +31,7 @@ class CompilesAhead(Protocol):
     limits: Limits
     capability: int
 
-    def compile_ahead(self, texts: Iterable[tuple[str, str]]) -> Sequence[Future[Compiled]]:
+    def compile_ahead(self, texts: Iterable[Text]) -> Sequence[Future[Compiled]]:
         """Begin to compile kernels by their names and texts; `compile` waits for its own."""
 
 
@@ -39,7 +41,7 @@ class Gathering:
 
     limits: Limits
     capability: int
-    texts: dict[tuple[str, str], None] = field(default_factory=dict)
+    texts: dict[Text, None] = field(default_factory=dict)
     trace: None = None
 
     def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> HostArray:
@@ -62,16 +64,21 @@ class Gathering:
         return GpuKernel(name, (threads, 1, 1), None, shared_bytes=shared_bytes)
 
 
-def compile_together(
-    runtime: Runtime, prepare: Callable[[Gathering], object]
-) -> Sequence[Future[Compiled]]:
-    """Begin to compile all that is asked for when something is prepared.
+def gathered(runtime: CompilesAhead, prepare: Callable[[Gathering], object]) -> dict[Text, None]:
+    """All that is asked for when something is prepared, in order.
 
     What does not fit, or does not compile, is left for whoever prepares it in earnest to say.
     """
-    if not isinstance(runtime, CompilesAhead):
-        return ()
     gathering = Gathering(runtime.limits, runtime.capability)
     with suppress(DoesNotFit):
         prepare(gathering)
-    return runtime.compile_ahead(gathering.texts)
+    return gathering.texts
+
+
+def compile_together(
+    runtime: Runtime, prepare: Callable[[Gathering], object]
+) -> Sequence[Future[Compiled]]:
+    """Begin to compile all of it."""
+    if not isinstance(runtime, CompilesAhead):
+        return ()
+    return runtime.compile_ahead(gathered(runtime, prepare))

@@ -83,7 +83,14 @@ class TimingEvent(Protocol):
 
 
 class EventRecorder(Recorder[tuple[TimingEvent, TimingEvent]]):
-    """Times are those of two CUDA events around each piece of work."""
+    """Times are those of two CUDA events around each piece of work.
+
+    After a copy, and after it has waited for the device, the host begins anew: `beginnings` are
+    counted. The device is then held back by `lead` seconds (`tilewright.runtime.head_start`).
+    """
+
+    recording_disturbs: bool
+    lead, beginnings, begun = 0.0, 0, False
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,6 +101,10 @@ class EventRecorder(Recorder[tuple[TimingEvent, TimingEvent]]):
 
     def elapsed(self, first: TimingEvent, last: TimingEvent) -> float:
         """Milliseconds between two events that were reached."""
+        raise NotImplementedError
+
+    def hold_back(self, seconds: float) -> None:
+        """Keep the stream of kernels busy for about so long, without any record of it."""
         raise NotImplementedError
 
     def timed(
@@ -108,6 +119,11 @@ class EventRecorder(Recorder[tuple[TimingEvent, TimingEvent]]):
         if trace.collector is not None:
             with trace.collector.about(layers or trace.inside, cost):
                 return work()
+        if kind == "kernel" and not self.begun:
+            self.beginnings += 1
+            if self.lead:
+                self.hold_back(self.lead)
+        self.begun = kind == "kernel"
         before, after = self._event(), self._event()
         before.record(stream)
         with calling(trace, call) if call else nullcontext(0) as number:
@@ -119,6 +135,7 @@ class EventRecorder(Recorder[tuple[TimingEvent, TimingEvent]]):
 
     def read_events(self, stream: object) -> None:
         """Place them on the host's clock; all but this stream has been waited for."""
+        self.begun = False
         trace = self.unsettled()
         if trace is None:
             return

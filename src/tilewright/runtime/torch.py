@@ -17,6 +17,9 @@ from tilewright.trace import DEVICE_TO_HOST, HOST_TO_DEVICE, Kind
 
 # Made by a call that PyTorch gives no types.
 TIMING_EVENT: Callable[..., TimingEvent] = partial(torch.cuda.Event, enable_timing=True)
+# Of a kernel that counts cycles, which PyTorch has for its own tests.
+WAIT_CYCLES: Callable[[int], None] = torch.cuda._sleep
+CYCLES_A_SECOND = 2e9
 
 
 class TorchRuntime(EventRecorder):
@@ -76,6 +79,9 @@ class TorchRuntime(EventRecorder):
     def elapsed(self, first: TimingEvent, last: TimingEvent) -> float:
         assert isinstance(first, torch.cuda.Event) and isinstance(last, torch.cuda.Event)
         return float(first.elapsed_time(last))
+
+    def hold_back(self, seconds: float) -> None:
+        WAIT_CYCLES(int(CYCLES_A_SECOND * seconds))
 
     def _timed(
         self, kind: Kind, name: str, layers: tuple[str, ...], size: int, work: Callable[[], Result]

@@ -40,16 +40,16 @@ def compiled_ahead(
     for trial in trials:
         drawn.append(trial)
         held += _bytes(trial)
-        if (kernels := _kernels(trial)) not in begun:
+        if (kernels := kernels_of(trial)) not in begun:
             begun.add(kernels)
-            compile_together(runtime, partial(_prepare, plans, trial))
+            compile_together(runtime, partial(prepare_trial, plans, trial))
         while len(drawn) > MOST_TRIALS or held > MOST_BYTES:
             held -= _bytes(drawn[0])
             yield drawn.popleft()
     yield from drawn
 
 
-def _prepare(plans: Plans, trial: Trial, runtime: Gathering) -> None:
+def prepare_trial(plans: Plans, trial: Trial, runtime: Gathering) -> None:
     """As for the trial itself, in each of the rung's ways."""
     rung, network, pixels = plans.rung, trial.network, trial.images.dtype == np.uint8
     for way in rung.tried_ways:
@@ -58,7 +58,7 @@ def _prepare(plans: Plans, trial: Trial, runtime: Gathering) -> None:
             prepare(rung, runtime, stages, network.parameters, step.options, pixels)
 
 
-def _kernels(trial: Trial) -> Hashable:
+def kernels_of(trial: Trial) -> Hashable:
     """What a trial's kernels depend on: two trials that have it alike have the same."""
     return trial.network.stages, trial.images.dtype == np.uint8
 

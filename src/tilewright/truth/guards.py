@@ -20,7 +20,13 @@ from tilewright.rungs.gpu.design import BLOCK_THREADS
 from tilewright.runtime import Buffer, GpuKernel, GpuRuntime, HostArray, Runtime
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
-from tilewright.truth.evidence import PARAMETER_POISON, SCRATCH_POISON, SHARED_POISON, Damage
+from tilewright.truth.evidence import (
+    INPUT_POISON,
+    PARAMETER_POISON,
+    SCRATCH_POISON,
+    SHARED_POISON,
+    Damage,
+)
 
 # Elements; a multiple of what devices want pointers to be aligned to.
 MARGIN = 1024
@@ -106,6 +112,15 @@ class Guarded:
         if not any(part.any() for part in changed):
             return None
         return _damage(self.name, np.concatenate(changed))
+
+
+def rehearse(runtime: Runtime) -> None:
+    """Do once what every proof does with its buffers. CuPy compiles a kernel of its own for copies
+    of each type inside a device, and keeps it on disk: other processes find it there.
+    """
+    for dtype in (np.float32, np.uint8, np.uint32):
+        Guarded(runtime, "input", (1,), dtype, INPUT_POISON).fill(np.zeros(1, dtype))
+    runtime.synchronise()
 
 
 def _damage(name: str, changed: NDArray[np.bool_]) -> Damage:

@@ -1,8 +1,9 @@
 """Proofs of several rungs on one GPU at the same time, each in a process of its own.
 
 A proof keeps a GPU busy for a tenth of its time; the rest is the reference, computed on one core,
-and the compiler. So the rungs of a ladder are proven side by side, on cores of their own. What
-breaks a GPU's context breaks it for that rung alone.
+and the compiler. So all rungs of a ladder are proven at once, if there is room, each on a few cores
+that it shares with its neighbours: whoever compiles for long has the cores of those that are done.
+What breaks a GPU's context breaks it for that rung alone.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import Any
 
 from tilewright.errors import TilewrightError
 from tilewright.model.network import Network
@@ -24,8 +28,12 @@ from tilewright.runtime.device import Device
 from tilewright.truth.verify import Verdict, verify
 
 Prove = Callable[[Rung], Verdict]
-# Processes at a time: each has a context of half a gigabyte on the GPU, and 100 MB of libraries.
-MOST_PROCESSES = 8
+# What a process takes: a context on the GPU, libraries and a compiler or two on the host.
+GPU_BYTES, HOST_BYTES = 2 * 2**30, 2 * 2**30
+# Each has at least so many cores, to compile on, though others have some of them, too.
+LEAST_CORES = 4
+# Its own thread computes; on cores that others are at work on, more would only wait.
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 # On its cores before any library counts them.
 START = (
     "import os; os.sched_setaffinity(0, {cores}); "
@@ -33,36 +41,72 @@ START = (
 )
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What all rungs are proven on."""
+
+    device: Device
+    network: Network
+    batch: int
+    seed: int
+
+
+def places(rungs: int, cores: Sequence[int], gpu_bytes: int, host_bytes: int) -> list[list[int]]:
+    """The cores of each process: as many processes as there are rungs, a few more than cores at
+    most, and as many as there is memory for."""
+    room = min(gpu_bytes // GPU_BYTES, host_bytes // HOST_BYTES, len(cores) * 5 // 4)
+    processes = max(1, min(rungs, room))
+    each = min(len(cores), max(LEAST_CORES, len(cores) // processes))
+    starts = (len(cores) * number // processes for number in range(processes))
+    return [[cores[(start + i) % len(cores)] for i in range(each)] for start in starts]
+
+
 @contextmanager
 def side_by_side(
-    able: Sequence[Rung], device: Device, network: Network, batch: int, cores: Sequence[int]
-) -> Iterator[Prove]:
-    """A way to get the verdict on each of a ladder's rungs: all are being proven meanwhile."""
-    processes = min(MOST_PROCESSES, len(cores), len(able))
-    places: SimpleQueue[list[int]] = SimpleQueue()
-    for number in range(processes):
-        places.put(list(cores[number::processes]))
-    running = _Running()
+    able: Sequence[Rung],
+    asked: Asked,
+    places: Sequence[list[int]],
+    first: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[Prove, Mapping[str, Future[Verdict]]]]:
+    """A way to get the verdict on each of a ladder's rungs, and those that are to come, by the
+    rungs' labels: all are being proven meanwhile. `first` is done while processes start.
+    """
+    free: SimpleQueue[list[int]] = SimpleQueue()
+    for place in places:
+        free.put(place)
+    running, ready = _Running(), threading.Event()
 
     def prove(rung: Rung) -> Verdict:
-        place = places.get()
+        place = free.get()
         try:
-            return _in_process(rung, (device, network, batch), place, running)
+            return _in_process(rung, asked, place, running, ready)
         finally:
-            places.put(place)
+            free.put(place)
 
-    pool = ThreadPoolExecutor(processes, "proof")
+    pool = ThreadPoolExecutor(len(places), "proof")
     # The last rungs have the longest kernels: they begin first.
-    begun: dict[str, Future[Verdict]] = {
-        rung.label: pool.submit(prove, rung) for rung in reversed(able)
-    }
+    begun = {rung.label: pool.submit(prove, rung) for rung in reversed(able)}
     try:
-        yield lambda rung: begun[rung.label].result()
+        first()
+        ready.set()
+        yield lambda rung: begun[rung.label].result(), begun
     finally:
         for future in begun.values():
             future.cancel()
         running.end()
+        ready.set()
         pool.shutdown()
+
+
+def as_they_come(rungs: Iterable[Rung], begun: Mapping[str, Future[Any]]) -> Iterator[Rung]:
+    """Rungs whose proofs were not begun, then the others in the order in which they are done."""
+    waiting: dict[Future[Any], Rung] = {}
+    for rung in rungs:
+        if (future := begun.get(rung.label)) is None:
+            yield rung
+        else:
+            waiting[future] = rung
+    yield from map(waiting.__getitem__, as_completed(waiting))
 
 
 class _Running:
@@ -84,19 +128,19 @@ class _Running:
 
 
 def _in_process(
-    rung: Rung,
-    given: tuple[Device, Network, int],
-    cores: list[int],
-    running: _Running,
+    rung: Rung, asked: Asked, cores: list[int], running: _Running, ready: threading.Event
 ) -> Verdict:
     command = [sys.executable, "-P", "-c", START.replace("{cores}", repr(set(cores)))]
     # Ctrl-C is for the one who asked, and ends this by ending it.
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={
+            **os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
+        },
     )  # fmt: skip
     running.add(process)
-    said, _ = process.communicate(pickle.dumps((rung.name, rung.precision.name, *given)))
+    ready.wait()
+    said, _ = process.communicate(pickle.dumps((rung.name, rung.precision.name, asked)))
     running.processes.discard(process)
     if process.returncode:
         raise TilewrightError(
@@ -111,12 +155,14 @@ def _in_process(
 
 def main() -> None:
     """The process: a question from standard input, the verdict or an error to standard output."""
-    name, precision, device, network, batch = pickle.load(sys.stdin.buffer)
+    name, precision, asked = pickle.load(sys.stdin.buffer)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
-    (rung,) = (each for each in rungs(device) if each.name == name)
+    (rung,) = (each for each in rungs(asked.device) if each.name == name)
     try:
-        answer: Verdict | TilewrightError = verify(rung.at(precision), device, network, batch=batch)
+        answer: Verdict | TilewrightError = verify(
+            rung.at(precision), asked.device, asked.network, asked.seed, asked.batch
+        )
     except TilewrightError as error:
         answer = error
     with answers:

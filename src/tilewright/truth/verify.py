@@ -32,7 +32,7 @@ What is found wrong comes with its evidence (`tilewright.truth.evidence`), of wh
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +93,11 @@ def verify(
     if network is not None and network.parameters:
         Program(network, uniform(network, rung, device, batch), {rung.name: rung})
     seed = fresh_seed() if seed is None else seed
-    generator = np.random.default_rng(seed)
+    return prove(rung, device, everything(rung, network, batch, seed), seed, progress=progress)
+
+
+def everything(rung: Rung, network: Network | None, batch: int, seed: int) -> Iterator[Trial]:
+    """All that a rung is tried on. Of one seed, layers and networks are the same for all rungs."""
 
     def fuses(net: Network) -> bool:
         parts = rung.cut(net)
@@ -102,8 +106,8 @@ def verify(
     def computes(net: Network) -> bool:
         return not any(rung.supports(stage) or _borrowed(rung, stage) for stage in net.stages)
 
-    everything = trials(network, rung.precision, fuses, batch, generator, computes)
-    return prove(rung, device, everything, seed, progress=progress)
+    generator = np.random.default_rng(seed)
+    return trials(network, rung.precision, fuses, batch, generator, computes)
 
 
 def _borrowed(rung: Rung, stage: Stage) -> bool:

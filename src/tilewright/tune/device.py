@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program, prepare
 from tilewright.measure.conditions import Conditions, Watch
-from tilewright.measure.samples import Rounds, Sample, interleave
+from tilewright.measure.samples import Rounds, Sample, interleave, pause_before
 from tilewright.memory import pin
 from tilewright.model.layers import Flatten, Layer, Pixels
 from tilewright.model.network import Network
@@ -158,7 +158,10 @@ class OnDevice:
         images = pin(next(iter(programs.values())), self.images)
         turns = {name: (lambda each=each: each(images)) for name, each in programs.items()}
         watch = Watch(self.device)
-        samples = interleave(turns, ROUNDS, progress=progress, seed=fresh_seed(), between=watch)
+        samples = interleave(
+            turns, ROUNDS, progress=progress, seed=fresh_seed(), between=watch,
+            pause=pause_before([self.device]),
+        )  # fmt: skip
         self.conditions = watch.conditions()
         return samples
 

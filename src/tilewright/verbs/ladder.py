@@ -14,7 +14,7 @@ from tilewright.climb import NOBODY, Audience, Planned, climb, prepare
 from tilewright.data.catalogue import Source
 from tilewright.errors import TilewrightError
 from tilewright.job import blaming
-from tilewright.measure.samples import Rounds
+from tilewright.measure.samples import Rounds, usual_rounds
 from tilewright.model.load import Net, Weights
 from tilewright.model.network import Network
 from tilewright.results.climbed import record
@@ -107,8 +107,9 @@ def ladder(
     planned = [_planned(file, files, subject.network, there, size, travels) for file in files]
     climbing = partial(
         climb, subject.network, subject.dataset.images, there, size,
-        rounds or (QUICK_ROUNDS if quick else Rounds()), travels, own=own_rungs(there, rung),
-        names=names_in(rungs), against=against, short=quick, planned=planned,
+        rounds or (QUICK_ROUNDS if quick else usual_rounds(there)), travels,
+        own=own_rungs(there, rung), names=names_in(rungs), against=against, short=quick,
+        planned=planned,
     )  # fmt: skip
     with _watched(progress) as (tell, audience):
         if on_cluster(on, workers, address):

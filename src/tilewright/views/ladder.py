@@ -71,10 +71,10 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
     rows = table(
         "Rungs", "\nrung", Column("\nproof", "number", spare=1),
         *(Column(name, "number", unit="ms") for name in convolutions),
-        *([Column("device", "number", unit="ms")] if on_device else ()),
+        *([Column("device", "number", unit="ms"), _uncertain("device")] if on_device else ()),
         *([Column("copies", "number", unit="ms")] if copied else ()),
         Column("total" if on_device else "network", "number", unit="ms"),
-        Column("\n± %", "number", spare=2),
+        _uncertain("total" if on_device else ""),
         *([Column("copied", "number", spare=3, unit="MB")] if copied else ()),
         Column("\ncorrect", "number", spare=1),
     )  # fmt: skip
@@ -86,14 +86,23 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
             row.rung + row.operations_mark,
             _proof(row.verification),
             *(units.milliseconds(row.operations[name].median_seconds) for name in convolutions),
-            *([_milliseconds(row.device_time)] if on_device else ()),
+            *([_milliseconds(row.device_time), _by(row.device_time)] if on_device else ()),
             *([_milliseconds(row.copies)] if copied else ()),
             units.milliseconds(row.network.median_seconds),
-            percent(row.network.sample.uncertainty),
+            _by(row.network),
             *([units.megabytes(row.copied_bytes) if row.copies else "-"] if copied else ()),
             units.fixed(row.correctness[-1].share, 4) if row.correctness else "-",
         )
     return rows
+
+
+def _uncertain(of: str) -> Column:
+    return Column(f"{of}\n± %", "number", spare=2)
+
+
+def _by(time: Timing | None) -> str:
+    """How uncertain a time is."""
+    return "-" if time is None else percent(time.sample.uncertainty)
 
 
 def _milliseconds(time: Timing | None) -> str:
@@ -183,9 +192,10 @@ def _before(rows: Sequence[RungRecord]) -> Iterator[str]:
         if row.verification is not None and row.verification.proven is not None:
             days.setdefault(row.verification.proven, []).append(row.rung)
     for day, names in days.items():
+        every = len(names) == sum(row.verification is not None for row in rows)
         yield (
-            f"proven {day} on this machine, and nothing has changed since: {', '.join(names)} "
-            "(--prove proves them again)"
+            f"proven {day} on this machine, and nothing has changed since: "
+            f"{'every rung' if every else ', '.join(names)} (--prove proves them again)"
         )
 
 
@@ -242,7 +252,8 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     if any(row.device_time for row in rows):
         yield (
             "device: while the GPU computed; total: from pixels in the host's memory to results "
-            "there; ranks, ratios and rates go by the device's time"
+            "there, with what the host takes to launch and to wait; ranks, ratios and rates go by "
+            "the device's time"
         )
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
@@ -280,7 +291,7 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
         yield f"{TOGETHER} op times include the activation and pooling fused into a convolution"
     if any(row.network and row.network.interval_seconds is None for row in rows):
         yield "fewer than 6 rounds: nothing can be said about noise"
-    noisy = [row.rung for row in rows if row.network and row.network.noise == "noisy"]
+    noisy = [row.rung for row, ranked in ladder.ranked if ranked.noise == "noisy"]
     if noisy:
         yield (
             f"not certain to {100 * FAIR:.0f} % after {ladder.repeats} rounds: {', '.join(noisy)}; "

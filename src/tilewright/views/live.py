@@ -23,6 +23,8 @@ from tilewright.views.colours import BROKEN, COMPUTE
 from tilewright.views.console import UPDATE_SECONDS, Screen
 from tilewright.views.table import Marked, table
 
+TIMING = "timing"  # what progress says of every turn, of the warm-up too
+
 if TYPE_CHECKING:
     from tilewright.climb import Row
     from tilewright.truth.verify import Verdict
@@ -39,6 +41,7 @@ class Show:
 
     def proven(self, row: Row) -> None:
         self.rows.append(row)
+        self.rows.sort(key=lambda row: row.place)
         self.draw()
 
     def timed(self, name: str, seconds: float) -> None:
@@ -52,7 +55,7 @@ class Show:
             self.draw()
 
     def _place(self, median: tuple[str, float]) -> int:
-        """Of a bar: in the order that rungs were proven in, whichever came first in a round."""
+        """Of a bar: in the ladder's order, whichever came first in a round."""
         labels = [row.rung.label for row in self.rows]
         return next((i for i, label in enumerate(labels) if median[0].startswith(label)), -1)
 
@@ -81,10 +84,10 @@ class Lines(Show):
         super().proven(row)
         self._say(f"{row.rung.label}: {words(row)}")
 
-    def timed(self, name: str, seconds: float) -> None:
-        if not self.seconds:
+    def progress(self, doing: str, done: int, of: int) -> None:
+        if doing.startswith(TIMING) and not self.doing.startswith(TIMING):
             self._say("timing in turns")
-        super().timed(name, seconds)
+        super().progress(doing, done, of)
 
     def _say(self, line: str) -> None:
         seconds = time.perf_counter() - self.started

@@ -49,7 +49,7 @@ class Dense:
     def operations(self) -> tuple[Operation, ...]:
         return (*self.layers, *([self.softmax] if self.softmax else []))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(name for operation in self.operations for name in operation.names)
 

@@ -238,7 +238,7 @@ class Stack:
     def operations(self) -> tuple[Operation, ...]:
         return tuple(phase.operation for phase in self.phases)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(name for operation in self.operations for name in operation.names)
 
