@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-QUICK_TOGETHER = 20
-SLOW_TOGETHER = 3
+QUICK_TOGETHER = 50
+SLOW_TOGETHER = 10
 
 
 def together(names: Iterable[str], is_slow: Callable[[str], bool]) -> dict[str, str]:
