@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ for library in ("OPENBLAS", "OMP", "MKL"):
 
 from hypothesis import settings  # noqa: E402
 
-from tests import cpu_level, depth, examples, quick_builds  # noqa: E402, F401
+from tests import cpu_level, depth, examples, handing_out, quick_builds  # noqa: E402, F401
 from tests.cpu_level import pytest_configure  # noqa: E402, F401
 from tests.depth import one_in  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
@@ -114,7 +114,6 @@ SLOW = (
     "tests/views/test_profile.py",
 )
 
-NUMBERS = count()
 LONGEST = ("tests/test_wheel.py", "tests/truth/test_verify.py")
 # After `make types`, which runs beside the tests and leaves there what this one looks up.
 LAST = ("tests/verbs/test_types.py",)
@@ -185,25 +184,64 @@ def press_ctrl_c() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGINT, usual)
 
 
+class Homes:
+    """Folders for what a test would fetch, measure or keep: one for many tests, and another as soon
+    as one of them left something there. To make one takes longer than most tests.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.used = base, 0
+        self.home: Path | None = None
+        self.as_made: tuple[object, ...] = ()
+        for kept in SHARED.values():
+            (KEPT / kept).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def bare(self) -> Path:
+        """A new one, of which nothing is shared."""
+        home = self.base / f"cache-{self.used}"
+        home.mkdir()
+        self.used += 1
+        return home
+
+    def shared(self) -> Path:
+        """One with what tests share, and nothing else."""
+        if self.home is None or _looks(self.home) != self.as_made:
+            self.home = self.bare()
+            (self.home / "tilewright").mkdir(mode=0o700)
+            for kind, kept in SHARED.items():
+                (self.home / "tilewright" / kind).symlink_to(KEPT / kept)
+            self.as_made = _looks(self.home)
+        return self.home
+
+
+def _looks(home: Path) -> tuple[object, ...]:
+    """Changes with whatever comes into the folders, leaves them, or is permitted there."""
+    try:
+        return tuple(
+            (folder.stat().st_mode, {path.name for path in folder.iterdir()})
+            for folder in (home, home / "tilewright")
+        )
+    except OSError:
+        return ()
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    return Homes(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture(autouse=True)
 def own_cache(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, homes: Homes, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """No test sees, or leaves anything in, what another or the user has fetched or measured.
 
     What is compiled lies under keys made of all it depends on: that, tests and runs share.
     """
-    home = tmp_path_factory.getbasetemp() / f"cache-{next(NUMBERS)}"  # mktemp looks at all of them
-    home.mkdir()
+    of_caching = request.node.nodeid.startswith(OF_CACHING)
+    home = homes.bare() if of_caching else homes.shared()
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "kept"))
-    if not request.node.nodeid.startswith(OF_CACHING):
-        (home / "tilewright").mkdir(mode=0o700)
-        for kind, kept in SHARED.items():
-            (KEPT / kept).mkdir(mode=0o700, parents=True, exist_ok=True)
-            (home / "tilewright" / kind).symlink_to(KEPT / kept)
     return home
 
 
@@ -215,6 +253,26 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     cpu_level.pytest_addoption(parser)
     depth.pytest_addoption(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Whatever is imported or collected stays: looking for garbage among it, again and again, takes
+    a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `--dist loadgroup`; None leaves it to pytest-xdist."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    return handing_out.scheduler(config, log, lambda name: name.startswith(SLOW))
 
 
 @pytest.hookimpl(tryfirst=True)

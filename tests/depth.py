@@ -60,6 +60,7 @@ LEFT_OUT = (
     "tests/cli/test_train.py::test_a_stopped_training_goes_on",
     "tests/cli/test_tune.py::test_a_kernel_file_takes_part",
     "tests/cluster/test_ray.py::test_a_ladder_is_proven_by_all",
+    "tests/cluster/test_ray.py::test_candidates_are_timed_by_others",
     "tests/cluster/test_ray.py::test_ctrl_c_ends_a_command",
     "tests/fuse/cuda/test_cubins.py::test_strips_through_several_layers_in_words",
     "tests/judge/test_remote.py::test_the_proof_works_in_isolation",

@@ -7,13 +7,14 @@ import pickle
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests import depth, examples
-from tests.conftest import OF_CACHING, SLOW
+from tests import depth, examples, handing_out
+from tests.conftest import OF_CACHING, SHARED, SLOW, Homes
 from tests.kept import compile_cubin
 from tests.runtime.test_opencl import DOUBLE
 from tilewright.errors import TilewrightError
@@ -128,3 +129,33 @@ def test_a_cubin_is_compiled_once(monkeypatch, tmp_path):
     for other in (("once", text, "sm_80"), ("once", text + " ", "sm_90")):
         with pytest.raises(TilewrightError, match="asked again"):
             compile_cubin(*other)
+
+
+def test_tests_of_a_file_go_to_a_worker_together():
+    few, many = handing_out.SLOW_TOGETHER, handing_out.QUICK_TOGETHER
+    names = [f"a.py::test[{number}]" for number in range(many + 1)]
+    names += [f"b.py::test_{number}" for number in range(many - 1)]
+    names += [f"b.py::test_slow_{number}" for number in range(few + 1)]
+    found = handing_out.together(names, lambda name: "slow" in name)
+    sizes = Counter(found.values())
+    assert list(found) == names
+    assert sizes == {
+        names[0]: many, names[many]: 1, "b.py::test_0": many - 1, "b.py::test_slow_0": few,
+        f"b.py::test_slow_{few}": 1,
+    }  # fmt: skip
+
+
+def test_a_home_is_for_many_tests_until_something_is_left_there(tmp_path):
+    homes = Homes(tmp_path)
+    first = homes.shared()
+    assert homes.shared() == first
+    assert {path.name for path in (first / "tilewright").iterdir()} == {*SHARED}
+    for place in ("kept", "tilewright/fetched"):
+        used = homes.shared()
+        (used / place).mkdir()
+        assert homes.shared() != used
+        assert not (homes.shared() / place).exists()
+    used = homes.shared()
+    used.chmod(0o500)
+    assert homes.shared() != used
+    assert list(homes.bare().iterdir()) == []

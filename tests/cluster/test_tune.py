@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.made import NETWORK
+from tests.cluster.near import Near
 from tilewright.climb import Subject
+from tilewright.cluster import session
 from tilewright.cluster.saying import Doing, Done, Failed, Told
-from tilewright.cluster.tune import REPEATS, Helped, Tuner
+from tilewright.cluster.tune import REPEATS, Helped, Tuner, tune_on
 from tilewright.data.drawn import pictures
 from tilewright.errors import TilewrightError
 from tilewright.runtime.device import CPU
@@ -67,6 +70,33 @@ def test_a_worker_tunes_and_tells(tmp_path, monkeypatch):
     assert all(isinstance(words, Told) and isinstance(words.words, Doing) for words in told)
     assert isinstance(done, Done) and done.found.plans[0].name.startswith("im2col")
     assert asked.out.is_file() and asked.kept.is_file()
+
+
+def test_candidates_are_timed_by_others_and_plans_by_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("tilewright.tune.device.ROUNDS", 2)
+    monkeypatch.setattr(session, "library", Near)
+    monkeypatch.chdir(tmp_path)
+    subject = Subject(NETWORK, pictures(NETWORK.input.shape, 1), "random weights")
+    asked = Asked(subject, "small", ("im2col",), CPU, 2, 2, None, 1, Path("plan.json"))
+    timed, tuned, told = [], [], []
+    seconds, tune = Tuner.seconds, Tuner.tune
+
+    def noted(tuner, *given):
+        timed.append(tuner)
+        return seconds(tuner, *given)
+
+    def begun(tuner, asked, others):
+        tuned.append((tuner, asked.out, len(others)))
+        return tune(tuner, asked, others)
+
+    monkeypatch.setattr(Tuner, "seconds", noted)
+    monkeypatch.setattr(Tuner, "tune", begun)
+    made = tune_on(asked, 2, None, lambda doing, done, of: told.append(doing), pytest.fail)
+    assert [plan.name for plan in made.plans] == ["im2col, own choice"]
+    ((first, out, others),) = tuned
+    assert timed and first not in timed
+    assert (out, others) == (tmp_path / "plan.json", 1) and out.is_file()
+    assert told[:2] == ["starting the cluster", "starting workers"] and len(told) > 2
 
 
 def test_a_worker_fetches_what_it_works_on_once():

@@ -108,19 +108,11 @@ def test_charts_are_drawn_and_nothing_sticks_out(open_page, width, scheme):
     }[scheme]
 
 
-def test_charts_are_drawn_when_they_come_near(open_page):
+def test_charts_are_drawn_when_they_come_near_and_can_be_sorted_toggled_and_downloaded(open_page):
     view = open_page(part="")
     view.wait_for_function("document.querySelector('figure').dataset.state == 'drawn'")
     last = view.locator("figure[data-chart]").last
     assert last.get_attribute("data-state") is None
-    last.scroll_into_view_if_needed()
-    view.wait_for_function(
-        "[...document.querySelectorAll('figure[data-chart]')].at(-1).dataset.state == 'drawn'"
-    )
-
-
-def test_sorting_toggling_and_downloading(open_page):
-    view = open_page(part="")
     table = view.locator("#ladder figure table").first
     view.locator("#ladder figure summary", has_text="As a table").first.click()
     head = table.locator("th button", has_text="network, ms")
@@ -132,7 +124,6 @@ def test_sorting_toggling_and_downloading(open_page):
     assert firsts()[-1] == "step2"
     assert table.locator("th[aria-sort=descending]").count() == 1
     figure = view.locator("#ladder figure").first
-    view.wait_for_function("document.querySelector('figure').dataset.state == 'drawn'")
     before = figure.locator(".drawing svg.marks").inner_html()
     figure.locator("button", has_text="linear").click()
     view.wait_for_function("document.querySelector('figure').dataset.state == 'drawn'")
@@ -142,6 +133,10 @@ def test_sorting_toggling_and_downloading(open_page):
         view.locator("#download").click()
     records = json.loads(waiting.value.path().read_text())["records"]
     assert HOSTILE in {record["network"] for record in records}
+    last.scroll_into_view_if_needed()
+    view.wait_for_function(
+        "[...document.querySelectorAll('figure[data-chart]')].at(-1).dataset.state == 'drawn'"
+    )
 
 
 def test_what_a_browser_cannot_unpack_it_says_and_gives_as_it_is(open_page):
