@@ -114,7 +114,7 @@ def _fused(
         return None, None
     import numba
 
-    fresh = numba.njit(nogil=True, fastmath={"contract"})(function)
+    fresh = numba.njit(**loops.NUMBA)(function)
     shapes = (stage.input_shape, stage.output_shape)
     arrays = made.arrays(*(np.zeros((1, *shape), np.float32) for shape in shapes))
     fresh(*arrays, 0, 0, *made.settings)

@@ -38,6 +38,8 @@ from tilewright.rungs.cpu.kept import Kept
 from tilewright.threads import share
 
 Array = NDArray[np.float32]
+# Without a way in for C, which nobody takes and which is a sixth of what is compiled.
+NUMBA: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "no_cfunc_wrapper": True}
 # Operations of one call at most, about a nanosecond each: a tenth of a second.
 LONGEST_CALL = 100_000_000
 # What a value takes beside its sum, at most: tanh and exp are the dearest.
@@ -49,7 +51,7 @@ def compiled(function: Callable[..., None], *inside: Callable[..., Any]) -> Any:
 
     `inside` are other functions that become a part of it.
     """
-    made: Any = numba.njit(nogil=True, fastmath={"contract"})(function)
+    made: Any = numba.njit(**NUMBA)(function)
     made._cache = Kept(function, *inside)
     return made
 
@@ -310,7 +312,7 @@ def _elementwise(stage: Stage, layer: Elementwise, parameters: Parameters) -> Ch
 @cache
 def elementwise(function: Callable[..., Any]) -> Callable[..., None]:
     """Loops around the function of a kind; a job is one image."""
-    scalar = numba.njit(nogil=True, fastmath={"contract"})(function)
+    scalar = numba.njit(**NUMBA, no_cpython_wrapper=True)(function)
 
     def each(x: Array, out: Array, first: int, last: int, *settings: Any) -> None:
         for image in range(first, last):
