@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 USUAL = 30
 
@@ -21,6 +22,11 @@ COMMON: dict[str, Any] = {
 }
 settings.register_profile("test", max_examples=USUAL, derandomize=True, **COMMON)
 settings.register_profile("fuzz", max_examples=10 * USUAL, **COMMON)
+
+# Hypothesis likes numbers and words that it finds in the source of all that happens to be imported,
+# which is another set in each process, and takes 3 s to read: what is the same each time has none.
+_is_local = providers.is_local_module_file
+providers.is_local_module_file = lambda file: not settings.default.derandomize and _is_local(file)
 
 
 def examples(count: int, **more: Any) -> settings:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests import depth, examples, handing_out
 from tests.conftest import OF_CACHING, SHARED, SLOW, Homes
@@ -68,6 +69,8 @@ def test_make_fuzz_draws_more_and_others_everywhere(request):
     if request.config.getoption("hypothesis_profile") is None:
         assert settings.default.derandomize and examples.examples(7).max_examples == 7
         assert examples.examples(7).derandomize
+        # Nor does what is drawn depend on which of our modules are imported.
+        assert not providers.is_local_module_file(nvrtc.__file__)
     for file in (ROOT / "tests").rglob("test_*.py"):
         assert not re.search(r"@(hypothesis\.)?settings\(", file.read_text()), file
 

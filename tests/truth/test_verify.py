@@ -1319,9 +1319,13 @@ def windows_backwards(stage, parameters, right):
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_but_unusual_kernels_pass(name, only_odd):
+def test_right_but_unusual_kernels_pass(name, only_odd, monkeypatch, one_in):
     kind, make = RIGHT[name]
     only_odd(kind)
+    everything = verify_module.trials
+    monkeypatch.setattr(
+        verify_module, "trials", lambda *given: islice(everything(*given), 0, None, one_in)
+    )
     verdict = verify(rung_with(kind, make), CPU)
     assert verdict.passed, verdict.fault
 
@@ -1421,6 +1425,16 @@ FRESH_SEED = fresh_seed()
 FRESH: dict[tuple[int, ...], list[Trial]] = {}
 
 
+def in_turn(trials, place, ways):
+    """Single layers and joins by one of a rung's ways each, in turn; others by all of them."""
+    numbers: dict[Any, int] = {}
+    for trial in trials:
+        network = trial.network
+        number = numbers.setdefault((network.input, network.layers), len(numbers))
+        if network.name not in ("layer", "join") or number % ways == place:
+            yield trial
+
+
 @pytest.mark.usefixtures("not_optimised")
 @pytest.mark.xdist_group("loops")  # else two workers compile those of serial and threads at once
 @pytest.mark.parametrize("rung", ON_CPU, ids=name_of)
@@ -1438,17 +1452,20 @@ def test_every_rung_is_right(rung, monkeypatch, one_in):
         if not made:
             made.extend(islice(everything(*given), 0, None, one_in))
         computes = given[-1]
-        return (trial for trial in made[::every] if computes(trial.network))
+        return (trial for trial in in_turn(made[::every], *turn) if computes(trial.network))
 
     def known(trial, rung):
         return TRUTHS.setdefault(id(trial), truths(trial, rung))
 
     monkeypatch.setattr(verify_module, "trials", some)
     monkeypatch.setattr(verify_module, "Truths", known)
-    verdict = verify(rung, CPU, DEEP, seed=FRESH_SEED)
-    assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
-    assert verdict.outputs > 100_000 / one_in / every
-    assert verdict.worst <= 1
+    ways = [rung] if one_in == 1 else [replace(rung, ways=(way,)) for way in rung.ways]
+    for place, in_one_way in enumerate(ways):
+        turn = (place, len(ways))
+        verdict = verify(in_one_way, CPU, DEEP, seed=FRESH_SEED)
+        assert verdict.passed, f"seed {verdict.seed}: {verdict.fault}"
+        assert verdict.outputs > 100_000 / one_in / every / len(ways)
+        assert verdict.worst <= 1
 
 
 @pytest.mark.parametrize("network", [SQUASHED, zoo.network("cifar10")], ids=name_of)
@@ -1494,21 +1511,13 @@ def not_too_many(everything):
             yield trial
 
 
-# Kernels that are compiled longer than they run, even where nothing makes them fast.
-COMPILED_LONGER = (
-    *("direct", "direct-reduce", "padded-reduce", "unroll-gemm"),
-    *("fused-gemm", "per-layer", "tuned"),
-)
-
-
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("rung", rungs(OPENCL), ids=name_of)
-def test_every_gpu_rung_is_right(rung, monkeypatch, request, one_in):
+def test_every_gpu_rung_is_right(rung, monkeypatch, one_in):
     """All layers of the first rung; of the others, the convolutions, which alone are their own, and
     of their trials some that the rung before did not try."""
     if reason := rung.missing(OPENCL):
         pytest.skip(reason)
-    if rung.name in COMPILED_LONGER:
-        request.getfixturevalue("not_optimised")
     # The same shapes each time, so that kernels are compiled once; values are fresh.
     place = rungs(OPENCL).index(rung)
     first, step = place == 0, one_in if one_in == 1 or place == 0 else 2 * one_in
@@ -1525,8 +1534,10 @@ def test_every_gpu_rung_is_right(rung, monkeypatch, request, one_in):
     monkeypatch.setattr(
         trials_module, "_odd_layers", lambda generator: few + others(shapes) if first else few
     )
-    # Layers one after the other are no more than single ones to these rungs: of all kinds, once.
+    # Layers one after the other are no more than single ones to these rungs: of all kinds, once;
+    # of branches, those within others and joins of every kind.
     monkeypatch.setattr(trials_module, "ODD_SEQUENCES", trials_module.ODD_SEQUENCES[6:7])
+    monkeypatch.setattr(trials_module, "ODD_GRAPHS", trials_module.ODD_GRAPHS[-2:])
     everything = verify_module.trials
     monkeypatch.setattr(
         verify_module,

@@ -15,8 +15,9 @@ from tests.fuse.cpu.machines import ON_THIS_CPU, runnable
 from tests.strategies import every_network
 from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
-from tilewright.fuse.cpu import build, shares
+from tilewright.fuse.cpu import build, run, shares, together
 from tilewright.fuse.cpu.run import FusedNetwork
+from tilewright.fuse.cpu.team import team
 from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model import zoo
 from tilewright.model.layers import (
@@ -70,6 +71,7 @@ def test_any_network_on_every_level_of_vectors(level, network, images, seed, pix
         check(ready, on, single, sizes, seed, pixels)
 
 
+@pytest.mark.usefixtures("not_optimised")
 @examples(6)
 @given(
     network=every_network,
@@ -110,6 +112,7 @@ def within(fused, sizes, images, truth):
         assert problem is None, f"{count} images: {problem}"
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(
     ("shape", "layers"),
     [
@@ -142,7 +145,7 @@ def branch(name):
     return network, [case(network, 70, 1, pixels) for pixels in (True, False)]
 
 
-@pytest.mark.usefixtures("quick_elsewhere")
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("level", ON_THIS_CPU)
 @pytest.mark.parametrize("name", BRANCHES)
 def test_branches(name, level):
@@ -203,6 +206,33 @@ def test_many_threads_may_call_at_once():
         thread.join()
     for index, value in enumerate(expected):
         np.testing.assert_array_equal(results[index], value)
+
+
+@pytest.mark.usefixtures("not_optimised")
+def test_what_leaves_no_choice_is_compiled_when_it_is_needed(monkeypatch):
+    # Few images that wait for each other in memory: more than it has room for go the other way.
+    monkeypatch.setattr(together, "LARGE_WEIGHTS_BYTES", 0)
+    network = filled(Network("n", Pixels((1, 3, 3)), (FullyConnected(5), Tanh())))
+    plans = []
+
+    def counted(network, on, folder, plan):
+        plans.append("few" if plan.one_by_one else "many")
+        return build.compile_network(network, on, folder, plan)
+
+    monkeypatch.setattr(run, "compile_network", counted)
+    all_lanes = build.host().target.lanes * team().cores
+    images, truth = case(network, all_lanes, 1, True)
+    for single, first, all_of_them in (
+        (None, ["many", "few"], ["many", "few"]),
+        (BY_IMAGES, ["many"], ["many"]),
+        (BY_CHANNELS, ["few"], ["few", "many"]),
+    ):
+        plans.clear()
+        fused = FusedNetwork(network, single=single)
+        within(fused, (1,), images, truth)
+        assert plans == first
+        within(fused, (all_lanes,), images, truth)
+        assert plans == all_of_them
 
 
 def test_a_batch_in_many_jobs(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -67,6 +68,23 @@ def test_what_numba_keeps_by_itself_is_not_read():
     assert len(compiled) == 9
     compiled.append(loops.elementwise(Tanh.function))
     assert all(isinstance(each._cache, kept.Kept) for each in compiled)
+
+
+def test_one_code_serves_images_of_any_shape_and_layers_with_a_bias_or_without():
+    relu = fresh_relu()
+    run = loops.Loops(relu, (), 1, 10, rows=True).on(1)
+    for shape in ((2, 3, 1, 1), (2, 3), (2, 1, 5, 4)):
+        x = np.linspace(-1, 1, math.prod(shape), dtype=np.float32).reshape(shape)
+        out = np.full_like(x, 9)
+        run(x, out)
+        np.testing.assert_array_equal(out, np.maximum(x, 0))
+    assert len(relu.signatures) == 1
+    weight, bias = np.ones((2, 3), np.float32), np.ones(2, np.float32)
+    given = {"fc.weight": weight, "fc.bias": bias}
+    for parameters in (given, {"fc.weight": weight}):
+        found = loops.weight_and_bias("fc", parameters)
+        assert [(each.dtype, each.flags.writeable) for each in found] == [(np.float32, False)] * 2
+    assert weight.flags.writeable and bias.flags.writeable
 
 
 LAYERS = (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.arrays import address, batch_of
-from tilewright.fuse.cpu.build import Machine, compile_network, compiled_folder, host
+from tilewright.fuse.cpu.build import Compiled, Machine, compile_network, compiled_folder, host
 from tilewright.fuse.cpu.cost import cycles, few_costs
 from tilewright.fuse.cpu.few import before_gathered, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
@@ -38,14 +38,21 @@ class Variant:
         self, network: Network, on: Machine, plan: Schedule, pack: Callable[[], Values]
     ) -> None:
         self.schedule = plan
-        self.compiled = compile_network(network, on, compiled_folder(), plan)
-        self.weights = pack()
         self.memory = layout(plan)
+        self._compile = partial(compile_network, network, on, compiled_folder(), plan)
+        self._pack = pack
+        self._loaded: list[tuple[Compiled, Values]] = []
+
+    def load(self) -> tuple[Compiled, Values]:
+        """Its code and weights, made when they are first asked for; to all threads the same."""
+        if not self._loaded:
+            self._loaded.append((self._compile(), self._pack()))
+        return self._loaded[0]
 
     def kernel(self, suffix: str) -> Kernel:
         """Addresses of the code for one type of pixels."""
-        find = self.compiled.address
-        weights = address(self.weights)
+        compiled, values = self.load()
+        find, weights = compiled.address, address(values)
         if not self.schedule.one_by_one:
             return Kernel(find(f"network_{suffix}"), weights)
         found = [
@@ -102,8 +109,13 @@ class FusedNetwork:
             self.many, self.few = (
                 Variant(network, machine, *each) for each in zip(plans, packs, strict=True)
             )
-        computed = few_costs(self.few.schedule, self.many.schedule)
-        self.single, self.once = computed if single is None else (single, 0.0)
+            computed = few_costs(self.few.schedule, self.many.schedule)
+            self.single, self.once = computed if single is None else (single, 0.0)
+            # Where the cost leaves no choice, one of them may never be needed.
+            if self.single > 0:
+                self.many.load()
+            if self.single < math.inf:
+                self.few.load()
 
     def __call__(self, images: Any) -> NDArray[np.float32]:
         """The outputs for a batch of any size."""

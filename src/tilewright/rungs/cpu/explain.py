@@ -51,8 +51,9 @@ def explain_loops(network: Network, cores: int) -> Iterator[LayerFacts]:
     for stage in network.stages:
         if not stage.layer.computes:
             continue
-        function = _function(loops.loops_for((stage,), network.parameters))
-        fused, vectors = _fused(stage, network, function)
+        made = loops.loops_for((stage,), network.parameters)
+        function = _function(made)
+        fused, vectors = _fused(stage, made, function)
         found = tuple(_loops(stage, function, cores, vectors))
         notes = []
         if stage.flops and fused is not None:
@@ -102,7 +103,9 @@ def _extents(stage: Stage) -> dict[str, int]:
     return {"job": math.prod(out), "image": 1, "n": 1, "i": values}
 
 
-def _fused(stage: Stage, network: Network, function: FunctionType) -> tuple[int | None, int | None]:
+def _fused(
+    stage: Stage, made: loops.Loops, function: FunctionType
+) -> tuple[int | None, int | None]:
     """Fused multiply-adds in a kernel's machine code, and those of vectors; None if it has none.
 
     Compiled anew: what is kept on disk can be run, not read.
@@ -111,10 +114,10 @@ def _fused(stage: Stage, network: Network, function: FunctionType) -> tuple[int 
         return None, None
     import numba
 
-    settings = loops.loops_for((stage,), network.parameters).settings
-    fresh = numba.njit(nogil=True, fastmath={"contract"})(function)
-    x = np.zeros((1, *stage.input_shape), np.float32)
-    fresh(x, np.zeros((1, *stage.output_shape), np.float32), 0, 0, *settings)
+    fresh = numba.njit(**loops.NUMBA)(function)
+    shapes = (stage.input_shape, stage.output_shape)
+    arrays = made.arrays(*(np.zeros((1, *shape), np.float32) for shape in shapes))
+    fresh(*arrays, 0, 0, *made.settings)
     (text,) = fresh.inspect_asm().values()
     found = FUSED.findall(text)
     return len(found), sum(OF_VECTORS.search(word) is not None for word in found)

@@ -38,6 +38,8 @@ from tilewright.rungs.cpu.kept import Kept
 from tilewright.threads import share
 
 Array = NDArray[np.float32]
+# Without a way in for C, which nobody takes and which is a sixth of what is compiled.
+NUMBA: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "no_cfunc_wrapper": True}
 # Operations of one call at most, about a nanosecond each: a tenth of a second.
 LONGEST_CALL = 100_000_000
 # What a value takes beside its sum, at most: tanh and exp are the dearest.
@@ -49,7 +51,7 @@ def compiled(function: Callable[..., None], *inside: Callable[..., Any]) -> Any:
 
     `inside` are other functions that become a part of it.
     """
-    made: Any = numba.njit(nogil=True, fastmath={"contract"})(function)
+    made: Any = numba.njit(**NUMBA)(function)
     made._cache = Kept(function, *inside)
     return made
 
@@ -59,12 +61,11 @@ def pixels(
     x: Any, out: Array, first: int, last: int, scales: NDArray[Any], shifts: NDArray[Any]
 ) -> None:
     """A job is one image."""
-    images = x.reshape(x.shape[0], x.shape[1], -1)
-    values = out.reshape(x.shape[0], x.shape[1], -1)
+    each = x.shape[1] // len(scales)
     for image in range(first, last):
-        for c in range(images.shape[1]):
-            for i in range(images.shape[2]):
-                values[image, c, i] = np.float32(images[image, c, i] * scales[c] + shifts[c])
+        for c in range(len(scales)):
+            for i in range(c * each, (c + 1) * each):
+                out[image, i] = np.float32(x[image, i] * scales[c] + shifts[c])
 
 
 @compiled
@@ -143,14 +144,12 @@ def average_pool(
 @compiled
 def add(x: Array, out: Array, first: int, last: int, *others: Array) -> None:
     """A job is one image."""
-    sums, values = out.reshape(out.shape[0], -1), x.reshape(x.shape[0], -1)
     for image in range(first, last):
-        for i in range(values.shape[1]):
-            sums[image, i] = values[image, i]
+        for i in range(x.shape[1]):
+            out[image, i] = x[image, i]
         for other in others:
-            more = other.reshape(other.shape[0], -1)
-            for i in range(values.shape[1]):
-                sums[image, i] += more[image, i]
+            for i in range(x.shape[1]):
+                out[image, i] += other[image, i]
 
 
 @compiled
@@ -158,27 +157,22 @@ def multiply(
     x: Array, out: Array, first: int, last: int, each: int, count: int, other: Array
 ) -> None:
     """A job is one image. Number i // each % count of the second input is for value i."""
-    products, values = out.reshape(out.shape[0], -1), x.reshape(x.shape[0], -1)
-    factors = other.reshape(other.shape[0], -1)
     for image in range(first, last):
-        for i in range(values.shape[1]):
-            products[image, i] = values[image, i] * factors[image, i // each % count]
+        for i in range(x.shape[1]):
+            out[image, i] = x[image, i] * other[image, i // each % count]
 
 
 @compiled
 def concat(x: Array, out: Array, first: int, last: int, *others: Array) -> None:
     """A job is one image."""
-    whole = out.reshape(out.shape[0], -1)
     for image in range(first, last):
-        values = x.reshape(x.shape[0], -1)
-        for i in range(values.shape[1]):
-            whole[image, i] = values[image, i]
-        place = values.shape[1]
+        for i in range(x.shape[1]):
+            out[image, i] = x[image, i]
+        place = x.shape[1]
         for other in others:
-            more = other.reshape(other.shape[0], -1)
-            for i in range(more.shape[1]):
-                whole[image, place + i] = more[image, i]
-            place += more.shape[1]
+            for i in range(other.shape[1]):
+                out[image, place + i] = other[image, i]
+            place += other.shape[1]
 
 
 @compiled
@@ -187,12 +181,11 @@ def fully_connected(
 ) -> None:
     """A job is one output of one image."""
     _, outputs = out.shape
-    rows = x.reshape(x.shape[0], -1)
     for job in range(first, last):
         n, o = job // outputs, job % outputs
         total = bias[o]
         for i in range(weight.shape[1]):
-            total += rows[n, i] * weight[o, i]
+            total += x[n, i] * weight[o, i]
         out[n, o] = total
 
 
@@ -213,19 +206,31 @@ def softmax(x: Array, out: Array, first: int, last: int) -> None:
 
 @dataclass(frozen=True)
 class Loops:
-    """A layer's kernel with its settings, how many jobs one image makes, and how many a call."""
+    """A layer's kernel with its settings, how many jobs one image makes, and how many a call.
+
+    `rows`: it is given every image as a row, whatever its shape, and so is compiled once for all.
+    """
 
     kernel: Callable[..., None]
     settings: tuple[Any, ...]
     jobs: int
     piece: int
+    rows: bool = False
+
+    def arrays(self, *given: Any) -> list[Any]:
+        """As the kernel takes them."""
+        if not self.rows:
+            return list(given)
+        return [each.reshape(len(each), math.prod(each.shape[1:])) for each in given]
 
     def on(self, cores: int) -> Callable[..., None]:
         """All jobs of a batch, divided among so many cores."""
 
         def run(x: Any, out: Array, *others: Array) -> None:
+            before, after, *more = self.arrays(x, out, *others)
+
             def work(first: int, last: int) -> None:
-                self.kernel(x, out, first, last, *self.settings, *others)
+                self.kernel(before, after, first, last, *self.settings, *more)
 
             if cores > 1:
                 work(0, 0)  # compiled on this thread, if need be, where Ctrl-C is seen meanwhile
@@ -238,8 +243,12 @@ def loops_for(stages: Stages, parameters: Parameters) -> Loops:
     """The loops of a single stage."""
     (stage,) = stages
     kernel, settings, jobs = LOOPS.find(stage)(stage, stage.layer, parameters)
-    return Loops(kernel, settings, jobs, max(1, LONGEST_CALL * jobs // _operations(stage)))
+    piece = max(1, LONGEST_CALL * jobs // _operations(stage))
+    return Loops(kernel, settings, jobs, piece, rows=kernel not in OF_PICTURES)
 
+
+# Kernels that look at rows and columns of pictures.
+OF_PICTURES = (convolution, max_pool, average_pool)
 
 # A kernel, its settings, and how many jobs one image makes.
 Chosen = tuple[Callable[..., None], tuple[Any, ...], int]
@@ -303,13 +312,12 @@ def _elementwise(stage: Stage, layer: Elementwise, parameters: Parameters) -> Ch
 @cache
 def elementwise(function: Callable[..., Any]) -> Callable[..., None]:
     """Loops around the function of a kind; a job is one image."""
-    scalar = numba.njit(nogil=True, fastmath={"contract"})(function)
+    scalar = numba.njit(**NUMBA, no_cpython_wrapper=True)(function)
 
     def each(x: Array, out: Array, first: int, last: int, *settings: Any) -> None:
-        before, after = x.reshape(x.shape[0], -1), out.reshape(out.shape[0], -1)
         for image in range(first, last):
-            for i in range(before.shape[1]):
-                after[image, i] = scalar(before[image, i], *settings)
+            for i in range(x.shape[1]):
+                out[image, i] = scalar(x[image, i], *settings)
 
     made: Callable[..., None] = compiled(each, function)
     return made
@@ -325,5 +333,12 @@ def _operations(stage: Stage) -> int:
 def weight_and_bias(name: str, parameters: Parameters) -> tuple[Array, Array]:
     """A layer's parameters; a layer without bias gets one of zeros, so that one kernel serves."""
     weight = parameters[f"{name}.weight"]
-    bias = parameters.get(f"{name}.bias")
-    return weight, np.zeros(len(weight), np.float32) if bias is None else bias
+    bias = parameters.get(f"{name}.bias", np.zeros(len(weight), np.float32))
+    return _read_only(weight), _read_only(bias)
+
+
+def _read_only(values: Array) -> Array:
+    """As most parameters are: to Numba, what may be written is another type, compiled again."""
+    same = values.view()
+    same.flags.writeable = False
+    return same
