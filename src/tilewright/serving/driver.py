@@ -1,9 +1,8 @@
 """CUDA's driver, called without a detour: what a call of a compiled network needs of it.
 
 A launch through CuPy costs the host 7.7 µs, through cuda.bindings 5.7 µs (H200, 2026-11-15). Most
-of that is spent on arguments. Here they are C values that were made before, and the function is
-called as it stands in the driver's library: with one in its place that does nothing, that takes 0.7
-µs (Intel Xeon, 2026-11-15).
+of that is spent on arguments. Here they are C values that were made before, and the driver's own
+function is called by machine code (`at_once.py`).
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tilewright.runtime import DeviceFault
 LIBRARY = "libcuda.so.1"
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 # CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: a thread that has done nothing on a GPU
-# yet, and one that is at work on another.
+# yet, and one that is at work on another. Nothing was launched.
 NO_CONTEXT, OTHER_CONTEXT = 201, 400
 NAMES = (
-    "cuLaunchKernel", "cuGetErrorString", "cuCtxGetCurrent", "cuCtxSetCurrent",
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuStreamSynchronize",
-    "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode", "cuMemcpyHtoDAsync_v2",
-    "cuMemcpyDtoHAsync_v2",
+    "cuGetErrorString", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuStreamSynchronize",
+    "cuThreadExchangeStreamCaptureMode", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
 )  # fmt: skip
+ASK, LAUNCH = "cuStreamIsCapturing", "cuLaunchKernel"
 
 
 @cache
@@ -35,22 +34,17 @@ def library() -> Any:
     return ctypes.CDLL(LIBRARY)
 
 
-class WrongContext(DeviceFault):
-    """The thread works elsewhere; nothing was launched."""
-
-
 class Driver:
     """The functions of the library, for the context of one GPU.
 
-    Arguments of `launch` are C values, as ctypes has them, since Python's integers would be cut to
-    32 bits; all others are plain numbers.
+    Arguments are plain numbers. Of the functions that machine code calls it has the addresses:
+    `ask` whether a stream is captured, and `launch`.
     """
 
     def __init__(self, library: Any) -> None:
         # A library looks a function up anew whenever it is asked for one.
         self.functions: dict[str, Callable[..., int]] = {name: library[name] for name in NAMES}
-        # As they are: checks of arguments by ctypes take as long again.
-        self.launch = self.functions["cuLaunchKernel"]
+        self.ask, self.launch = map(_address, (library[ASK], library[LAUNCH]))
         self.context = self._current()
 
     def check(self, error: int) -> None:
@@ -61,8 +55,7 @@ class Driver:
         said = c_char_p()
         known = self.functions["cuGetErrorString"](c_int(error), ctypes.byref(said)) == 0
         words = said.value.decode() if known and said.value else "unknown"
-        kind = WrongContext if error in (NO_CONTEXT, OTHER_CONTEXT) else DeviceFault
-        return kind(f"CUDA's driver: {words} (error {error})")
+        return DeviceFault(f"CUDA's driver: {words} (error {error})")
 
     def _current(self) -> int | None:
         found = c_void_p()
@@ -93,12 +86,6 @@ class Driver:
         finally:
             self.check(exchange(ctypes.byref(mode)))
 
-    def is_captured(self, stream: int) -> bool:
-        """Whether work on the stream goes into a graph instead of being done."""
-        status = c_int()
-        self.check(self.functions["cuStreamIsCapturing"](c_void_p(stream), ctypes.byref(status)))
-        return status.value != 0
-
     def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None:
         given = c_void_p(device_address), c_void_p(host_address), c_size_t(size), c_void_p(stream)
         self.check(self.functions["cuMemcpyHtoDAsync_v2"](*given))
@@ -114,3 +101,9 @@ class Driver:
         """Until nothing is at work in the context."""
         with self.inside(), self.while_capturing():
             self.check(self.functions["cuCtxSynchronize"]())
+
+
+def _address(function: Any) -> int:
+    found = ctypes.cast(function, c_void_p).value
+    assert found is not None
+    return found

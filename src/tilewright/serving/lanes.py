@@ -3,20 +3,23 @@
 A lane is taken for the time that it takes to launch, and given back. Whoever takes it next works on
 the same stream, and so after those before it, as far as the GPU is concerned. No lock is held: two
 threads on one stream have two lanes. A network of one kernel needs no memory between kernels; its
-lanes are good for any stream.
+lanes are good for any stream. On a stream that is captured a call has a lane for ever: the caller's
+graph works in it whenever it is launched, and on any stream.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from contextlib import nullcontext
 from threading import RLock, local
 
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model.network import Network
+from tilewright.serving.at_once import CAPTURED, IMAGES, OUTPUTS
 from tilewright.serving.card import Card
-from tilewright.serving.driver import WrongContext
-from tilewright.serving.launches import IMAGES, OUTPUTS, Launches, Noting
+from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT
+from tilewright.serving.launches import Launches, Noting
 
 # Handles that the driver knows by their number: the default stream, which cannot be captured, and
 # a default stream of each thread, which is another one for each thread.
@@ -39,13 +42,17 @@ THREAD = _Thread()
 class Lane:
     """Memory between kernels for some number of images, and launches that work in it."""
 
-    def __init__(self, card: Card, network: Network, fused: FusedNetwork, images: int) -> None:
+    def __init__(
+        self, card: Card, network: Network, fused: FusedNetwork, images: int, asks: bool
+    ) -> None:
         self.card, self.network = card, network
         self.noting = Noting(card)
         self.fused = fused.beside(self.noting)
+        self.asks = False
         self.ready: dict[int, Launches] = {}
         self._note(images, True)
         self.capacity = images if self.noting.allocated else math.inf
+        self.asks = asks and self.noting.allocated
 
     def prepare(self, count: int, pixels: bool) -> Launches:
         """What is to be launched for a batch, from then on under 2 * count + pixels."""
@@ -63,7 +70,7 @@ class Lane:
             noting.place(IMAGES, size, "u1" if pixels else "f4"),
             noting.place(OUTPUTS, (count, *network.output_shape), "f4"),
         )
-        return Launches(self.card, noting.noted)
+        return Launches(self.card, noting.noted, self.asks)
 
 
 # What is compiled is compiled once, however many threads need it.
@@ -78,50 +85,45 @@ class Lanes:
     ) -> None:
         self.card, self.network, self.fused, self.batch = card, network, fused, batch
         self.all: list[Lane] = []
-        first = self._new(1)
-        self.shared = first.capacity == math.inf
-        self.anyones = [first]
+        first = self._new(1, asks=False)
+        self.anyones = [first] if first.capacity == math.inf else None
         self.free: dict[Hashable, list[Lane]] = {0: [first]}  # by their streams
 
     def launch(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
         """Launch a batch whose images and outputs have these addresses, from any thread."""
-        free = self.anyones if self.shared else self._of(stream)
+        free = self.anyones
+        if free is None and (free := self.free.get(stream)) is None:
+            free = self.free.setdefault(THREAD.name if stream == STREAM_OF_THREAD else stream, [])
         try:
             lane = free.pop()
         except IndexError:
-            lane = self._new(count)
+            lane = self._new(count, stream not in DEFAULT_STREAMS)
         try:
-            if lane.capacity < count:
-                lane = self._new(count)  # those outgrown take no more than it, all together
+            if lane.capacity < count:  # those outgrown take no more than it, all together
+                lane = self._new(count, lane.asks)
             launches = lane.ready.get(2 * count + pixels) or lane.prepare(count, pixels)
-            try:
-                launches(images, outputs, stream)
-            except WrongContext:
-                with self.card.driver.inside():
-                    launches(images, outputs, stream)
+            if error := launches(images, outputs, stream):
+                self._again(error, launches, count, pixels, (images, outputs, stream))
         finally:
             free.append(lane)
 
-    def _of(self, stream: int) -> list[Lane]:
-        """Lanes whose work is on a stream; none that are used again while it is captured.
-
-        A graph works in its lane whenever it is launched, and on any stream.
-        """
-        if stream not in DEFAULT_STREAMS and self._is_captured(stream):
-            return []
-        return self.free.setdefault(THREAD.name if stream == STREAM_OF_THREAD else stream, [])
-
-    def _is_captured(self, stream: int) -> bool:
+    def _again(
+        self, error: int, launches: Launches, count: int, pixels: bool, given: tuple[int, int, int]
+    ) -> None:
+        """Where the thread must be told of the GPU first, or a graph needs a lane to itself."""
         driver = self.card.driver
-        try:
-            return driver.is_captured(stream)
-        except WrongContext:
-            with driver.inside():
-                return driver.is_captured(stream)
+        wrong = error in (NO_CONTEXT, OTHER_CONTEXT)
+        with driver.inside() if wrong else nullcontext():
+            if wrong:
+                error = launches(*given)
+            if error == CAPTURED:
+                error = self._new(count, asks=False).prepare(count, pixels)(*given)
+        if error:
+            raise driver.fault(error)
 
-    def _new(self, count: int) -> Lane:
+    def _new(self, count: int, asks: bool) -> Lane:
         images = self.batch or 1 << (count - 1).bit_length()
         with BUILDING, self.card.preparing():
-            lane = Lane(self.card, self.network, self.fused, images)
+            lane = Lane(self.card, self.network, self.fused, images, asks)
             self.all.append(lane)
         return lane
