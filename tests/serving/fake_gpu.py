@@ -234,6 +234,8 @@ class FakeTensor:
 
 
 class FakeKind:
+    tell, gradients = 0, False
+
     def __init__(self) -> None:
         self.now = threading.local()
         self.empty_on: list[int | None] = []

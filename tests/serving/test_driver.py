@@ -75,6 +75,12 @@ def test_a_thread_without_a_context_keeps_ours(library, driver):
     assert library.contexts == [OURS]
 
 
+def test_a_thread_of_ours_is_left_as_it_is(library, driver):
+    with driver.inside():
+        assert library.contexts == [OURS]
+    assert library.contexts == [OURS]
+
+
 def test_a_thread_of_another_gpu_gets_its_own_back(library, driver):
     library.contexts = [5]
     with pytest.raises(ZeroDivisionError), driver.inside():

@@ -23,6 +23,7 @@ from tilewright.rungs.rung import Rung
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import Device
 from tilewright.serving import host
+from tilewright.serving.again import Like
 from tilewright.serving.card import Card, CudaCard
 from tilewright.serving.compiled import Compiled
 from tilewright.serving.driver import library
@@ -101,6 +102,12 @@ class CudaCompiled(Compiled):
     def __call__(self, images: Any, out: Any = None, stream: Any = None) -> Any:
         handle = None if stream is None else handle_of(stream)
         kind = self.kinds.get(type(images)) or self._kind(images)
+        like = None
+        if kind is not None and kind.tell and type(out) is type(images):
+            on = kind.current_stream() if handle is None else handle
+            learns = kind.gradients and (images.requires_grad or out.requires_grad)
+            if not learns and self.lanes.again(images, out, on):
+                return out
         if kind is None:
             if host.on_host(images):
                 return self._from_host(images, out, handle)
@@ -122,9 +129,12 @@ class CudaCompiled(Compiled):
                 or (target < address + batch.size and address < target + batch.output_size)
             ):
                 target = self._target(out, batch, address)
+            elif kind.tell:
+                memory = (batch.size, batch.boundary), (batch.output_size, self.output_boundary)
+                like = Like(kind.tell, images, out, *memory)
         if batch.count:
             on = kind.current_stream() if handle is None else handle
-            self.lanes.launch(batch.count, batch.pixels, address, target, on)
+            self.lanes.launch(batch.count, batch.pixels, address, target, on, like)
         return out
 
     def _from_host(self, images: Any, out: Any, stream: int | None) -> Any:

@@ -65,8 +65,10 @@ class Driver:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """With the GPU's context as the thread's, which it keeps if it has none."""
-        if self._current() is None:
+        now = self._current()
+        if now is None:
             self.check(self.functions["cuCtxSetCurrent"](c_void_p(self.context)))
+        if now in (None, self.context):
             yield
             return
         self.check(self.functions["cuCtxPushCurrent_v2"](c_void_p(self.context)))

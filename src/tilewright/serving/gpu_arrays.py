@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
+from tilewright.serving.again import telling
 
 UINT8, FLOAT32 = "uint8", "float32"
 # What a library says of an array besides its address.
@@ -31,6 +32,9 @@ class Looked(NamedTuple):
 class Kind(Protocol):
     """The arrays of one library."""
 
+    tell: int  # the address of a function that tells of them without Python; 0: there is none
+    gradients: bool  # they may require some
+
     def look(self, array: Any) -> tuple[int, Facts]:
         """Where it lies, and what else it says."""
 
@@ -47,11 +51,14 @@ class Kind(Protocol):
 
 
 class TorchKind:
+    gradients = True
+
     def __init__(self, index: int) -> None:
         import torch
 
         self.torch, self.index = torch, index
         self.float32 = torch.float32
+        self.tell = telling(torch.Tensor)
 
     def look(self, array: Any) -> tuple[int, Facts]:
         return array.data_ptr(), (
@@ -85,11 +92,14 @@ class TorchKind:
 
 
 class CupyKind:
+    gradients = False
+
     def __init__(self, index: int) -> None:
         import cupy
 
         self.cupy, self.index = cupy, index
         self.float32 = cupy.dtype(cupy.float32)
+        self.tell = telling(cupy.ndarray)
 
     def look(self, array: Any) -> tuple[int, Facts]:
         memory = array.data

@@ -13,9 +13,11 @@ import math
 from collections.abc import Hashable
 from contextlib import nullcontext
 from threading import RLock, local
+from typing import Any
 
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model.network import Network
+from tilewright.serving.again import DIFFERENT, Again, Like
 from tilewright.serving.at_once import CAPTURED, IMAGES, OUTPUTS
 from tilewright.serving.card import Card
 from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT
@@ -25,6 +27,7 @@ from tilewright.serving.launches import Launches, Noting
 # a default stream of each thread, which is another one for each thread.
 DEFAULT_STREAMS = (0, 1)
 STREAM_OF_THREAD = 2
+NOTHING_LAUNCHED = (DIFFERENT, CAPTURED, NO_CONTEXT, OTHER_CONTEXT)
 # Sizes of batches that a lane has launches ready for; with more it forgets them all.
 MOST_READY = 1000
 
@@ -50,6 +53,8 @@ class Lane:
         self.fused = fused.beside(self.noting)
         self.asks = False
         self.ready: dict[int, Launches] = {}
+        self.known: dict[tuple[Launches, type], Again] = {}
+        self.last: Again | None = None
         self._note(images, True)
         self.capacity = images if self.noting.allocated else math.inf
         self.asks = asks and self.noting.allocated
@@ -59,8 +64,18 @@ class Lane:
         with BUILDING, self.card.preparing():
             if len(self.ready) >= MOST_READY:
                 self.ready.clear()
+                self.known.clear()
             launches = self.ready[2 * count + pixels] = self._note(count, pixels)
         return launches
+
+    def remember(self, launches: Launches, like: Like) -> None:
+        """Have the next call with such arrays launched at once."""
+        if launches.shifted:
+            return  # other addresses are to be filled in
+        key = launches, type(like.images)
+        self.last = self.known.get(key)
+        if self.last is None:
+            self.last = self.known[key] = Again(launches, like)
 
     def _note(self, count: int, pixels: bool) -> Launches:
         network, noting = self.network, self.noting
@@ -89,7 +104,30 @@ class Lanes:
         self.anyones = [first] if first.capacity == math.inf else None
         self.free: dict[Hashable, list[Lane]] = {0: [first]}  # by their streams
 
-    def launch(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
+    def again(self, images: Any, out: Any, stream: int) -> bool:
+        """Launch as the last call on the stream was, if these arrays of one type are alike."""
+        free = self.free.get(stream) if self.anyones is None else self.anyones
+        if not free:
+            return False
+        try:
+            lane = free.pop()
+        except IndexError:  # another thread was quicker
+            return False
+        try:
+            if (last := lane.last) is None or last.arrays is not type(images):
+                return False
+            if not (error := last.launch(images, out, stream)):
+                return True
+        finally:
+            free.append(lane)
+        if error in NOTHING_LAUNCHED:
+            return False
+        raise self.card.driver.fault(error)
+
+    def launch(
+        self, count: int, pixels: bool, images: int, outputs: int, stream: int,
+        like: Like | None = None,
+    ) -> None:  # fmt: skip
         """Launch a batch whose images and outputs have these addresses, from any thread."""
         free = self.anyones
         if free is None and (free := self.free.get(stream)) is None:
@@ -103,11 +141,13 @@ class Lanes:
                 lane = self._new(count, lane.asks)
             launches = lane.ready.get(2 * count + pixels) or lane.prepare(count, pixels)
             if error := launches(images, outputs, stream):
-                self._again(error, launches, count, pixels, (images, outputs, stream))
+                self._elsewhere(error, launches, count, pixels, (images, outputs, stream))
+            elif like is not None:
+                lane.remember(launches, like)
         finally:
             free.append(lane)
 
-    def _again(
+    def _elsewhere(
         self, error: int, launches: Launches, count: int, pixels: bool, given: tuple[int, int, int]
     ) -> None:
         """Where the thread must be told of the GPU first, or a graph needs a lane to itself."""
