@@ -29,14 +29,16 @@ from tilewright.rungs import find
 from tilewright.runtime import DeviceFault, GpuKernel
 from tilewright.runtime.device import CUDA
 from tilewright.serving.cuda import CudaCompiled
-from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT
 from tilewright.serving.gpu_arrays import Facts, Looked
 from tilewright.truth.trials import random_parameters
 
 CONTEXT = 77
+ASIDE = 999
 POINTER = ctypes.c_void_p
 # The driver's own, as C knows them.
 ASK = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER)
+REPLAY = ASK
+CURRENT = ctypes.CFUNCTYPE(ctypes.c_int, POINTER)
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, POINTER)
 NAPS = random.Random(3)
 
@@ -79,8 +81,15 @@ class FakeDriver:
         self.launches: list[Launch] = []
         self.contexts = threading.local()  # of a thread: none until it is told
         self.error = 0
-        self.called = ASK(self._ask), LAUNCH(self._launch)
-        self.ask, self.launch = (int(ctypes.cast(each, POINTER).value or 0) for each in self.called)
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.replays: list[int] = []
+        self.context = CONTEXT
+        self.called = (
+            CURRENT(self._current), ASK(self._ask), LAUNCH(self._launch), REPLAY(self._replay)
+        )  # fmt: skip
+        self.current, self.ask, self.launch, self.replay = (
+            int(ctypes.cast(each, POINTER).value or 0) for each in self.called
+        )
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -109,6 +118,10 @@ class FakeDriver:
         self.streams[on].add(lambda: work(*given))
         return 0
 
+    def _current(self, found: int) -> int:
+        POINTER.from_address(found).value = getattr(self.contexts, "now", None)
+        return 0
+
     def _ask(self, stream: int | None, status: int) -> int:
         assert stream not in (None, 1)  # the driver refuses that while others are captured
         if wrong := self._wrong():
@@ -116,10 +129,30 @@ class FakeDriver:
         ctypes.c_int.from_address(status).value = self.streams[stream].captured is not None
         return 0
 
+    def _replay(self, graph: int, stream: int | None) -> int:
+        if wrong := self._wrong():
+            return wrong
+        self.replays.append(stream or 0)
+        assert self.streams[stream or 0].captured is None
+        for work in self.graphs[graph]:
+            self.streams[stream or 0].add(work)
+        return 0
+
+    def graph(self, stream: int, work: Callable[[], int]) -> int:
+        count = len(self.launches)
+        self.streams[stream].captured = captured = []
+        assert work() == 0
+        self.streams[stream].captured = None
+        del self.launches[count:]  # nothing was done
+        handle = 1 + max(self.graphs, default=0)
+        self.graphs[handle] = captured
+        return handle
+
+    def forget(self, graph: int) -> None:
+        del self.graphs[graph]
+
     def _wrong(self) -> int:
-        now = getattr(self.contexts, "now", None)
-        if now != CONTEXT:
-            return NO_CONTEXT if now is None else OTHER_CONTEXT
+        assert self.contexts.now == CONTEXT
         return self.error
 
     def fault(self, error: int) -> DeviceFault:
@@ -178,6 +211,11 @@ class FakeCard:
         handle = 1000 + len(self.driver.streams)
         self.driver.streams[handle] = Stream()
         return handle
+
+    def aside(self) -> int:
+        if ASIDE not in self.driver.streams:
+            self.driver.streams[ASIDE] = Stream()
+        return ASIDE
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         self.compiled.append(name)

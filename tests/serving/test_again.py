@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.serving.called import refused
-from tests.serving.fake_gpu import FakeCard, compiled
+from tests.serving.fake_gpu import FakeCard, FakeTensor, compiled
 from tests.serving.test_cuda import ONE, TWO, pixels
 from tilewright.errors import TilewrightError
 from tilewright.runtime import DeviceFault
 from tilewright.serving import lanes
+from tilewright.serving.at_once import GRAPHS
 from tilewright.serving.cuda import CudaCompiled
 from tilewright.serving.gpu_arrays import Facts, Looked, TorchKind
+from tilewright.serving.launches import ENOUGH
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -168,6 +171,108 @@ def test_threads_that_the_gpu_never_saw_and_errors(made):
     with pytest.raises(DeviceFault, match="error 700"):
         network(images, out=out)
     assert len(network.lanes.all) <= 2
+
+
+def test_new_outputs_where_none_are_given(made, monkeypatch):
+    network, card = made
+    images = batch(network, 3)
+    before = network(images)
+    card.driver.wait(0)
+    with monkeypatch.context() as patched:
+        only_again(network, patched)
+        got = network(batch_of_ones := torch.ones_like(images))
+        card.driver.wait(0)
+        with pytest.raises(Called):
+            network(batch(network, 2))
+    assert type(got) is torch.Tensor and got.data_ptr() != before.data_ptr()
+    np.testing.assert_array_equal(got.numpy(), card.expected(batch_of_ones.numpy()))
+    refused(network, "images are int64", images.long())
+
+
+def test_the_same_memory_becomes_a_graph(made):
+    """Its contents change; from the call after those that are enough on it is replayed."""
+    network, card = made
+    driver, stream = card.driver, card.new_stream()
+    images, out, other = batch(network, 2), outputs(2), outputs(2)
+    for turn in range(3 + ENOUGH):
+        images.copy_(batch(network, 2, turn))
+        assert network(images, out=out, stream=stream) is out
+        driver.wait(stream)
+        np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
+    assert driver.replays == [stream] * 2 and len(driver.graphs) == 1
+    launched = len(driver.launches)
+    network(images, out=other, stream=stream)  # launched, as its address is another
+    driver.wait(stream)
+    assert len(driver.launches) == launched + len(card.plans)
+    np.testing.assert_array_equal(other.numpy(), card.expected(images.numpy()))
+    network(images, out=out, stream=stream)
+    assert len(driver.replays) == 3
+    driver.wait(stream)
+
+
+def test_some_graphs_are_kept(made):
+    """For as many memories as there is room for; then the oldest goes, but less and less often."""
+    network, card = made
+    images, outs = batch(network, 2), [outputs(2) for _ in range(GRAPHS + 1)]
+    for turns in (1, 2):
+        for out in outs[:GRAPHS]:
+            for _ in range(ENOUGH + 1):
+                network(images, out=out)
+        assert len(card.driver.graphs) == GRAPHS
+        assert len(card.driver.replays) == (turns - 1) * GRAPHS * (ENOUGH + 1)
+    before, first = len(card.driver.replays), next(iter(card.driver.graphs))
+    for _ in range(ENOUGH + 2):
+        network(images, out=outs[-1])
+    assert len(card.driver.replays) == before + 1
+    assert len(card.driver.graphs) == GRAPHS and first not in card.driver.graphs
+    for _ in range(2 * ENOUGH + 1):
+        network(images, out=outs[0])
+    network(images, out=outs[0])
+    assert len(card.driver.replays) == before + 2
+    card.driver.wait(0)
+    for out in outs:
+        np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
+
+
+def test_graphs_end_with_the_network():
+    network, card = compiled(TWO)
+    images, out = FakeTensor(pixels(network, 2)), FakeTensor(np.empty((2, 5), np.float32))
+    for _ in range(2 + ENOUGH):
+        network(images, out=out)
+    card.driver.wait(0)
+    assert len(card.driver.graphs) == len(card.driver.replays) == 1
+    del network
+    gc.collect()
+    assert card.driver.graphs == {}
+
+
+def test_a_graph_is_not_replayed_into_another(made):
+    """On a stream that is captured its kernels are launched, in memory of their own."""
+    network, card = made
+    stream = card.driver.streams[handle := card.new_stream()]
+    images, out = batch(network, 2), outputs(2)
+    for _ in range(3 + ENOUGH):
+        network(images, out=out, stream=handle)
+    before = len(card.driver.replays)
+    assert before
+    stream.captured = graph = []
+    network(images, out=out, stream=handle)
+    stream.captured = None
+    assert len(graph) == len(card.plans) and len(card.driver.replays) == before
+    card.driver.wait_for_all()
+
+
+def test_many_streams_share_lanes_where_they_can(made, monkeypatch):
+    network, card = made
+    monkeypatch.setattr(lanes, "MOST_STREAMS", 2)
+    images, outs = batch(network, 2), [outputs(2) for _ in range(4)]
+    for out in outs:
+        for _ in range(3 + ENOUGH):
+            network(images, out=out, stream=(stream := card.new_stream()))
+            card.driver.wait(stream)
+        np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
+    if len(card.plans) == 1:
+        assert len(network.lanes.all) == 3
 
 
 def test_pieces_go_the_long_way(made, monkeypatch):

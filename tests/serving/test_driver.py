@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.fake_gpu import ASK, LAUNCH
+from tests.serving.fake_gpu import ASK, CURRENT, LAUNCH, REPLAY
 from tilewright.runtime import DeviceFault
 from tilewright.serving.driver import RELAXED, Driver
 
@@ -22,8 +22,10 @@ class Library:
         self.mode, self.modes = 0, []  # type: int, list[int]
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.error = 0
+        self.cuCtxGetCurrent = CURRENT(self._current)
         self.cuStreamIsCapturing = ASK(lambda *given: 3)
         self.cuLaunchKernel = LAUNCH(lambda *given: 4)
+        self.cuGraphLaunch = REPLAY(lambda *given: 5)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name, None) or (lambda *given: self._noted(name, given))
@@ -32,8 +34,8 @@ class Library:
         self.calls.append((name, tuple(each.value for each in given)))
         return self.error
 
-    def cuCtxGetCurrent(self, found: Any) -> int:
-        found._obj.value = self.contexts[-1]
+    def _current(self, found: int) -> int:
+        ctypes.c_void_p.from_address(found).value = self.contexts[-1]
         return 0
 
     def cuCtxSetCurrent(self, context: ctypes.c_void_p) -> int:
@@ -97,8 +99,46 @@ def test_the_capture_mode_is_put_back(library, driver):
 
 
 def test_where_functions_lie_that_machine_code_calls(driver):
+    found = ctypes.c_void_p()
+    assert CURRENT(driver.current)(ctypes.addressof(found)) == 0 and found.value == OURS
     assert ASK(driver.ask)(None, None) == 3
     assert LAUNCH(driver.launch)(None, *[0] * 7, None, None, None) == 4
+    assert REPLAY(driver.replay)(None, None) == 5
+
+
+def test_a_graph_of_what_is_launched(library, driver):
+    """The driver's own is thrown away, whether or not it can be launched."""
+    seen: list[str] = []
+
+    def begin(stream: ctypes.c_void_p, mode: ctypes.c_int) -> int:
+        seen.append(f"begin {stream.value} {mode.value}")
+        return 0
+
+    def end(stream: ctypes.c_void_p, graph: Any) -> int:
+        seen.append(f"end {stream.value}")
+        graph._obj.value = 11
+        return 0
+
+    def instantiate(made: Any, graph: ctypes.c_void_p, flags: ctypes.c_uint64) -> int:
+        made._obj.value = 12
+        return library.error
+
+    driver.functions |= {
+        "cuStreamBeginCapture_v2": begin,
+        "cuStreamEndCapture": end,
+        "cuGraphInstantiateWithFlags": instantiate,
+    }
+    assert driver.graph(8, lambda: seen.append("work") or 0) == 12
+    assert seen == [f"begin 8 {RELAXED}", "work", "end 8"]
+    driver.forget(12)
+    assert library.calls == [("cuGraphDestroy", (11,)), ("cuGraphExecDestroy", (12,))]
+    with pytest.raises(DeviceFault, match="error 9"):
+        driver.graph(8, lambda: 9)
+    assert seen[-1] == "end 8"
+    library.error = 700
+    with pytest.raises(DeviceFault, match="error 700"):
+        driver.graph(8, lambda: 0)
+    assert library.calls[-1] == ("cuGraphDestroy", (11,))
 
 
 def test_addresses_are_passed_whole(library, driver):

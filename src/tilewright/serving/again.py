@@ -32,7 +32,7 @@ from tilewright.fuse.cpu.build import compile_code, compiled_folder, host
 from tilewright.serving import at_once
 from tilewright.serving.launches import Launches
 
-DIFFERENT = -2  # instead of an error: nothing was launched
+DIFFERENT = -4  # instead of an error: nothing was launched
 # Of DLPack's table: the version of its form, and the place of the function that tells.
 TABLE, VERSION, TELL = b"dlpack_exchange_api", 1, 5
 # Words of what DLPack tells of an array, in which it is a `DLTensor`.
@@ -204,7 +204,8 @@ class Again:
     """Launches on arrays like those of a call; which are not kept."""
 
     def __init__(self, launches: Launches, like: Like) -> None:
-        self.arrays = type(like.images)
+        self.arrays, self.launches = type(like.images), launches
+        self.count, self.results = len(like.images), tuple(like.out.shape)
         self.kept = (
             launches.words,
             _known(like.tell, like.images, *like.images_memory),

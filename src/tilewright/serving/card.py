@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -19,8 +19,15 @@ from tilewright.serving.driver import Driver
 class Launching(Protocol):
     """The part of CUDA's driver that calls need (`driver.py`)."""
 
+    context: int
+    current: int
     ask: int
     launch: int
+    replay: int
+
+    def graph(self, stream: int, work: Callable[[], int]) -> int: ...
+
+    def forget(self, graph: int) -> None: ...
 
     def fault(self, error: int) -> DeviceFault: ...
 
@@ -69,6 +76,9 @@ class Card(Protocol):
     def new_stream(self) -> int:
         """One that waits for no other, and lives as long as the card."""
 
+    def aside(self) -> int:
+        """The stream on which things are made."""
+
 
 class CudaCard:
     """What is made here is made on a stream of its own, which waits for nobody's work."""
@@ -113,3 +123,6 @@ class CudaCard:
     def new_stream(self) -> int:
         self.streams.append(self.runtime.cupy.cuda.Stream(non_blocking=True))
         return int(self.streams[-1].ptr)
+
+    def aside(self) -> int:
+        return int(self.side.ptr)

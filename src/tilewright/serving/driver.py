@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import c_char_p, c_int, c_size_t, c_void_p
+from ctypes import c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
@@ -18,15 +18,14 @@ from tilewright.runtime import DeviceFault
 
 LIBRARY = "libcuda.so.1"
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
-# CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: a thread that has done nothing on a GPU
-# yet, and one that is at work on another. Nothing was launched.
-NO_CONTEXT, OTHER_CONTEXT = 201, 400
 NAMES = (
     "cuGetErrorString", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuStreamSynchronize",
     "cuThreadExchangeStreamCaptureMode", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+    "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+    "cuGraphDestroy", "cuGraphExecDestroy",
 )  # fmt: skip
-ASK, LAUNCH = "cuStreamIsCapturing", "cuLaunchKernel"
+ADDRESSES = ("cuCtxGetCurrent", "cuStreamIsCapturing", "cuLaunchKernel", "cuGraphLaunch")
 
 
 @cache
@@ -38,14 +37,16 @@ class Driver:
     """The functions of the library, for the context of one GPU.
 
     Arguments are plain numbers. Of the functions that machine code calls it has the addresses:
-    `ask` whether a stream is captured, and `launch`.
+    `current` gives a thread's context; `ask` whether a stream is captured, `launch` a kernel,
+    `replay` a graph.
     """
 
     def __init__(self, library: Any) -> None:
         # A library looks a function up anew whenever it is asked for one.
         self.functions: dict[str, Callable[..., int]] = {name: library[name] for name in NAMES}
-        self.ask, self.launch = map(_address, (library[ASK], library[LAUNCH]))
-        self.context = self._current()
+        found = [_address(library[name]) for name in ADDRESSES]
+        self.current, self.ask, self.launch, self.replay = found
+        self.context = self._current() or 0
 
     def check(self, error: int) -> None:
         if error:
@@ -87,6 +88,25 @@ class Driver:
             yield
         finally:
             self.check(exchange(ctypes.byref(mode)))
+
+    def graph(self, stream: int, work: Callable[[], int]) -> int:
+        """What is launched on a stream, which does none of it, as a graph to be launched."""
+        functions, graph, made = self.functions, c_void_p(), c_void_p()
+        self.check(functions["cuStreamBeginCapture_v2"](c_void_p(stream), c_int(RELAXED)))
+        try:
+            refused = work()
+        finally:
+            error = functions["cuStreamEndCapture"](c_void_p(stream), ctypes.byref(graph))
+        self.check(refused or error)
+        error = functions["cuGraphInstantiateWithFlags"](ctypes.byref(made), graph, c_uint64(0))
+        functions["cuGraphDestroy"](graph)
+        self.check(error)
+        assert made.value is not None
+        return made.value
+
+    def forget(self, graph: int) -> None:
+        """If it is being worked on, the driver waits for that."""
+        self.check(self.functions["cuGraphExecDestroy"](c_void_p(graph)))
 
     def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None:
         given = c_void_p(device_address), c_void_p(host_address), c_size_t(size), c_void_p(stream)

@@ -2,32 +2,33 @@
 
 A lane is taken for the time that it takes to launch, and given back. Whoever takes it next works on
 the same stream, and so after those before it, as far as the GPU is concerned. No lock is held: two
-threads on one stream have two lanes. A network of one kernel needs no memory between kernels; its
-lanes are good for any stream. On a stream that is captured a call has a lane for ever: the caller's
-graph works in it whenever it is launched, and on any stream.
+threads on one stream have two lanes. On a stream that is captured a call has a lane for ever: the
+caller's graph works in it whenever it is launched, and on any stream. A network of one kernel needs
+no memory between kernels; with many streams they share its lanes, which then make no graphs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from contextlib import nullcontext
 from threading import RLock, local
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model.network import Network
 from tilewright.serving.again import DIFFERENT, Again, Like
-from tilewright.serving.at_once import CAPTURED, IMAGES, OUTPUTS
+from tilewright.serving.at_once import CAPTURED, ELSEWHERE, IMAGES, OUTPUTS, REPEATED
 from tilewright.serving.card import Card
-from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT
+from tilewright.serving.gpu_arrays import Kind
 from tilewright.serving.launches import Launches, Noting
 
 # Handles that the driver knows by their number: the default stream, which cannot be captured, and
 # a default stream of each thread, which is another one for each thread.
 DEFAULT_STREAMS = (0, 1)
 STREAM_OF_THREAD = 2
-NOTHING_LAUNCHED = (DIFFERENT, CAPTURED, NO_CONTEXT, OTHER_CONTEXT)
+NOTHING_LAUNCHED = (CAPTURED, ELSEWHERE, DIFFERENT)
+# Streams that have lanes of their own, if their memory is not the reason for it.
+MOST_STREAMS = 64
 # Sizes of batches that a lane has launches ready for; with more it forgets them all.
 MOST_READY = 1000
 
@@ -42,22 +43,31 @@ class _Thread(local):
 THREAD = _Thread()
 
 
+class Use(NamedTuple):
+    """What launches of a lane have to do: ask whether the stream is captured, make graphs."""
+
+    asks: bool
+    replays: bool
+
+
+ON_DEFAULT, ON_STREAM, ANYWHERE = Use(False, True), Use(True, True), Use(False, False)
+
+
 class Lane:
     """Memory between kernels for some number of images, and launches that work in it."""
 
     def __init__(
-        self, card: Card, network: Network, fused: FusedNetwork, images: int, asks: bool
+        self, card: Card, network: Network, fused: FusedNetwork, images: int, use: Use
     ) -> None:
         self.card, self.network = card, network
         self.noting = Noting(card)
         self.fused = fused.beside(self.noting)
-        self.asks = False
+        self.use = use
         self.ready: dict[int, Launches] = {}
         self.known: dict[tuple[Launches, type], Again] = {}
         self.last: Again | None = None
         self._note(images, True)
         self.capacity = images if self.noting.allocated else math.inf
-        self.asks = asks and self.noting.allocated
 
     def prepare(self, count: int, pixels: bool) -> Launches:
         """What is to be launched for a batch, from then on under 2 * count + pixels."""
@@ -77,6 +87,11 @@ class Lane:
         if self.last is None:
             self.last = self.known[key] = Again(launches, like)
 
+    def make_graph(self, launches: Launches) -> None:
+        """For calls with the same memory as the last ones."""
+        with BUILDING, self.card.preparing():
+            launches.make_graph()
+
     def _note(self, count: int, pixels: bool) -> Launches:
         network, noting = self.network, self.noting
         noting.noted = []
@@ -85,7 +100,7 @@ class Lane:
             noting.place(IMAGES, size, "u1" if pixels else "f4"),
             noting.place(OUTPUTS, (count, *network.output_shape), "f4"),
         )
-        return Launches(self.card, noting.noted, self.asks)
+        return Launches(self.card, noting.noted, self.use.asks, self.use.replays)
 
 
 # What is compiled is compiled once, however many threads need it.
@@ -100,28 +115,39 @@ class Lanes:
     ) -> None:
         self.card, self.network, self.fused, self.batch = card, network, fused, batch
         self.all: list[Lane] = []
-        first = self._new(1, asks=False)
-        self.anyones = [first] if first.capacity == math.inf else None
+        first = self._new(1, ON_DEFAULT)
+        self.anywhere = first.capacity == math.inf
         self.free: dict[Hashable, list[Lane]] = {0: [first]}  # by their streams
 
-    def again(self, images: Any, out: Any, stream: int) -> bool:
-        """Launch as the last call on the stream was, if these arrays of one type are alike."""
-        free = self.free.get(stream) if self.anyones is None else self.anyones
-        if not free:
-            return False
+    def again(self, kind: Kind, images: Any, out: Any, stream: int, given: int | None) -> Any:
+        """Outputs, launched as the last call on the stream was; None if these arrays differ.
+
+        Without `out` there will be a new one for the stream that was given, if one was.
+        """
+        if not (free := self.free.get(stream)):
+            return None
         try:
             lane = free.pop()
         except IndexError:  # another thread was quicker
-            return False
+            return None
         try:
             if (last := lane.last) is None or last.arrays is not type(images):
-                return False
+                return None
+            if out is None:
+                if len(images) != last.count:
+                    return None
+                out, _ = kind.empty(images, last.results, given)
+            if kind.gradients and (images.requires_grad or out.requires_grad):
+                return None
             if not (error := last.launch(images, out, stream)):
-                return True
+                return out
+            if error == REPEATED:
+                lane.make_graph(last.launches)
+                return out
         finally:
             free.append(lane)
         if error in NOTHING_LAUNCHED:
-            return False
+            return None
         raise self.card.driver.fault(error)
 
     def launch(
@@ -129,20 +155,21 @@ class Lanes:
         like: Like | None = None,
     ) -> None:  # fmt: skip
         """Launch a batch whose images and outputs have these addresses, from any thread."""
-        free = self.anyones
-        if free is None and (free := self.free.get(stream)) is None:
-            free = self.free.setdefault(THREAD.name if stream == STREAM_OF_THREAD else stream, [])
+        free, use = self._of(stream)
         try:
             lane = free.pop()
         except IndexError:
-            lane = self._new(count, stream not in DEFAULT_STREAMS)
+            lane = self._new(count, use)
         try:
             if lane.capacity < count:  # those outgrown take no more than it, all together
-                lane = self._new(count, lane.asks)
+                lane = self._new(count, use)
             launches = lane.ready.get(2 * count + pixels) or lane.prepare(count, pixels)
-            if error := launches(images, outputs, stream):
+            error = launches(images, outputs, stream)
+            if error == REPEATED:
+                lane.make_graph(launches)
+            elif error:
                 self._elsewhere(error, launches, count, pixels, (images, outputs, stream))
-            elif like is not None:
+            if like is not None:
                 lane.remember(launches, like)
         finally:
             free.append(lane)
@@ -152,18 +179,26 @@ class Lanes:
     ) -> None:
         """Where the thread must be told of the GPU first, or a graph needs a lane to itself."""
         driver = self.card.driver
-        wrong = error in (NO_CONTEXT, OTHER_CONTEXT)
-        with driver.inside() if wrong else nullcontext():
-            if wrong:
+        with driver.inside():
+            if error == ELSEWHERE:
                 error = launches(*given)
             if error == CAPTURED:
-                error = self._new(count, asks=False).prepare(count, pixels)(*given)
-        if error:
+                error = self._new(count, ANYWHERE).prepare(count, pixels)(*given)
+        if error not in (0, REPEATED):  # the next call will be enough, too
             raise driver.fault(error)
 
-    def _new(self, count: int, asks: bool) -> Lane:
+    def _of(self, stream: int) -> tuple[list[Lane], Use]:
+        """Free lanes for a stream, and what they are used for."""
+        free = self.free.get(stream)
+        if free is None:
+            if self.anywhere and len(self.free) >= MOST_STREAMS:
+                return self.free.setdefault(ANYWHERE, []), ANYWHERE
+            free = self.free.setdefault(THREAD.name if stream == STREAM_OF_THREAD else stream, [])
+        return free, ON_DEFAULT if stream in DEFAULT_STREAMS else ON_STREAM
+
+    def _new(self, count: int, use: Use) -> Lane:
         images = self.batch or 1 << (count - 1).bit_length()
         with BUILDING, self.card.preparing():
-            lane = Lane(self.card, self.network, self.fused, images, asks)
+            lane = Lane(self.card, self.network, self.fused, images, use)
             self.all.append(lane)
         return lane
