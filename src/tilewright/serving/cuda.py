@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import finalize
 
@@ -153,9 +154,13 @@ class CudaCompiled(Compiled):
             self.kinds[type(array)] = CupyKind(self.card.index)
         return self.kinds.get(type(array))
 
+    @cached_property
+    def adopting(self) -> CupyKind:
+        return CupyKind(self.card.index)
+
     def _adopt(self, array: Any, stream: int | None) -> tuple[Kind, Any]:
         """An array of somebody else on a GPU, as CuPy's."""
-        kind = CupyKind(self.card.index)
+        kind = self.adopting
         try:
             return kind, kind.adopt(array, stream)
         except Exception as error:  # whatever that library raises
