@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -252,8 +253,10 @@ def host_costs(network: Network, precision: str) -> list[dict[str, Any]]:
     out = torch.empty((1, *network.output_shape), device="cuda")
     graph = torch_graph(network, precision, images, True, wait=False)()
     of_cupy, out_of_cupy = cupy.from_dlpack(images), cupy.from_dlpack(out)
+    others = cycle([torch.empty_like(out) for _ in range(50)])
     subjects: dict[str, Call] = {
         "PyTorch tensor, out given": lambda: compiled(images, out=out),
+        "PyTorch tensor, another out each time": lambda: compiled(images, out=next(others)),
         "PyTorch tensor": lambda: compiled(images),
         "CuPy array, out given": lambda: compiled(of_cupy, out=out_of_cupy),
         "CuPy array": lambda: compiled(of_cupy),

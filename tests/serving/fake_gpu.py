@@ -29,11 +29,17 @@ from tilewright.rungs import find
 from tilewright.runtime import DeviceFault, GpuKernel
 from tilewright.runtime.device import CUDA
 from tilewright.serving.cuda import CudaCompiled
-from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT, WrongContext
-from tilewright.serving.gpu_arrays import Looked
+from tilewright.serving.gpu_arrays import Facts, Looked
 from tilewright.truth.trials import random_parameters
 
 CONTEXT = 77
+ASIDE = 999
+POINTER = ctypes.c_void_p
+# The driver's own, as C knows them.
+ASK = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER)
+REPLAY = ASK
+CURRENT = ctypes.CFUNCTYPE(ctypes.c_int, POINTER)
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, POINTER)
 NAPS = random.Random(3)
 
 
@@ -75,6 +81,15 @@ class FakeDriver:
         self.launches: list[Launch] = []
         self.contexts = threading.local()  # of a thread: none until it is told
         self.error = 0
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.replays: list[int] = []
+        self.context = CONTEXT
+        self.called = (
+            CURRENT(self._current), ASK(self._ask), LAUNCH(self._launch), REPLAY(self._replay)
+        )  # fmt: skip
+        self.current, self.ask, self.launch, self.replay = (
+            int(ctypes.cast(each, POINTER).value or 0) for each in self.called
+        )
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -82,39 +97,66 @@ class FakeDriver:
         yield
         self.contexts.now = before or CONTEXT
 
-    def launch(self, function: Any, *rest: Any) -> int:
-        """The driver's arguments: C values, and addresses of the kernel's arguments."""
-        now = getattr(self.contexts, "now", None)
-        if now != CONTEXT:
-            return NO_CONTEXT if now is None else OTHER_CONTEXT
-        if self.error:
-            return self.error
+    def _launch(self, function: int, *rest: Any) -> int:
+        """With the addresses of the kernel's arguments."""
+        if wrong := self._wrong():
+            return wrong
         *sizes, shared, stream, addresses, extra = rest
         assert extra is None
-        name, work = self.functions[function.value - 1]
-        pointers = ctypes.cast(addresses.value, ctypes.POINTER(ctypes.c_void_p))
+        name, work = self.functions[function - 1]
+        pointers = ctypes.cast(addresses, ctypes.POINTER(POINTER))
         count = work.__code__.co_argcount
-        given = [
-            ctypes.cast(pointers[i], ctypes.POINTER(ctypes.c_void_p))[0] for i in range(count - 1)
-        ]
+        given = [ctypes.cast(pointers[i], ctypes.POINTER(POINTER))[0] for i in range(count - 1)]
         given.append(ctypes.cast(pointers[count - 1], ctypes.POINTER(ctypes.c_int32))[0])
-        plain = [each.value for each in sizes]
-        on = stream.value or 0
+        on = stream or 0
         self.launches.append(
             Launch(
-                name, tuple(plain[:3]), tuple(plain[3:]), shared.value, on, tuple(given),
+                name, tuple(sizes[:3]), tuple(sizes[3:]), shared, on, tuple(given),
                 threading.get_ident(),
             )
         )  # fmt: skip
         self.streams[on].add(lambda: work(*given))
         return 0
 
-    def fault(self, error: int) -> DeviceFault:
-        wrong = error in (NO_CONTEXT, OTHER_CONTEXT)
-        return (WrongContext if wrong else DeviceFault)(f"error {error}")
+    def _current(self, found: int) -> int:
+        POINTER.from_address(found).value = getattr(self.contexts, "now", None)
+        return 0
 
-    def is_captured(self, stream: int) -> bool:
-        return self.streams[stream].captured is not None
+    def _ask(self, stream: int | None, status: int) -> int:
+        assert stream not in (None, 1)  # the driver refuses that while others are captured
+        if wrong := self._wrong():
+            return wrong
+        ctypes.c_int.from_address(status).value = self.streams[stream].captured is not None
+        return 0
+
+    def _replay(self, graph: int, stream: int | None) -> int:
+        if wrong := self._wrong():
+            return wrong
+        self.replays.append(stream or 0)
+        assert self.streams[stream or 0].captured is None
+        for work in self.graphs[graph]:
+            self.streams[stream or 0].add(work)
+        return 0
+
+    def graph(self, stream: int, work: Callable[[], int]) -> int:
+        count = len(self.launches)
+        self.streams[stream].captured = captured = []
+        assert work() == 0
+        self.streams[stream].captured = None
+        del self.launches[count:]  # nothing was done
+        handle = 1 + max(self.graphs, default=0)
+        self.graphs[handle] = captured
+        return handle
+
+    def forget(self, graph: int) -> None:
+        del self.graphs[graph]
+
+    def _wrong(self) -> int:
+        assert self.contexts.now == CONTEXT
+        return self.error
+
+    def fault(self, error: int) -> DeviceFault:
+        return DeviceFault(f"error {error}")
 
     def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None:
         self.streams[stream].add(lambda: ctypes.memmove(device_address, host_address, size))
@@ -169,6 +211,11 @@ class FakeCard:
         handle = 1000 + len(self.driver.streams)
         self.driver.streams[handle] = Stream()
         return handle
+
+    def aside(self) -> int:
+        if ASIDE not in self.driver.streams:
+            self.driver.streams[ASIDE] = Stream()
+        return ASIDE
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         self.compiled.append(name)
@@ -225,14 +272,22 @@ class FakeTensor:
 
 
 class FakeKind:
+    tell, gradients = 0, False
+
     def __init__(self) -> None:
         self.now = threading.local()
         self.empty_on: list[int | None] = []
 
-    def look(self, tensor: FakeTensor) -> Looked:
+    def look(self, tensor: FakeTensor) -> tuple[int, Facts]:
         array = tensor.array
-        contiguous = array.flags.c_contiguous
-        return array.ctypes.data, array.shape, array.dtype.name, contiguous, tensor.gpu
+        facts = (array.shape, array.dtype.name, array.flags.c_contiguous, tensor.gpu)
+        return array.ctypes.data, facts
+
+    def read(self, facts: Facts) -> Looked:
+        return Looked(*facts)
+
+    def outputs(self, shape: Any) -> Facts:
+        return shape, "float32", True, 0
 
     def empty(self, like: FakeTensor, shape: Any, stream: int | None) -> tuple[FakeTensor, int]:
         self.empty_on.append(stream)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from typing import Any
 
@@ -354,27 +353,10 @@ def test_pieces_of_the_host_are_a_few_megabytes():
     assert 1 < network.through.piece * 4 * 2 * 9 * 8 <= through.PIECE_BYTES
 
 
-def test_arguments_are_those_of_the_driver_s_function():
-    """What ctypes makes of them, by a function of C's with the same parameters."""
-    network, card = compiled(ONE)
-    images, out = FakeTensor(pixels(network, 3)), FakeTensor(np.empty((3, 5), np.float32))
-    got: list[tuple[Any, ...]] = []
-    pointer, number = ctypes.c_void_p, ctypes.c_uint
-    kind = ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[number] * 7, pointer, pointer, pointer)
-
-    def launch(*given: Any) -> int:
-        got.append((*given[:9], ctypes.c_void_p.from_address(given[9]).value))
-        return 0
-
-    straight = kind(launch)
-    address = ctypes.cast(straight, pointer).value
-    assert address is not None
-    # As a library hands out its functions: without types of arguments.
-    card.driver.launch = ctypes.CFUNCTYPE(ctypes.c_int)(address)  # type: ignore[method-assign]
-    network.lanes.anyones[0].ready.clear()
-    network(images, out=out, stream=(1 << 40) + 5)
-    ((function, *sizes, stream, first),) = got
-    assert (function, stream) == (1, (1 << 40) + 5)
-    threads, shared = card.plans[0].threads, card.plans[0].shared_bytes
-    assert sizes == [3, 1, 1, threads, 1, 1, shared]
-    assert ctypes.c_void_p.from_address(first).value == images.array.ctypes.data
+def test_handles_are_passed_whole(made):
+    network, card = made
+    high = (1 << 40) + 5
+    card.driver.streams[high] = card.driver.streams[0]
+    network(FakeTensor(pixels(network, 3)), stream=high)
+    card.driver.wait(0)
+    assert {each.stream for each in card.driver.launches} == {high}

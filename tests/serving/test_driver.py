@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.serving.fake_gpu import ASK, CURRENT, LAUNCH, REPLAY
 from tilewright.runtime import DeviceFault
-from tilewright.serving.driver import NO_CONTEXT, OTHER_CONTEXT, RELAXED, Driver, WrongContext
+from tilewright.serving.driver import RELAXED, Driver
 
 OURS = (1 << 46) + 0x1234
 
@@ -21,6 +22,10 @@ class Library:
         self.mode, self.modes = 0, []  # type: int, list[int]
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.error = 0
+        self.cuCtxGetCurrent = CURRENT(self._current)
+        self.cuStreamIsCapturing = ASK(lambda *given: 3)
+        self.cuLaunchKernel = LAUNCH(lambda *given: 4)
+        self.cuGraphLaunch = REPLAY(lambda *given: 5)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name, None) or (lambda *given: self._noted(name, given))
@@ -29,8 +34,8 @@ class Library:
         self.calls.append((name, tuple(each.value for each in given)))
         return self.error
 
-    def cuCtxGetCurrent(self, found: Any) -> int:
-        found._obj.value = self.contexts[-1]
+    def _current(self, found: int) -> int:
+        ctypes.c_void_p.from_address(found).value = self.contexts[-1]
         return 0
 
     def cuCtxSetCurrent(self, context: ctypes.c_void_p) -> int:
@@ -49,10 +54,6 @@ class Library:
         self.mode, mode._obj.value = mode._obj.value, self.mode
         self.modes.append(self.mode)
         return 0
-
-    def cuStreamIsCapturing(self, stream: ctypes.c_void_p, status: Any) -> int:
-        status._obj.value = 1 if stream.value == 9 else 0
-        return self.error
 
     def cuGetErrorString(self, error: ctypes.c_int, said: Any) -> int:
         said._obj.value = b"an illegal address" if error.value == 700 else None
@@ -76,6 +77,12 @@ def test_a_thread_without_a_context_keeps_ours(library, driver):
     assert library.contexts == [OURS]
 
 
+def test_a_thread_of_ours_is_left_as_it_is(library, driver):
+    with driver.inside():
+        assert library.contexts == [OURS]
+    assert library.contexts == [OURS]
+
+
 def test_a_thread_of_another_gpu_gets_its_own_back(library, driver):
     library.contexts = [5]
     with pytest.raises(ZeroDivisionError), driver.inside():
@@ -91,11 +98,47 @@ def test_the_capture_mode_is_put_back(library, driver):
     assert library.mode == 0 and library.modes == [RELAXED, 0]
 
 
-def test_whether_a_stream_is_captured(library, driver):
-    assert driver.is_captured(9) and not driver.is_captured(8)
-    library.error = NO_CONTEXT
-    with pytest.raises(WrongContext):
-        driver.is_captured(8)
+def test_where_functions_lie_that_machine_code_calls(driver):
+    found = ctypes.c_void_p()
+    assert CURRENT(driver.current)(ctypes.addressof(found)) == 0 and found.value == OURS
+    assert ASK(driver.ask)(None, None) == 3
+    assert LAUNCH(driver.launch)(None, *[0] * 7, None, None, None) == 4
+    assert REPLAY(driver.replay)(None, None) == 5
+
+
+def test_a_graph_of_what_is_launched(library, driver):
+    """The driver's own is thrown away, whether or not it can be launched."""
+    seen: list[str] = []
+
+    def begin(stream: ctypes.c_void_p, mode: ctypes.c_int) -> int:
+        seen.append(f"begin {stream.value} {mode.value}")
+        return 0
+
+    def end(stream: ctypes.c_void_p, graph: Any) -> int:
+        seen.append(f"end {stream.value}")
+        graph._obj.value = 11
+        return 0
+
+    def instantiate(made: Any, graph: ctypes.c_void_p, flags: ctypes.c_uint64) -> int:
+        made._obj.value = 12
+        return library.error
+
+    driver.functions |= {
+        "cuStreamBeginCapture_v2": begin,
+        "cuStreamEndCapture": end,
+        "cuGraphInstantiateWithFlags": instantiate,
+    }
+    assert driver.graph(8, lambda: seen.append("work") or 0) == 12
+    assert seen == [f"begin 8 {RELAXED}", "work", "end 8"]
+    driver.forget(12)
+    assert library.calls == [("cuGraphDestroy", (11,)), ("cuGraphExecDestroy", (12,))]
+    with pytest.raises(DeviceFault, match="error 9"):
+        driver.graph(8, lambda: 9)
+    assert seen[-1] == "end 8"
+    library.error = 700
+    with pytest.raises(DeviceFault, match="error 700"):
+        driver.graph(8, lambda: 0)
+    assert library.calls[-1] == ("cuGraphDestroy", (11,))
 
 
 def test_addresses_are_passed_whole(library, driver):
@@ -116,5 +159,4 @@ def test_errors_in_words(library, driver):
     library.error = 700
     with pytest.raises(DeviceFault, match=r"an illegal address \(error 700\)"):
         driver.wait(0)
-    assert type(driver.fault(OTHER_CONTEXT)) is WrongContext
     assert str(driver.fault(3)) == "CUDA's driver: unknown (error 3)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -34,17 +35,38 @@ Array.__module__ = "cupy._core.core"
 class Cupy:
     """A module with a current GPU and a current stream."""
 
-    float32, ndarray = np.float32, Array
+    float32, ndarray, dtype = np.float32, Array, np.dtype
 
     def __init__(self) -> None:
-        self.gpu, self.stream = 0, 0
+        self.gpu, self.stream, self.ended = 0, 0, 0
         self.taken: list[tuple[str, int, int]] = []
         self.cuda = SimpleNamespace(
             runtime=SimpleNamespace(getDevice=lambda: self.gpu),
             Device=lambda gpu: self._with("gpu", gpu),
-            ExternalStream=lambda stream, gpu: self._with("stream", stream),
+            Stream=self._streams(),
             get_current_stream=lambda gpu: SimpleNamespace(ptr=self.stream),
         )
+
+    def _streams(self) -> type:
+        class Stream:
+            """Ends when it is not used any more, whoever made it."""
+
+            @classmethod
+            def from_external(cls, other: Any) -> Any:
+                made = cls()
+                made.during = self._with("stream", other.__cuda_stream__()[1])
+                return made
+
+            def __enter__(self) -> None:
+                self.during.__enter__()
+
+            def __exit__(self, *how: Any) -> None:
+                self.during.__exit__(*how)
+
+            def __del__(stream) -> None:
+                self.ended += 1
+
+        return Stream
 
     @contextmanager
     def _with(self, name: str, value: int) -> Any:
@@ -103,6 +125,8 @@ def test_cupy_s_streams(cupy):
     card.driver.wait_for_all()
     assert [each.stream for each in card.driver.launches] == [current, given]
     assert cupy.taken == [("empty", 0, current), ("empty", 0, given)]
+    gc.collect()
+    assert cupy.ended == 0  # the caller's stream
 
 
 def test_arrays_of_others_become_cupy_s_on_the_stream(cupy):
@@ -144,8 +168,14 @@ def test_tensors_are_asked_for_what_there_is_to_know():
     torch = pytest.importorskip("torch")
     kind = TorchKind(0)
     tensor = torch.zeros((4, 2, 9, 8), dtype=torch.uint8)[1:]
-    assert kind.look(tensor) == (tensor.data_ptr(), (3, 2, 9, 8), "uint8", True, -1)
-    assert kind.look(tensor.float())[2] == "float32"
-    assert kind.look(tensor.long())[2] == "int64"
-    assert not kind.look(tensor.to(memory_format=torch.channels_last))[3]
-    refused(kind.look, r"give x\.detach\(\)", tensor.float().requires_grad_())
+    address, facts = kind.look(tensor)
+    assert address == tensor.data_ptr() and kind.read(facts) == ((3, 2, 9, 8), "uint8", True, -1)
+
+    def read(other: Any) -> Any:
+        return kind.read(kind.look(other)[1])
+
+    assert read(tensor.float()).dtype == "float32"
+    assert read(tensor.long()).dtype == "int64"
+    assert not read(tensor.to(memory_format=torch.channels_last)).contiguous
+    refused(read, r"give x\.detach\(\)", tensor.float().requires_grad_())
+    assert TorchKind(-1).outputs((2, 5)) == kind.look(torch.zeros(2, 5))[1]

@@ -198,6 +198,24 @@ def test_cupy_s_streams(network, compiled):
     np.testing.assert_array_equal(cupy.asnumpy(got), expected)
 
 
+def test_the_same_memory_again_and_again(network, compiled, torch):
+    """A graph from the fifth call on: of its contents then, on its stream, beside another's."""
+    batches = [torch.from_numpy(drawn(network, 3, seed)).cuda() for seed in range(12)]
+    expected = [compiled(each) for each in batches]
+    sides = [torch.cuda.Stream() for _ in range(2)]
+    static = [torch.zeros_like(batches[0]) for _ in sides]
+    outs = [[torch.full_like(expected[0], torch.nan) for _ in sides] for _ in range(2)]
+    torch.cuda.synchronize()
+    for turn, (images, want) in enumerate(zip(batches, expected, strict=True)):
+        for side, held, out in zip(sides, static, outs[turn > 9], strict=True):
+            with torch.cuda.stream(side):
+                held.copy_(images)
+                compiled(held, out=out)
+                got = out.clone()
+            side.synchronize()
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
 def test_inside_a_graph_of_the_caller_s(network, compiled, torch):
     """Captured, replayed with other images, while calls on other streams go on."""
     images = torch.from_numpy(drawn(network, 6)).cuda()
@@ -207,13 +225,16 @@ def test_inside_a_graph_of_the_caller_s(network, compiled, torch):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = compiled(static)
+    again = torch.empty_like(out)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     for _ in range(20):
         static.copy_(images)
         graph.replay()
         beside = compiled(others, stream=side)
+        compiled(static, out=again)
     torch.cuda.synchronize()
+    torch.testing.assert_close(again, expected, rtol=0, atol=0)
     torch.testing.assert_close(out, expected, rtol=0, atol=0)
     torch.testing.assert_close(beside, expected_others, rtol=0, atol=0)
 

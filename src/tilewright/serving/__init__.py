@@ -1,9 +1,10 @@
 """Compiled networks for those who serve: called on batches where they lie, from many threads.
 
 `compiled.py` has the contract, `host.py` what arrays of the host's memory are, and each device a
-module: `cpu.py`, `opencl.py` and `cuda.py`. A call on a GPU's memory is short: what a launch takes
+module: `cpu.py`, `opencl.py` and `cuda.py`. A call on a GPU's memory is short: what launches take
 is made ready once for a size of batch (`launches.py`), in memory that no other call works in
-(`lanes.py`), and goes straight to CUDA's driver (`driver.py`).
+(`lanes.py`), and goes to CUDA's driver (`driver.py`) by machine code: all of it at once
+(`at_once.py`), without a look at the arrays if they are like the last ones (`again.py`).
 """
 
 from __future__ import annotations

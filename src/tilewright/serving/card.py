@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -19,13 +19,19 @@ from tilewright.serving.driver import Driver
 class Launching(Protocol):
     """The part of CUDA's driver that calls need (`driver.py`)."""
 
-    def launch(self, *arguments: Any) -> int: ...
+    context: int
+    current: int
+    ask: int
+    launch: int
+    replay: int
+
+    def graph(self, stream: int, work: Callable[[], int]) -> int: ...
+
+    def forget(self, graph: int) -> None: ...
 
     def fault(self, error: int) -> DeviceFault: ...
 
     def inside(self) -> AbstractContextManager[None]: ...
-
-    def is_captured(self, stream: int) -> bool: ...
 
     def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None: ...
 
@@ -69,6 +75,9 @@ class Card(Protocol):
 
     def new_stream(self) -> int:
         """One that waits for no other, and lives as long as the card."""
+
+    def aside(self) -> int:
+        """The stream on which things are made."""
 
 
 class CudaCard:
@@ -114,3 +123,6 @@ class CudaCard:
     def new_stream(self) -> int:
         self.streams.append(self.runtime.cupy.cuda.Stream(non_blocking=True))
         return int(self.streams[-1].ptr)
+
+    def aside(self) -> int:
+        return int(self.side.ptr)

@@ -7,6 +7,8 @@ that stream. A call on the host's memory returns when the outputs are there.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import finalize
 
@@ -22,6 +24,7 @@ from tilewright.rungs.rung import Rung
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import Device
 from tilewright.serving import host
+from tilewright.serving.again import Like
 from tilewright.serving.card import Card, CudaCard
 from tilewright.serving.compiled import Compiled
 from tilewright.serving.driver import library
@@ -29,6 +32,7 @@ from tilewright.serving.gpu_arrays import (
     FLOAT32,
     UINT8,
     CupyKind,
+    Facts,
     Kind,
     Looked,
     TorchKind,
@@ -39,6 +43,19 @@ from tilewright.serving.through import Through
 
 # Bytes that kernels read or write at once, where images or outputs begin on such a boundary.
 WIDEST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What there is to know of batches of some shape and type, of one library's arrays."""
+
+    count: int
+    pixels: bool
+    boundary: int  # what an address must be a multiple of
+    size: int
+    results: Shape
+    outputs: Facts  # what the library says of arrays for them
+    output_size: int
 
 
 def compiled_for_cuda(
@@ -73,47 +90,55 @@ class CudaCompiled(Compiled):
         self.card = card
         self.lanes = Lanes(card, network, fused, batch)
         self.through = Through(card, network, self.lanes)
-        self.kinds: dict[type, Kind | None] = {}  # None: arrays of the host, or of nobody known
+        self.kinds: dict[type, Kind] = {}
+        self.telling: dict[type, Kind] = {}  # of them, those by which a call may be known again
+        self.batches: dict[Facts, Batch] = {}  # that came
         self.shape, self.output_shape = network.input.shape, network.output_shape
         values = math.prod(self.shape)
-        # By type, what an address must be a multiple of: so is that of every image of a batch.
-        self.boundaries = {UINT8: _boundary(values), FLOAT32: _boundary(4 * values)}
         self.sizes = {UINT8: values, FLOAT32: 4 * values}
         self.output_size = 4 * math.prod(self.output_shape)
         self.output_boundary = _boundary(self.output_size)
-        self.shapes: dict[Shape, Shape] = {}  # of batches that came, and of their outputs
         # Memory must not be given back while a kernel works in it.
         finalize(self, card.driver.wait_for_all).atexit = False
 
     def __call__(self, images: Any, out: Any = None, stream: Any = None) -> Any:
         handle = None if stream is None else handle_of(stream)
-        kinds = self.kinds
-        kind = kinds[type(images)] if type(images) in kinds else self._kind(images)
+        kind = self.telling.get(type(images))
+        if kind is not None and (out is None or type(out) is type(images)):
+            on = kind.current_stream() if handle is None else handle
+            done = self.lanes.again(kind, images, out, on, handle)
+            if done is not None:
+                return done
+        kind = self.kinds.get(type(images)) or self._kind(images)
         if kind is None:
             if host.on_host(images):
                 return self._from_host(images, out, handle)
             kind, images = self._adopt(images, handle)
-        looked = kind.look(images)
-        address, shape, dtype, contiguous, gpu = looked
-        results, boundary = self.shapes.get(shape), self.boundaries.get(dtype)
-        if (
-            results is None
-            or boundary is None
-            or not contiguous
-            or gpu != self.card.index
-            or address % boundary
-        ):
-            if gpu < 0:
+        address, facts = kind.look(images)
+        batch = self.batches.get(facts)
+        if batch is None or address % batch.boundary:
+            looked = kind.read(facts)
+            if looked.gpu < 0:
                 return self._from_host(images, out, handle)
-            results = self._results(looked)
-        count = results[0]
+            batch = self.batches[facts] = self._first(kind, address, looked)
         if out is None:
-            out, target = kind.empty(images, results, handle)
+            out, target = kind.empty(images, batch.results, handle)
         else:
-            target = self._target(out, results, address, count * self.sizes[dtype])
-        if count:
+            target, facts = kind.look(out) if type(out) is type(images) else (0, ())
+            if (
+                facts != batch.outputs
+                or target % self.output_boundary
+                or (target < address + batch.size and address < target + batch.output_size)
+            ):
+                target = self._target(out, batch, address)
+        if batch.count:
             on = kind.current_stream() if handle is None else handle
-            self.lanes.launch(count, dtype == UINT8, address, target, on)
+            like = None
+            if kind.tell and type(out) is type(images):
+                self.telling[type(images)] = kind
+                memory = (batch.size, batch.boundary), (batch.output_size, self.output_boundary)
+                like = Like(kind.tell, images, out, *memory)
+            self.lanes.launch(batch.count, batch.pixels, address, target, on, like)
         return out
 
     def _from_host(self, images: Any, out: Any, stream: int | None) -> Any:
@@ -122,18 +147,20 @@ class CudaCompiled(Compiled):
         return given
 
     def _kind(self, array: Any) -> Kind | None:
-        """Whose array it is, found once for each type."""
-        found: Kind | None = None
+        """Whose array it is, found once for each type; None: of the host, or of nobody known."""
         if host.is_tensor(array):
-            found = TorchKind(self.card.index)
+            self.kinds[type(array)] = TorchKind(self.card.index)
         elif type(array).__module__.partition(".")[0] == "cupy":
-            found = CupyKind(self.card.index)
-        self.kinds[type(array)] = found
-        return found
+            self.kinds[type(array)] = CupyKind(self.card.index)
+        return self.kinds.get(type(array))
+
+    @cached_property
+    def adopting(self) -> CupyKind:
+        return CupyKind(self.card.index)
 
     def _adopt(self, array: Any, stream: int | None) -> tuple[Kind, Any]:
         """An array of somebody else on a GPU, as CuPy's."""
-        kind = CupyKind(self.card.index)
+        kind = self.adopting
         try:
             return kind, kind.adopt(array, stream)
         except Exception as error:  # whatever that library raises
@@ -141,35 +168,36 @@ class CudaCompiled(Compiled):
             name = f"{type(array).__module__}.{type(array).__qualname__}"
             raise TilewrightError(f"an array of type {name} cannot be read: {said}") from error
 
-    def _target(self, out: Any, results: Shape, images: int, size: int) -> int:
-        """The address of `out`, if outputs can be written there."""
-        kind = self.kinds[type(out)] if type(out) in self.kinds else self._kind(out)
+    def _target(self, out: Any, batch: Batch, images: int) -> int:
+        """The address of anybody's `out`, if outputs can be written there."""
+        kind = self.kinds.get(type(out)) or self._kind(out)
         if kind is None:
             if host.on_host(out):
                 raise TilewrightError("out lies in the host's memory, and the images on a GPU")
             kind, out = self._adopt(out, None)
-        address, shape, dtype, contiguous, gpu = kind.look(out)
-        if gpu != self.card.index:
+        address, facts = kind.look(out)
+        looked = kind.read(facts)
+        if looked.gpu != self.card.index:
             raise TilewrightError(
-                f"out lies {_where(gpu)}, and the images on GPU {self.card.index}"
+                f"out lies {_where(looked.gpu)}, and the images on GPU {self.card.index}"
             )
-        if dtype != FLOAT32:
-            raise TilewrightError(f"out is {dtype}, and outputs are float32")
-        if shape != results:
-            raise host.wrong_out(tuple(shape), results)
-        if not contiguous or address % self.output_boundary:
+        if looked.dtype != FLOAT32:
+            raise TilewrightError(f"out is {looked.dtype}, and outputs are float32")
+        if looked.shape != batch.results:
+            raise host.wrong_out(looked.shape, batch.results)
+        if not looked.contiguous or address % self.output_boundary:
             raise TilewrightError("out is not contiguous, or begins inside a word of memory")
-        if address < images + size and images < address + results[0] * self.output_size:
+        if address < images + batch.size and images < address + batch.output_size:
             raise TilewrightError("out lies where the images do: they are read while it is written")
         return address
 
-    def _results(self, looked: Looked) -> Shape:
-        """The outputs' shape of a batch that comes for the first time; or why it is refused."""
-        address, shape, dtype, contiguous, gpu = looked
-        if dtype not in self.boundaries:
+    def _first(self, kind: Kind, address: int, looked: Looked) -> Batch:
+        """A batch whose like comes for the first time; or why it is refused."""
+        shape, dtype, contiguous, gpu = looked
+        if dtype not in self.sizes:
             raise wrong_type(dtype)
         if shape[1:] != self.shape:
-            raise wrong_shape(tuple(shape), self.shape, self.network.name)
+            raise wrong_shape(shape, self.shape, self.network.name)
         if gpu != self.card.index:
             raise TilewrightError(
                 f"images lie on GPU {gpu}, and the network was compiled for GPU "
@@ -180,16 +208,21 @@ class CudaCompiled(Compiled):
                 "images are not contiguous, and on a GPU nothing is copied unasked: give "
                 "x.contiguous(), or cupy.ascontiguousarray(x)"
             )
-        if address % self.boundaries[dtype]:
+        boundary = _boundary(self.sizes[dtype])
+        if address % boundary:
             raise TilewrightError(
-                f"images begin at an address that is no multiple of {self.boundaries[dtype]} "
+                f"images begin at an address that is no multiple of {boundary} "
                 "bytes: give a copy, as x.clone() or x.copy() does"
             )
-        self.check_count(shape[0])
-        if len(self.shapes) >= MOST_READY:
-            self.shapes.clear()
-        results = self.shapes[tuple(shape)] = (shape[0], *self.output_shape)
-        return results
+        count = shape[0]
+        self.check_count(count)
+        if len(self.batches) >= MOST_READY:
+            self.batches.clear()
+        results = (count, *self.output_shape)
+        return Batch(
+            count, dtype == UINT8, boundary, count * self.sizes[dtype], results,
+            kind.outputs(results), count * self.output_size,
+        )  # fmt: skip
 
 
 def _boundary(size: int) -> int:

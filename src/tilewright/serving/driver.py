@@ -1,9 +1,8 @@
 """CUDA's driver, called without a detour: what a call of a compiled network needs of it.
 
 A launch through CuPy costs the host 7.7 µs, through cuda.bindings 5.7 µs (H200, 2026-11-15). Most
-of that is spent on arguments. Here they are C values that were made before, and the function is
-called as it stands in the driver's library: with one in its place that does nothing, that takes 0.7
-µs (Intel Xeon, 2026-11-15).
+of that is spent on arguments. Here they are C values that were made before, and the driver's own
+function is called by machine code (`at_once.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import c_char_p, c_int, c_size_t, c_void_p
+from ctypes import c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
@@ -19,15 +18,14 @@ from tilewright.runtime import DeviceFault
 
 LIBRARY = "libcuda.so.1"
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
-# CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: a thread that has done nothing on a GPU
-# yet, and one that is at work on another.
-NO_CONTEXT, OTHER_CONTEXT = 201, 400
 NAMES = (
-    "cuLaunchKernel", "cuGetErrorString", "cuCtxGetCurrent", "cuCtxSetCurrent",
-    "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuStreamSynchronize",
-    "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode", "cuMemcpyHtoDAsync_v2",
-    "cuMemcpyDtoHAsync_v2",
+    "cuGetErrorString", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuStreamSynchronize",
+    "cuThreadExchangeStreamCaptureMode", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+    "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+    "cuGraphDestroy", "cuGraphExecDestroy",
 )  # fmt: skip
+ADDRESSES = ("cuCtxGetCurrent", "cuStreamIsCapturing", "cuLaunchKernel", "cuGraphLaunch")
 
 
 @cache
@@ -35,23 +33,20 @@ def library() -> Any:
     return ctypes.CDLL(LIBRARY)
 
 
-class WrongContext(DeviceFault):
-    """The thread works elsewhere; nothing was launched."""
-
-
 class Driver:
     """The functions of the library, for the context of one GPU.
 
-    Arguments of `launch` are C values, as ctypes has them, since Python's integers would be cut to
-    32 bits; all others are plain numbers.
+    Arguments are plain numbers. Of the functions that machine code calls it has the addresses:
+    `current` gives a thread's context; `ask` whether a stream is captured, `launch` a kernel,
+    `replay` a graph.
     """
 
     def __init__(self, library: Any) -> None:
         # A library looks a function up anew whenever it is asked for one.
         self.functions: dict[str, Callable[..., int]] = {name: library[name] for name in NAMES}
-        # As they are: checks of arguments by ctypes take as long again.
-        self.launch = self.functions["cuLaunchKernel"]
-        self.context = self._current()
+        found = [_address(library[name]) for name in ADDRESSES]
+        self.current, self.ask, self.launch, self.replay = found
+        self.context = self._current() or 0
 
     def check(self, error: int) -> None:
         if error:
@@ -61,8 +56,7 @@ class Driver:
         said = c_char_p()
         known = self.functions["cuGetErrorString"](c_int(error), ctypes.byref(said)) == 0
         words = said.value.decode() if known and said.value else "unknown"
-        kind = WrongContext if error in (NO_CONTEXT, OTHER_CONTEXT) else DeviceFault
-        return kind(f"CUDA's driver: {words} (error {error})")
+        return DeviceFault(f"CUDA's driver: {words} (error {error})")
 
     def _current(self) -> int | None:
         found = c_void_p()
@@ -72,8 +66,10 @@ class Driver:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """With the GPU's context as the thread's, which it keeps if it has none."""
-        if self._current() is None:
+        now = self._current()
+        if now is None:
             self.check(self.functions["cuCtxSetCurrent"](c_void_p(self.context)))
+        if now in (None, self.context):
             yield
             return
         self.check(self.functions["cuCtxPushCurrent_v2"](c_void_p(self.context)))
@@ -93,11 +89,24 @@ class Driver:
         finally:
             self.check(exchange(ctypes.byref(mode)))
 
-    def is_captured(self, stream: int) -> bool:
-        """Whether work on the stream goes into a graph instead of being done."""
-        status = c_int()
-        self.check(self.functions["cuStreamIsCapturing"](c_void_p(stream), ctypes.byref(status)))
-        return status.value != 0
+    def graph(self, stream: int, work: Callable[[], int]) -> int:
+        """What is launched on a stream, which does none of it, as a graph to be launched."""
+        functions, graph, made = self.functions, c_void_p(), c_void_p()
+        self.check(functions["cuStreamBeginCapture_v2"](c_void_p(stream), c_int(RELAXED)))
+        try:
+            refused = work()
+        finally:
+            error = functions["cuStreamEndCapture"](c_void_p(stream), ctypes.byref(graph))
+        self.check(refused or error)
+        error = functions["cuGraphInstantiateWithFlags"](ctypes.byref(made), graph, c_uint64(0))
+        functions["cuGraphDestroy"](graph)
+        self.check(error)
+        assert made.value is not None
+        return made.value
+
+    def forget(self, graph: int) -> None:
+        """If it is being worked on, the driver waits for that."""
+        self.check(self.functions["cuGraphExecDestroy"](c_void_p(graph)))
 
     def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None:
         given = c_void_p(device_address), c_void_p(host_address), c_size_t(size), c_void_p(stream)
@@ -114,3 +123,9 @@ class Driver:
         """Until nothing is at work in the context."""
         with self.inside(), self.while_capturing():
             self.check(self.functions["cuCtxSynchronize"]())
+
+
+def _address(function: Any) -> int:
+    found = ctypes.cast(function, c_void_p).value
+    assert found is not None
+    return found

@@ -1,29 +1,47 @@
 """Arrays in a GPU's memory, whoever's: where they lie, without a copy, and new ones of their kind.
 
-Of an array a library is asked for its address, shape, type and GPU, and whether it is contiguous:
-that is all that a launch needs, and costs well under a microsecond.
+Of an array a library is asked for its address and for facts: shape, type, GPU, and whether it is
+contiguous. They are kept as the library has them, and known again when the next batch comes: to put
+them into words takes longer than a launch.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
+from tilewright.serving.again import telling
 
 UINT8, FLOAT32 = "uint8", "float32"
+# What a library says of an array besides its address.
+Facts = tuple[Any, ...]
 
 
-# Its address, shape and type, whether it is contiguous, and the number of its GPU: below 0 it lies
-# in the host's memory. A plain tuple: anything else takes as long to make as to find all this out.
-Looked = tuple[int, Shape, str, bool, int]
+class Looked(NamedTuple):
+    """Facts in our words; a GPU below 0 is the host's memory."""
+
+    shape: Shape
+    dtype: str
+    contiguous: bool
+    gpu: int
 
 
 class Kind(Protocol):
     """The arrays of one library."""
 
-    def look(self, array: Any) -> Looked: ...
+    tell: int  # the address of a function that tells of them without Python; 0: there is none
+    gradients: bool  # they may require some
+
+    def look(self, array: Any) -> tuple[int, Facts]:
+        """Where it lies, and what else it says."""
+
+    def read(self, facts: Facts) -> Looked: ...
+
+    def outputs(self, shape: Shape) -> Facts:
+        """What an array of outputs must say."""
 
     def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
         """A new one in float32 for work on a stream, or on the current one; and its address."""
@@ -33,20 +51,31 @@ class Kind(Protocol):
 
 
 class TorchKind:
+    gradients = True
+
     def __init__(self, index: int) -> None:
         import torch
 
         self.torch, self.index = torch, index
-        self.types = {torch.uint8: UINT8, torch.float32: FLOAT32}
         self.float32 = torch.float32
+        self.tell = telling(torch.Tensor)
 
-    def look(self, array: Any) -> Looked:
-        if array.requires_grad:
+    def look(self, array: Any) -> tuple[int, Facts]:
+        return array.data_ptr(), (
+            array.shape, array.dtype, array.is_contiguous(), array.get_device(),
+            array.requires_grad,
+        )  # fmt: skip
+
+    def read(self, facts: Facts) -> Looked:
+        shape, dtype, contiguous, gpu, gradient = facts
+        if gradient:
             raise TilewrightError(
                 "a tensor requires a gradient, and none is computed here: give x.detach()"
             )
-        kind = self.types.get(array.dtype) or str(array.dtype).removeprefix("torch.")
-        return array.data_ptr(), array.shape, kind, array.is_contiguous(), array.get_device()
+        return Looked(tuple(shape), str(dtype).removeprefix("torch."), contiguous, gpu)
+
+    def outputs(self, shape: Shape) -> Facts:
+        return shape, self.float32, True, self.index, False
 
     def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
         if stream is None:
@@ -63,14 +92,25 @@ class TorchKind:
 
 
 class CupyKind:
+    gradients = False
+
     def __init__(self, index: int) -> None:
         import cupy
 
         self.cupy, self.index = cupy, index
+        self.float32 = cupy.dtype(cupy.float32)
+        self.tell = telling(cupy.ndarray)
 
-    def look(self, array: Any) -> Looked:
-        memory, contiguous = array.data, array.flags.c_contiguous
-        return memory.ptr, array.shape, array.dtype.name, contiguous, memory.device_id
+    def look(self, array: Any) -> tuple[int, Facts]:
+        memory = array.data
+        return memory.ptr, (array.shape, array.dtype, array.flags.c_contiguous, memory.device_id)
+
+    def read(self, facts: Facts) -> Looked:
+        shape, dtype, contiguous, gpu = facts
+        return Looked(shape, dtype.name, contiguous, gpu)
+
+    def outputs(self, shape: Shape) -> Facts:
+        return shape, self.float32, True, self.index
 
     def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
         with self._at_work(stream):
@@ -94,8 +134,23 @@ class CupyKind:
         stack = ExitStack()
         stack.enter_context(cuda.Device(self.index))
         if stream is not None:
-            stack.enter_context(cuda.ExternalStream(stream, self.index))
+            stack.enter_context(_borrowed(cuda.Stream).from_external(Handle(stream)))
         return stack
+
+
+class Handle(NamedTuple):
+    """A stream by its number, as libraries exchange them."""
+
+    stream: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.stream
+
+
+@cache
+def _borrowed(streams: Any) -> Any:
+    """CuPy's streams, without an end: some versions end a stream that was only lent to them."""
+    return type("Borrowed", (streams,), {"__del__": lambda stream: None})
 
 
 def handle_of(stream: Any) -> int:

@@ -2,8 +2,9 @@
 
 A lane is taken for the time that it takes to launch, and given back. Whoever takes it next works on
 the same stream, and so after those before it, as far as the GPU is concerned. No lock is held: two
-threads on one stream have two lanes. A network of one kernel needs no memory between kernels; its
-lanes are good for any stream.
+threads on one stream have two lanes. On a stream that is captured a call has a lane for ever: the
+caller's graph works in it whenever it is launched, and on any stream. A network of one kernel needs
+no memory between kernels; with many streams they share its lanes, which then make no graphs.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from threading import RLock, local
+from typing import Any, NamedTuple
 
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model.network import Network
+from tilewright.serving.again import DIFFERENT, Again, Like
+from tilewright.serving.at_once import CAPTURED, ELSEWHERE, IMAGES, OUTPUTS, REPEATED
 from tilewright.serving.card import Card
-from tilewright.serving.driver import WrongContext
-from tilewright.serving.launches import IMAGES, OUTPUTS, Launches, Noting
+from tilewright.serving.gpu_arrays import Kind
+from tilewright.serving.launches import Launches, Noting
 
 # Handles that the driver knows by their number: the default stream, which cannot be captured, and
 # a default stream of each thread, which is another one for each thread.
 DEFAULT_STREAMS = (0, 1)
 STREAM_OF_THREAD = 2
+NOTHING_LAUNCHED = (CAPTURED, ELSEWHERE, DIFFERENT)
+# Streams that have lanes of their own, if their memory is not the reason for it.
+MOST_STREAMS = 64
 # Sizes of batches that a lane has launches ready for; with more it forgets them all.
 MOST_READY = 1000
 
@@ -36,14 +43,29 @@ class _Thread(local):
 THREAD = _Thread()
 
 
+class Use(NamedTuple):
+    """What launches of a lane have to do: ask whether the stream is captured, make graphs."""
+
+    asks: bool
+    replays: bool
+
+
+ON_DEFAULT, ON_STREAM, ANYWHERE = Use(False, True), Use(True, True), Use(False, False)
+
+
 class Lane:
     """Memory between kernels for some number of images, and launches that work in it."""
 
-    def __init__(self, card: Card, network: Network, fused: FusedNetwork, images: int) -> None:
+    def __init__(
+        self, card: Card, network: Network, fused: FusedNetwork, images: int, use: Use
+    ) -> None:
         self.card, self.network = card, network
         self.noting = Noting(card)
         self.fused = fused.beside(self.noting)
+        self.use = use
         self.ready: dict[int, Launches] = {}
+        self.known: dict[tuple[Launches, type], Again] = {}
+        self.last: Again | None = None
         self._note(images, True)
         self.capacity = images if self.noting.allocated else math.inf
 
@@ -52,8 +74,23 @@ class Lane:
         with BUILDING, self.card.preparing():
             if len(self.ready) >= MOST_READY:
                 self.ready.clear()
+                self.known.clear()
             launches = self.ready[2 * count + pixels] = self._note(count, pixels)
         return launches
+
+    def remember(self, launches: Launches, like: Like) -> None:
+        """Have the next call with such arrays launched at once."""
+        if launches.shifted:
+            return  # other addresses are to be filled in
+        key = launches, type(like.images)
+        self.last = self.known.get(key)
+        if self.last is None:
+            self.last = self.known[key] = Again(launches, like)
+
+    def make_graph(self, launches: Launches) -> None:
+        """For calls with the same memory as the last ones."""
+        with BUILDING, self.card.preparing():
+            launches.make_graph()
 
     def _note(self, count: int, pixels: bool) -> Launches:
         network, noting = self.network, self.noting
@@ -63,7 +100,7 @@ class Lane:
             noting.place(IMAGES, size, "u1" if pixels else "f4"),
             noting.place(OUTPUTS, (count, *network.output_shape), "f4"),
         )
-        return Launches(self.card, noting.noted)
+        return Launches(self.card, noting.noted, self.use.asks, self.use.replays)
 
 
 # What is compiled is compiled once, however many threads need it.
@@ -78,50 +115,90 @@ class Lanes:
     ) -> None:
         self.card, self.network, self.fused, self.batch = card, network, fused, batch
         self.all: list[Lane] = []
-        first = self._new(1)
-        self.shared = first.capacity == math.inf
-        self.anyones = [first]
+        first = self._new(1, ON_DEFAULT)
+        self.anywhere = first.capacity == math.inf
         self.free: dict[Hashable, list[Lane]] = {0: [first]}  # by their streams
 
-    def launch(self, count: int, pixels: bool, images: int, outputs: int, stream: int) -> None:
+    def again(self, kind: Kind, images: Any, out: Any, stream: int, given: int | None) -> Any:
+        """Outputs, launched as the last call on the stream was; None if these arrays differ.
+
+        Without `out` there will be a new one for the stream that was given, if one was.
+        """
+        if not (free := self.free.get(stream)):
+            return None
+        try:
+            lane = free.pop()
+        except IndexError:  # another thread was quicker
+            return None
+        try:
+            if (last := lane.last) is None or last.arrays is not type(images):
+                return None
+            if out is None:
+                if len(images) != last.count:
+                    return None
+                out, _ = kind.empty(images, last.results, given)
+            if kind.gradients and (images.requires_grad or out.requires_grad):
+                return None
+            if not (error := last.launch(images, out, stream)):
+                return out
+            if error == REPEATED:
+                lane.make_graph(last.launches)
+                return out
+        finally:
+            free.append(lane)
+        if error in NOTHING_LAUNCHED:
+            return None
+        raise self.card.driver.fault(error)
+
+    def launch(
+        self, count: int, pixels: bool, images: int, outputs: int, stream: int,
+        like: Like | None = None,
+    ) -> None:  # fmt: skip
         """Launch a batch whose images and outputs have these addresses, from any thread."""
-        free = self.anyones if self.shared else self._of(stream)
+        free, use = self._of(stream)
         try:
             lane = free.pop()
         except IndexError:
-            lane = self._new(count)
+            lane = self._new(count, use)
         try:
-            if lane.capacity < count:
-                lane = self._new(count)  # those outgrown take no more than it, all together
+            if lane.capacity < count:  # those outgrown take no more than it, all together
+                lane = self._new(count, use)
             launches = lane.ready.get(2 * count + pixels) or lane.prepare(count, pixels)
-            try:
-                launches(images, outputs, stream)
-            except WrongContext:
-                with self.card.driver.inside():
-                    launches(images, outputs, stream)
+            error = launches(images, outputs, stream)
+            if error == REPEATED:
+                lane.make_graph(launches)
+            elif error:
+                self._elsewhere(error, launches, count, pixels, (images, outputs, stream))
+            if like is not None:
+                lane.remember(launches, like)
         finally:
             free.append(lane)
 
-    def _of(self, stream: int) -> list[Lane]:
-        """Lanes whose work is on a stream; none that are used again while it is captured.
-
-        A graph works in its lane whenever it is launched, and on any stream.
-        """
-        if stream not in DEFAULT_STREAMS and self._is_captured(stream):
-            return []
-        return self.free.setdefault(THREAD.name if stream == STREAM_OF_THREAD else stream, [])
-
-    def _is_captured(self, stream: int) -> bool:
+    def _elsewhere(
+        self, error: int, launches: Launches, count: int, pixels: bool, given: tuple[int, int, int]
+    ) -> None:
+        """Where the thread must be told of the GPU first, or a graph needs a lane to itself."""
         driver = self.card.driver
-        try:
-            return driver.is_captured(stream)
-        except WrongContext:
-            with driver.inside():
-                return driver.is_captured(stream)
+        with driver.inside():
+            if error == ELSEWHERE:
+                error = launches(*given)
+            if error == CAPTURED:
+                error = self._new(count, ANYWHERE).prepare(count, pixels)(*given)
+        if error not in (0, REPEATED):  # the next call will be enough, too
+            raise driver.fault(error)
 
-    def _new(self, count: int) -> Lane:
+    def _of(self, stream: int) -> tuple[list[Lane], Use]:
+        """Free lanes for a stream, and what they are used for."""
+        free = self.free.get(stream)
+        if free is None:
+            if self.anywhere and len(self.free) >= MOST_STREAMS:
+                return self.free.setdefault(ANYWHERE, []), ANYWHERE
+            free = self.free.setdefault(THREAD.name if stream == STREAM_OF_THREAD else stream, [])
+        return free, ON_DEFAULT if stream in DEFAULT_STREAMS else ON_STREAM
+
+    def _new(self, count: int, use: Use) -> Lane:
         images = self.batch or 1 << (count - 1).bit_length()
         with BUILDING, self.card.preparing():
-            lane = Lane(self.card, self.network, self.fused, images)
+            lane = Lane(self.card, self.network, self.fused, images, use)
             self.all.append(lane)
         return lane

@@ -1,15 +1,17 @@
 """Launches made ready: what a network's kernels take for a size of batch, as C values.
 
 The network is called once on places that stand for images and outputs, through a runtime that
-only notes. What it would have launched is kept; to launch it is then to fill in two addresses.
+only notes. What it would have launched is kept; to launch it is then to fill in two addresses and a
+stream.
 """
 
 from __future__ import annotations
 
-import ctypes
+from array import array
 from collections.abc import Sequence
-from ctypes import c_int32, c_uint, c_void_p
+from ctypes import c_void_p
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -18,10 +20,13 @@ from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, GpuKernel, HostArray
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.dialect import Grid
+from tilewright.serving import at_once
+from tilewright.serving.at_once import IMAGES, OUTPUTS, STREAM
 from tilewright.serving.card import Card
 from tilewright.trace import Cost
 
-IMAGES, OUTPUTS = "images", "outputs"
+# Calls with the same memory as the one before, until there is a graph for them.
+ENOUGH = 3
 Noted = tuple[GpuKernel, Grid, Sequence[Any]]
 
 
@@ -60,46 +65,79 @@ class Noting:
     ) -> None:
         self.noted.append((kernel, grid, tuple(arguments)))
 
-    def place(self, name: str, shape: Shape, dtype: DTypeLike) -> Array:
-        """Something that stands for memory whose address is not known yet."""
-        return Array(self, name, shape, np.dtype(dtype))
+    def place(self, word: int, shape: Shape, dtype: DTypeLike) -> Array:
+        """Something that stands for memory whose address will be in that word of the block."""
+        return Array(self, word, shape, np.dtype(dtype))
 
 
 class Launches:
-    """Of one batch, in order. One thread at a time may use it."""
+    """Of one batch, in order, as a block of memory (`at_once.py`). One thread at a time may use it.
 
-    def __init__(self, card: Card, noted: Sequence[Noted]) -> None:
-        self.places: dict[str, list[tuple[c_void_p, int]]] = {IMAGES: [], OUTPUTS: []}
-        self.kept: list[object] = []  # what the driver is given the addresses of
-        self.ready = [self._ready(card, *each) for each in noted]
-        self.images, self.outputs = tuple(self.places[IMAGES]), tuple(self.places[OUTPUTS])
-        self.launch, self.fault = card.driver.launch, card.driver.fault
+    `asks`: nothing is launched on a stream that is captured, unless it is not asked for that.
+    `replays`: what comes again with the same memory becomes a graph of the driver's.
+    """
 
-    def __call__(self, images: int, outputs: int, stream: int) -> None:
-        """Launch all of it, with these addresses, on a stream."""
-        for slot, offset in self.images:
-            slot.value = images + offset
-        for slot, offset in self.outputs:
-            slot.value = outputs + offset
-        on, launch = c_void_p(stream), self.launch
-        for head, arguments in self.ready:
-            if error := launch(*head, on, arguments, None):
-                raise self.fault(error)
+    def __init__(self, card: Card, noted: Sequence[Noted], asks: bool, replays: bool) -> None:
+        given = [arguments for _, _, arguments in noted]
+        free = end = at_once.HEAD + at_once.LAUNCH_WORDS * len(noted)
+        self.words = words = array("Q", bytes(8 * (end + 2 * sum(map(len, given)))))
+        self.shifted: list[tuple[int, int, int]] = []  # words, and what they are: another's, and on
+        self.card, driver = card, card.driver
+        start, _ = words.buffer_info()
+        words[at_once.CONTEXT], words[at_once.CURRENT] = driver.context, driver.current
+        words[at_once.ASK] = driver.ask if asks else 0
+        words[at_once.LAUNCH], words[at_once.REPLAY] = driver.launch, driver.replay
+        words[at_once.END] = start + 8 * end
+        words[at_once.ENOUGH] = ENOUGH if replays else 0
+        for index, (kernel, grid, arguments) in enumerate(noted):
+            sizes = (*grid, *kernel.block, kernel.shared_bytes, 0)
+            pairs = (low | high << 32 for low, high in zip(sizes[::2], sizes[1::2], strict=True))
+            launch = (card.function(kernel), *pairs, start + 8 * free)
+            first = at_once.HEAD + at_once.LAUNCH_WORDS * index
+            words[first : first + at_once.LAUNCH_WORDS] = array("Q", launch)
+            values = free + len(arguments)
+            for number, argument in enumerate(arguments):
+                words[free + number] = start + 8 * self._place(card, argument, values + number)
+            free = values + len(arguments)
+        self.block, self.launch = c_void_p(start), at_once.launch_all()
+        self.graphs: list[finalize[[int], Launches]] = []  # each forgets one
 
-    def _ready(
-        self, card: Card, kernel: GpuKernel, grid: Grid, arguments: Sequence[Any]
-    ) -> tuple[tuple[object, ...], c_void_p]:
-        values = [self._value(card, each) for each in arguments]
-        addresses = (c_void_p * len(values))(*map(ctypes.addressof, values))
-        self.kept += [values, addresses]
-        sizes = map(c_uint, (*grid, *kernel.block, kernel.shared_bytes))
-        return (c_void_p(card.function(kernel)), *sizes), c_void_p(ctypes.addressof(addresses))
+    def __call__(self, images: int, outputs: int, stream: int) -> int:
+        """Launch all of it, with these addresses, on a stream; what the function gives back."""
+        words = self.words
+        words[STREAM], words[IMAGES], words[OUTPUTS] = stream, images, outputs
+        for place, base, offset in self.shifted:
+            words[place] = words[base] + offset
+        return self.launch(self.block)
 
-    def _value(self, card: Card, argument: Any) -> c_void_p | c_int32:
+    def make_graph(self) -> None:
+        """Of the launches as they were just now."""
+        words, driver = self.words, self.card.driver
+        place = len(self.graphs) % at_once.GRAPHS
+        first = at_once.FIRST_GRAPH + at_once.GRAPH_WORDS * place
+        asked, words[at_once.ASK] = words[at_once.ASK], 0
+        words[STREAM], words[at_once.REPEATS] = self.card.aside(), 0
+        try:
+            made = driver.graph(words[STREAM], lambda: self.launch(self.block))
+        finally:
+            words[at_once.ASK] = asked
+        words[first : first + 3] = array("Q", (made, words[IMAGES], words[OUTPUTS]))
+        forget = finalize(self, driver.forget, made)
+        forget.atexit = False
+        if len(self.graphs) >= at_once.GRAPHS:
+            self.graphs[-at_once.GRAPHS]()
+            # Whoever changes his memory now and then must not wait for a graph each time.
+            words[at_once.ENOUGH] *= 2
+        self.graphs.append(forget)
+
+    def _place(self, card: Card, argument: Any, own: int) -> int:
+        """The word that an argument is in: its own, unless it is where images or outputs begin."""
         if isinstance(argument, Array):
-            slot = c_void_p()
-            self.places[argument.memory].append((slot, argument.offset))
-            return slot
-        if isinstance(argument, int):
-            return c_int32(argument)
-        return c_void_p(None if argument is None else card.address(argument))
+            if argument.offset == 0:
+                return int(argument.memory)
+            self.shifted.append((own, argument.memory, argument.offset))
+        elif isinstance(argument, int):
+            self.words[own] = argument
+        elif argument is not None:
+            self.words[own] = card.address(argument)
+        return own
