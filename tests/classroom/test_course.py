@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.classroom.made import NOW, class_folder
-from tests.examples import examples
+from tests.examples import CHARACTERS, examples
 from tilewright.classroom.course import Late, Task, read_course
 from tilewright.errors import TilewrightError
 from tilewright.runtime.device import Device
@@ -131,7 +131,7 @@ written = st.recursive(
         ["nan", "inf", "1979-05-27", "07:32:00", "0001-01-01T00:00:00+14:00", '"opencl:999"',
          '"9999-12-31T23:59:59-14:00"', '"time // rank"', '"."', '"tasks"', '"torch"']
     )
-    | st.text(max_size=8).map(json.dumps),
+    | st.text(CHARACTERS, max_size=8).map(json.dumps),
     lambda inner: st.lists(inner, max_size=2).map(lambda some: f"[{', '.join(some)}]")
     | st.tuples(st.sampled_from(["days", "percent_a_day", "x"]), inner).map(
         lambda pair: f"{{ {pair[0]} = {pair[1]} }}"
@@ -143,7 +143,7 @@ tables = st.dictionaries(st.sampled_from(KEYS), written, max_size=6).map(
 )
 
 
-@given(tables, tables, st.text(max_size=30))
+@given(tables, tables, st.text(CHARACTERS, max_size=30))
 @examples(40)
 def test_whatever_is_written_is_a_class_or_mistakes(tmp_path_factory, top, task, roster):
     folder = tmp_path_factory.mktemp("drawn")

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.classroom.made import KERNEL, NOW, TASK, right, store_with
+from tests.examples import CHARACTERS
 from tilewright.classroom.handed_in import MOST_BYTES, PART, NotTaken, kernel_of
 from tilewright.classroom.people import SESSION
 from tilewright.classroom.queue import Waiting, order
@@ -140,7 +141,7 @@ def test_what_cannot_be_taken_says_why_and_is_not_kept(store, files, why):
     assert store.of_task("first") == [] and store.events(0) == []
 
 
-@given(st.text(max_size=30) | st.from_regex(PART, fullmatch=True))
+@given(st.text(CHARACTERS, max_size=30) | st.from_regex(PART, fullmatch=True, alphabet=CHARACTERS))
 def test_whatever_a_file_is_called_it_stays_in_its_folder(name):
     try:
         kernel_of({f"{name}.cl": b""})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tests.examples import CHARACTERS
 from tests.results.made import ENVIRONMENT
 from tilewright.profiling.result import Ceilings, Layer, Profile
 from tilewright.profiling.saved import KINDS
@@ -62,7 +63,7 @@ def profile(rung="direct", factor=1.0, **changes):
     return Profile(**(facts | changes))
 
 
-texts = st.text(max_size=12)
+texts = st.text(CHARACTERS, max_size=12)
 devices = st.builds(Device, st.sampled_from(GPU_KINDS), st.none() | st.integers(0, 999))
 seconds = st.floats(0, 1e6)
 counts = st.integers(0, 2**50)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.examples import CHARACTERS
 from tilewright.measure.samples import Sample
 from tilewright.results.ladder import (
     ConditionsRecord,
@@ -88,7 +89,7 @@ def ladder_record(
     return LadderRecord(**(facts | changes))
 
 
-names = st.text(max_size=8)
+names = st.text(CHARACTERS, max_size=8)
 samples = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=12).map(tuple)
 dates = st.datetimes(
     datetime.datetime(2020, 1, 1), datetime.datetime(2030, 1, 1), timezones=st.just(datetime.UTC)

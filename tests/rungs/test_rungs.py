@@ -113,6 +113,7 @@ SIZES = {
 }
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(("rung", "device"), ON_CPU)
 @examples(15)
 @given(**SIZES)

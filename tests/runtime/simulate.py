@@ -1,8 +1,8 @@
 """Run in a process of its own, on Oclgrind: rungs on small networks, and planted faults.
 
 What Oclgrind finds it writes to standard error; a run that is right writes nothing there. Starting
-takes longer than most of what is looked at, so a process looks at many, each with an answer of its
-own: `python -m tests.runtime.simulate rungs opencl:1`.
+takes longer than most of what is looked at, so one process looks at all, each with an answer of its
+own: `python -m tests.runtime.simulate opencl:1`.
 """
 
 from __future__ import annotations
@@ -62,9 +62,12 @@ OTHERS = (
     Network("dense", Pixels((2, 3, 3)), (FullyConnected(17),)),
 )  # fmt: skip
 SEVERAL = ("convolutions", "every other kind", "dense")
-# Small, and miss each of the barriers.
+# Small, and miss each of the barriers of a file: products are staged by taps, others by channels.
 DEEP = Network("deep", Pixels((18, 3, 3)), (Convolution(5, 2),))
-LONG = Network("long", Pixels((20, 1, 1)), (FullyConnected(2),))
+STAGED = {
+    "fc.cl": Network("long", Pixels((20, 1, 1)), (FullyConnected(2),)),
+    "gemm.cl": Network("few", Pixels((5, 3, 3)), (Convolution(5, 2),)),
+}
 RUNGS = [rung.name for rung in GPU_RUNGS]
 FIRST = RUNGS[0]
 # Every barrier of every kernel, with a rung that uses it.
@@ -128,7 +131,7 @@ def run_without_barrier(which: str, device: Device) -> None:
         pieces[int(number) :]
     )
     design.text_of = lambda name: changed if name == file else original(name)
-    run_network(LONG if file == "fc.cl" else DEEP, rung, device, images=1)
+    run_network(STAGED.get(file, DEEP), rung, device, images=1)
 
 
 def run_fault(name: str, device: Device) -> None:
@@ -139,28 +142,34 @@ def run_fault(name: str, device: Device) -> None:
     runtime.synchronise()
 
 
-def main(what: str, device: Device) -> dict[str, str]:
-    """What is found in each of the rungs, of the planted faults or without each of the barriers."""
-    run, names = {
-        "rungs": (run_rung, RUNGS),
-        "faults": (run_fault, list(FAULTS)),
-        "barriers": (run_without_barrier, [" ".join(map(str, each)) for each in BARRIERS]),
-    }[what]
+def main(device: Device) -> dict[str, dict[str, str]]:
+    """What is found in each of the planted faults, without each of the barriers, in each rung."""
     align_strictly()
-    found = {}
-    for name in names:
-        with tempfile.TemporaryFile("w+") as file:
-            os.dup2(file.fileno(), sys.stderr.fileno())
-            if what == "rungs":  # nothing is found in them, and they share what is compiled
-                said(partial(run, name, device))
-            elif child := os.fork():  # Oclgrind falls silent after some findings; imports are done
-                os.waitpid(child, 0)
-            else:
-                said(partial(run, name, device))
-                os._exit(0)
-            file.seek(0)
-            found[name] = file.read()
-    return found
+    barriers = [" ".join(map(str, each)) for each in BARRIERS]
+    # Oclgrind falls silent after some findings: each has a process that has begun with nothing but
+    # imports. In rungs nothing is found, and they share what is compiled.
+    return {
+        "faults": {name: heard(run_fault, name, device, apart=True) for name in FAULTS},
+        "barriers": {
+            name: heard(run_without_barrier, name, device, apart=True) for name in barriers
+        },
+        "rungs": {name: heard(run_rung, name, device, apart=False) for name in RUNGS},
+    }
+
+
+def heard(run: Callable[[str, Device], None], name: str, device: Device, apart: bool) -> str:
+    """What is written to standard error meanwhile, by a child process if it is to be `apart`."""
+    with tempfile.TemporaryFile("w+") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+        if not apart:
+            said(partial(run, name, device))
+        elif child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            said(partial(run, name, device))
+            os._exit(0)
+        file.seek(0)
+        return file.read()
 
 
 def said(run: Callable[[], None]) -> None:
@@ -172,5 +181,4 @@ def said(run: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    what, device = sys.argv[1:]
-    print(json.dumps(main(what, Device.parse(device))))
+    print(json.dumps(main(Device.parse(sys.argv[1]))))

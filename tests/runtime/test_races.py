@@ -30,29 +30,26 @@ SIMULATOR = next(
     None,
 )
 WATCH = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNIFORM_WRITES": "1", "OCLGRIND_MAX_ERRORS": "20"}
-pytestmark = pytest.mark.skipif(SIMULATOR is None, reason="no Oclgrind: pyopencl[oclgrind]")
+pytestmark = [
+    pytest.mark.skipif(SIMULATOR is None, reason="no Oclgrind: pyopencl[oclgrind]"),
+    pytest.mark.xdist_group("Oclgrind"),  # one worker asks
+]
 
 
 @cache
-def findings(what):
-    """What is found in each of some runs, all in one process."""
+def findings():
+    """What is found in each of many runs, all in one process."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.simulate", what, SIMULATOR],
+        [sys.executable, "-m", "tests.runtime.simulate", SIMULATOR],
         cwd=ROOT, env=os.environ | WATCH, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout} {done.stderr}"
     return json.loads(done.stdout)
 
 
-def one_process(what):
-    """All tests of what a process looks at are for one worker."""
-    return pytest.mark.xdist_group(f"Oclgrind {what}")
-
-
-@one_process("rungs")
 @pytest.mark.parametrize("rung", RUNGS)
 def test_nothing_is_found_in_any_rung(rung):
-    assert findings("rungs")[rung] == ""
+    assert findings()["rungs"][rung] == ""
 
 
 FOUND = {
@@ -69,18 +66,16 @@ FOUND = {
 }
 
 
-@one_process("faults")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_found(fault):
-    text = findings("faults")[fault]
+    text = findings()["faults"][fault]
     assert FOUND[fault] in text
     assert bool(text) == bool(FOUND[fault])
 
 
-@one_process("barriers")
 @pytest.mark.parametrize(("rung", "file", "number"), BARRIERS)
 def test_every_barrier_is_needed_and_missed_when_it_is_gone(rung, file, number):
-    assert "data race at local memory" in findings("barriers")[f"{rung} {file} {number}"]
+    assert "data race at local memory" in findings()["barriers"][f"{rung} {file} {number}"]
 
 
 def test_no_barrier_is_forgotten_above():

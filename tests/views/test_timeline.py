@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import CHARACTERS
 from tests.profiling.made import events
 from tilewright.errors import TilewrightError
 from tilewright.profiling.order import Ordered
@@ -54,9 +55,10 @@ def test_processes_tracks_slices_and_arrows():
 kinds = st.sampled_from(
     ["phase", "layer", "kernel", "host", "copy", "memset", "unified", "api", "profiler"]
 )
+texts = st.text(CHARACTERS)
 drawn = st.builds(
-    Event, kinds, st.text(), st.floats(0, 1e4), st.floats(0, 1e4), st.lists(st.text()).map(tuple),
-    st.integers(0, 2**60), lane=st.text(), correlation=st.integers(0, 3), times=st.integers(1, 9),
+    Event, kinds, texts, st.floats(0, 1e4), st.floats(0, 1e4), st.lists(texts).map(tuple),
+    st.integers(0, 2**60), lane=texts, correlation=st.integers(0, 3), times=st.integers(1, 9),
 )  # fmt: skip
 
 

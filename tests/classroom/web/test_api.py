@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.classroom.made import KERNEL, right
 from tests.classroom.web.conftest import INVITE
-from tests.examples import examples
+from tests.examples import CHARACTERS, examples
 from tilewright.classroom.web.app import PATHS, SUBMISSIONS
 from tilewright.classroom.web.tries import Tries
 
 DRAWN = examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-TEXTS = st.text(max_size=40) | st.sampled_from(
+TEXTS = st.text(CHARACTERS, max_size=40) | st.sampled_from(
     ["", "first", "../first", "yes", "no", "anna", "ben", INVITE, "a.cl", "a/b.h", "\0", "é", "'--"]
 )
 NAMES = TEXTS | st.sampled_from(["mine.cl", "mine.cu", "lib/a.h", "../a.cl", "/etc/passwd", ".cl"])

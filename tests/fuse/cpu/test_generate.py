@@ -105,7 +105,7 @@ ODD = {
 }
 
 
-@pytest.mark.usefixtures("quick_elsewhere")
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("level", ON_THIS_CPU)
 @pytest.mark.parametrize("name", ODD)
 def test_borders_find_their_taps_in_the_run(name, level, monkeypatch):

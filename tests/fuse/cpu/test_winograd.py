@@ -76,12 +76,14 @@ def images_of(network, count):
     return np.random.default_rng(2).normal(size=shape).astype(np.float32)
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("precision", CLASSES, ids=lambda each: each.name)
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_are_within_the_bound_of_the_class(name, precision):
     within_the_bound(network_of(name), precision, build.host())
 
 
+@pytest.mark.usefixtures("quick_elsewhere")
 @pytest.mark.parametrize("level", ON_THIS_CPU)
 def test_they_are_with_all_vectors(level):
     within_the_bound(network_of("padding, average"), FP32_WINOGRAD4, runnable()[level])
@@ -263,6 +265,7 @@ def test_a_tuner_may_try_other_chunks():
     assert all(size % 4 == 0 for each in chunks for size in each)
 
 
+@pytest.mark.usefixtures("not_optimised")
 def test_layers_that_are_alike_have_code_of_their_own_if_they_are_computed_otherwise():
     layers = (Convolution(4, 3, padding=1), ReLU()) * 2
     network = Network("twice", Pixels((4, 8, 8)), layers)

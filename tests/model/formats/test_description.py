@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import CHARACTERS
 from tests.strategies import networks
 from tilewright.errors import TilewrightError
 from tilewright.model.formats import description
@@ -55,8 +56,10 @@ def test_missing_keys(missing):
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(CHARACTERS, max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=8), inner)
+    ),
     max_leaves=6,
 )
 
@@ -76,7 +79,7 @@ def test_nothing_in_a_description_crashes_the_reader(key, value, setting):
             assert "net.json" in str(error)
 
 
-@given(st.text(max_size=60))
+@given(st.text(CHARACTERS, max_size=60))
 def test_any_text_is_read_or_refused(text):
     with pytest.raises(TilewrightError, match=r"net\.json"):
         description.from_json(text, "net.json")

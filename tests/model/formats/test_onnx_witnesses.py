@@ -215,6 +215,7 @@ def computed(name, tmp_path):
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("name", ON_GPU)
 def test_a_case_of_onnx_on_a_gpu(name, tmp_path):
     case = cases()[name]

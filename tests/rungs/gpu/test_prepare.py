@@ -34,7 +34,10 @@ from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 
 REASON = opencl.missing(OPENCL)
-pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+pytestmark = [
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+    pytest.mark.usefixtures("not_optimised"),
+]
 IMAGES = 7
 
 
@@ -82,7 +85,6 @@ def check(runtime, rung, layer, shape, design_of=None):
     return launch
 
 
-@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("rung", [rung.name for rung in rungs(OPENCL)])
 @pytest.mark.parametrize("place", [1 / 3, 1])
 def test_candidates_that_are_not_chosen_compute_the_same(rung, place, runtime):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import CHARACTERS
 from tilewright.rungs.own.expression import LARGEST, Expression, HeaderError, Place
 
 HERE = Place("mine.cl", 7, "grid")
@@ -47,7 +48,7 @@ def test_expressions_are_computed_like_python_s(text):
     assert value(text) == expected
 
 
-@given(st.text(max_size=40))
+@given(st.text(CHARACTERS, max_size=40))
 def test_any_text_is_a_size_or_a_complaint_in_one_line(text):
     try:
         found = Expression(text, HERE)
