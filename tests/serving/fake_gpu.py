@@ -38,7 +38,8 @@ POINTER = ctypes.c_void_p
 # The driver's own, as C knows them.
 ASK = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER)
 REPLAY = ASK
-CURRENT = ctypes.CFUNCTYPE(ctypes.c_int, POINTER)
+COPY = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, ctypes.c_size_t, POINTER)
+WAIT = CURRENT = ctypes.CFUNCTYPE(ctypes.c_int, POINTER)
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, POINTER)
 NAPS = random.Random(3)
 
@@ -85,9 +86,10 @@ class FakeDriver:
         self.replays: list[int] = []
         self.context = CONTEXT
         self.called = (
-            CURRENT(self._current), ASK(self._ask), LAUNCH(self._launch), REPLAY(self._replay)
+            CURRENT(self._current), ASK(self._ask), LAUNCH(self._launch), REPLAY(self._replay),
+            COPY(self._copy), COPY(self._copy), WAIT(self._wait),
         )  # fmt: skip
-        self.current, self.ask, self.launch, self.replay = (
+        self.current, self.ask, self.launch, self.replay, self.send, self.fetch, self.waiting = (
             int(ctypes.cast(each, POINTER).value or 0) for each in self.called
         )
 
@@ -158,10 +160,16 @@ class FakeDriver:
     def fault(self, error: int) -> DeviceFault:
         return DeviceFault(f"error {error}")
 
-    def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None:
-        self.streams[stream].add(lambda: ctypes.memmove(device_address, host_address, size))
+    def _copy(self, target: int, source: int, size: int, stream: int | None) -> int:
+        """To the GPU, and from it."""
+        if wrong := self._wrong():
+            return wrong
+        self.streams[stream or 0].add(lambda: ctypes.memmove(target, source, size) and None)
+        return 0
 
-    copy_out = copy_in  # to and from
+    def _wait(self, stream: int | None) -> int:
+        self.wait(stream or 0)
+        return self._wrong()
 
     def wait(self, stream: int) -> None:
         self.streams[stream].work.join()

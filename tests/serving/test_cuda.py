@@ -336,8 +336,9 @@ def test_a_thread_that_works_on_another_gpu(made):
 def test_what_the_driver_refuses_is_said(made):
     network, card = made
     card.driver.error = 700
-    with pytest.raises(DeviceFault, match="error 700"):
-        network(FakeTensor(pixels(network, 1)))
+    for images in (FakeTensor(pixels(network, 1)), pixels(network, 1)):
+        with pytest.raises(DeviceFault, match="error 700"):
+            network(images)
 
 
 def test_nothing_is_given_back_while_it_is_used():

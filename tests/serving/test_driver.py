@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.fake_gpu import ASK, CURRENT, LAUNCH, REPLAY
+from tests.serving.fake_gpu import ASK, COPY, CURRENT, LAUNCH, REPLAY, WAIT
 from tilewright.runtime import DeviceFault
 from tilewright.serving.driver import RELAXED, Driver
 
@@ -26,12 +26,19 @@ class Library:
         self.cuStreamIsCapturing = ASK(lambda *given: 3)
         self.cuLaunchKernel = LAUNCH(lambda *given: 4)
         self.cuGraphLaunch = REPLAY(lambda *given: 5)
+        self.cuMemcpyHtoDAsync_v2 = COPY(lambda *given: 6)
+        self.cuMemcpyDtoHAsync_v2 = COPY(lambda *given: 7)
+        self.cuStreamSynchronize = WAIT(self._wait)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name, None) or (lambda *given: self._noted(name, given))
 
     def _noted(self, name: str, given: tuple[Any, ...]) -> int:
         self.calls.append((name, tuple(each.value for each in given)))
+        return self.error
+
+    def _wait(self, stream: int | None) -> int:
+        self.calls.append(("cuStreamSynchronize", (stream,)))
         return self.error
 
     def _current(self, found: int) -> int:
@@ -104,6 +111,9 @@ def test_where_functions_lie_that_machine_code_calls(driver):
     assert ASK(driver.ask)(None, None) == 3
     assert LAUNCH(driver.launch)(None, *[0] * 7, None, None, None) == 4
     assert REPLAY(driver.replay)(None, None) == 5
+    assert COPY(driver.send)(None, None, 0, None) == 6
+    assert COPY(driver.fetch)(None, None, 0, None) == 7
+    assert WAIT(driver.waiting)(None) == 0
 
 
 def test_a_graph_of_what_is_launched(library, driver):
@@ -143,13 +153,9 @@ def test_a_graph_of_what_is_launched(library, driver):
 
 def test_addresses_are_passed_whole(library, driver):
     high = 1 << 45
-    driver.copy_in(high + 1, high + 2, 1 << 33, high + 3)
-    driver.copy_out(high + 2, high + 1, 40, 0)
     driver.wait(high + 3)
     driver.wait_for_all()
     assert library.calls == [
-        ("cuMemcpyHtoDAsync_v2", (high + 1, high + 2, 1 << 33, high + 3)),
-        ("cuMemcpyDtoHAsync_v2", (high + 2, high + 1, 40, None)),
         ("cuStreamSynchronize", (high + 3,)),
         ("cuCtxSynchronize", ()),
     ]

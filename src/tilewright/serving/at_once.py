@@ -4,8 +4,9 @@ A call of a function of C costs Python a fifth of a microsecond, and as much aga
 its arguments; around it the interpreter's lock is given away, and eight threads that call queue for
 it. So everything that launches take lies in one block of memory, and a small function made by LLVM
 goes through it: it asks whether the stream is captured, where that matters, and launches kernel
-after kernel. Callers who come back with the same memory, as servers do, are worth a graph: one of
-the driver's, which is launched in half the time of one kernel.
+after kernel; for arrays of the host, between a copy to the GPU and one back. Callers who come back
+with the same memory, as servers do, are worth a graph: one of the driver's, which is launched in
+half the time of one kernel.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LAUNCH_WORDS = 6
 CAPTURED, ELSEWHERE, REPEATED = -1, -2, -3
 
 
-def _word(name: str, index: int, kind: str = "ptr") -> str:
-    return f"""%{name}.place = getelementptr i64, ptr %block, i64 {index}
+def _word(name: str, index: int, kind: str = "ptr", of: str = "block") -> str:
+    return f"""%{name}.place = getelementptr i64, ptr %{of}, i64 {index}
   %{name} = load {kind}, ptr %{name}.place"""
 
 
@@ -150,14 +151,75 @@ over:
 }}
 """
 
+# Words of a passage through the host's memory: the launches' block; the driver's function that
+# copies to the GPU, where to, from where and how many bytes; the same for the way back; and the
+# function that waits for a stream (0: nobody waits).
+(
+    BLOCK, SEND, SENT, PIXELS, SENT_BYTES, FETCH, FETCHED, RESULTS, FETCHED_BYTES, WAIT, PASSAGE
+) = range(11)  # fmt: skip
+
+PASSAGE_CODE = f"""
+define i32 @pass_through(ptr %passage) {{
+entry:
+  {_word("block", BLOCK, of="passage")}
+  {_word("stream", STREAM)}
+  {_word("send", SEND, of="passage")}
+  {_word("sent", SENT, of="passage")}
+  {_word("pixels", PIXELS, of="passage")}
+  {_word("sent.bytes", SENT_BYTES, "i64", of="passage")}
+  %unsent = call i32 %send(ptr %sent, ptr %pixels, i64 %sent.bytes, ptr %stream)
+  %is.sent = icmp eq i32 %unsent, 0
+  br i1 %is.sent, label %compute, label %over
+
+compute:
+  %launched = call i32 @launch_all(ptr %block)
+  %failed = icmp ne i32 %launched, 0
+  %fresh = icmp ne i32 %launched, {REPEATED}
+  %wrong = and i1 %failed, %fresh
+  br i1 %wrong, label %over, label %fetch
+
+fetch:
+  {_word("fetch.function", FETCH, of="passage")}
+  {_word("fetched", FETCHED, of="passage")}
+  {_word("results", RESULTS, of="passage")}
+  {_word("fetched.bytes", FETCHED_BYTES, "i64", of="passage")}
+  %unfetched = call i32 %fetch.function(
+    ptr %fetched, ptr %results, i64 %fetched.bytes, ptr %stream)
+  %is.fetched = icmp eq i32 %unfetched, 0
+  br i1 %is.fetched, label %fetching, label %over
+
+fetching:
+  {_word("wait", WAIT, of="passage")}
+  %waits = icmp ne ptr %wait, null
+  br i1 %waits, label %until, label %over
+
+until:
+  %unfinished = call i32 %wait(ptr %stream)
+  %finished = icmp eq i32 %unfinished, 0
+  %last = select i1 %finished, i32 %launched, i32 %unfinished
+  br label %over
+
+over:
+  %result = phi i32 [ %unsent, %entry ], [ %launched, %compute ], [ %unfetched, %fetch ],
+    [ %launched, %fetching ], [ %last, %until ]
+  ret i32 %result
+}}
+"""
+
 
 @cache
 def _engine() -> ExecutionEngine:
     """Owns the code, which is used as long as the process lives."""
-    return compile_code(CODE, host(), compiled_folder())
+    return compile_code(CODE + PASSAGE_CODE, host(), compiled_folder())
 
 
 @cache
 def launch_all() -> Callable[[ctypes.c_void_p], int]:
     """Takes a block's address; gives 0, the driver's error, or one of the above."""
     return ctypes.CFUNCTYPE(ctypes.c_int)(_engine().get_function_address("launch_all"))
+
+
+@cache
+def pass_through() -> Callable[[ctypes.c_void_p], int]:
+    """Takes a passage's address; gives what `launch_all` does."""
+    return ctypes.CFUNCTYPE(ctypes.c_int)(_engine().get_function_address("pass_through"))

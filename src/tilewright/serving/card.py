@@ -24,6 +24,9 @@ class Launching(Protocol):
     ask: int
     launch: int
     replay: int
+    send: int
+    fetch: int
+    waiting: int
 
     def graph(self, stream: int, work: Callable[[], int]) -> int: ...
 
@@ -32,10 +35,6 @@ class Launching(Protocol):
     def fault(self, error: int) -> DeviceFault: ...
 
     def inside(self) -> AbstractContextManager[None]: ...
-
-    def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None: ...
-
-    def copy_out(self, host_address: int, device_address: int, size: int, stream: int) -> None: ...
 
     def wait(self, stream: int) -> None: ...
 

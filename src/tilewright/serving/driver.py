@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import c_char_p, c_int, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
@@ -21,11 +21,14 @@ RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 NAMES = (
     "cuGetErrorString", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuStreamSynchronize",
-    "cuThreadExchangeStreamCaptureMode", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+    "cuThreadExchangeStreamCaptureMode",
     "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
     "cuGraphDestroy", "cuGraphExecDestroy",
 )  # fmt: skip
-ADDRESSES = ("cuCtxGetCurrent", "cuStreamIsCapturing", "cuLaunchKernel", "cuGraphLaunch")
+ADDRESSES = (
+    "cuCtxGetCurrent", "cuStreamIsCapturing", "cuLaunchKernel", "cuGraphLaunch",
+    "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize",
+)  # fmt: skip
 
 
 @cache
@@ -38,14 +41,16 @@ class Driver:
 
     Arguments are plain numbers. Of the functions that machine code calls it has the addresses:
     `current` gives a thread's context; `ask` whether a stream is captured, `launch` a kernel,
-    `replay` a graph.
+    `replay` a graph, `send` and `fetch` memory; `waiting` is that of `wait`.
     """
 
     def __init__(self, library: Any) -> None:
         # A library looks a function up anew whenever it is asked for one.
         self.functions: dict[str, Callable[..., int]] = {name: library[name] for name in NAMES}
         found = [_address(library[name]) for name in ADDRESSES]
-        self.current, self.ask, self.launch, self.replay = found
+        self.current, self.ask, self.launch, self.replay, self.send, self.fetch, self.waiting = (
+            found
+        )
         self.context = self._current() or 0
 
     def check(self, error: int) -> None:
@@ -107,14 +112,6 @@ class Driver:
     def forget(self, graph: int) -> None:
         """If it is being worked on, the driver waits for that."""
         self.check(self.functions["cuGraphExecDestroy"](c_void_p(graph)))
-
-    def copy_in(self, device_address: int, host_address: int, size: int, stream: int) -> None:
-        given = c_void_p(device_address), c_void_p(host_address), c_size_t(size), c_void_p(stream)
-        self.check(self.functions["cuMemcpyHtoDAsync_v2"](*given))
-
-    def copy_out(self, host_address: int, device_address: int, size: int, stream: int) -> None:
-        given = c_void_p(host_address), c_void_p(device_address), c_size_t(size), c_void_p(stream)
-        self.check(self.functions["cuMemcpyDtoHAsync_v2"](*given))
 
     def wait(self, stream: int) -> None:
         self.check(self.functions["cuStreamSynchronize"](c_void_p(stream)))

@@ -20,7 +20,7 @@ from tilewright.serving.again import DIFFERENT, Again, Like
 from tilewright.serving.at_once import CAPTURED, ELSEWHERE, IMAGES, OUTPUTS, REPEATED
 from tilewright.serving.card import Card
 from tilewright.serving.gpu_arrays import Kind
-from tilewright.serving.launches import Launches, Noting
+from tilewright.serving.launches import Inside, Launches, Noting
 
 # Handles that the driver knows by their number: the default stream, which cannot be captured, and
 # a default stream of each thread, which is another one for each thread.
@@ -152,9 +152,12 @@ class Lanes:
 
     def launch(
         self, count: int, pixels: bool, images: int, outputs: int, stream: int,
-        like: Like | None = None,
+        like: Like | None = None, inside: Inside | None = None,
     ) -> None:  # fmt: skip
-        """Launch a batch whose images and outputs have these addresses, from any thread."""
+        """Launch a batch whose images and outputs have these addresses, from any thread.
+
+        What is like it may be launched by `again`; `inside` is for `Launches`.
+        """
         free, use = self._of(stream)
         try:
             lane = free.pop()
@@ -164,18 +167,24 @@ class Lanes:
             if lane.capacity < count:  # those outgrown take no more than it, all together
                 lane = self._new(count, use)
             launches = lane.ready.get(2 * count + pixels) or lane.prepare(count, pixels)
-            error = launches(images, outputs, stream)
+            error = launches(images, outputs, stream, inside)
             if error == REPEATED:
                 lane.make_graph(launches)
             elif error:
-                self._elsewhere(error, launches, count, pixels, (images, outputs, stream))
+                given = images, outputs, stream, inside
+                self._elsewhere(error, launches, count, pixels, given)
             if like is not None:
                 lane.remember(launches, like)
         finally:
             free.append(lane)
 
     def _elsewhere(
-        self, error: int, launches: Launches, count: int, pixels: bool, given: tuple[int, int, int]
+        self,
+        error: int,
+        launches: Launches,
+        count: int,
+        pixels: bool,
+        given: tuple[int, int, int, Inside | None],
     ) -> None:
         """Where the thread must be told of the GPU first, or a graph needs a lane to itself."""
         driver = self.card.driver

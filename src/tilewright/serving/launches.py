@@ -8,7 +8,7 @@ stream.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_void_p
 from typing import Any
 from weakref import finalize
@@ -27,6 +27,7 @@ from tilewright.trace import Cost
 
 # Calls with the same memory as the one before, until there is a graph for them.
 ENOUGH = 3
+Inside = Callable[[c_void_p], int]
 Noted = tuple[GpuKernel, Grid, Sequence[Any]]
 
 
@@ -102,13 +103,16 @@ class Launches:
         self.block, self.launch = c_void_p(start), at_once.launch_all()
         self.graphs: list[finalize[[int], Launches]] = []  # each forgets one
 
-    def __call__(self, images: int, outputs: int, stream: int) -> int:
-        """Launch all of it, with these addresses, on a stream; what the function gives back."""
+    def __call__(self, images: int, outputs: int, stream: int, inside: Inside | None = None) -> int:
+        """Launch all of it, with these addresses, on a stream; what the function gives back.
+
+        `inside`: by another function, which is given the block.
+        """
         words = self.words
         words[STREAM], words[IMAGES], words[OUTPUTS] = stream, images, outputs
         for place, base, offset in self.shifted:
             words[place] = words[base] + offset
-        return self.launch(self.block)
+        return self.launch(self.block) if inside is None else inside(self.block)
 
     def make_graph(self) -> None:
         """Of the launches as they were just now."""

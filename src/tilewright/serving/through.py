@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from array import array
+from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.fuse.cpu.arrays import address
 from tilewright.model.network import Network
+from tilewright.serving import at_once
 from tilewright.serving.card import Card
 from tilewright.serving.lanes import BUILDING, Lanes
 
@@ -30,19 +33,30 @@ class Passage:
             self.device_out = card.allocate((results,))
             self.host_in = card.pinned(4 * values * images)
             self.host_out = card.pinned(4 * results).view(np.float32)
-        self.addresses = card.address(self.device_in), card.address(self.device_out)
+        self.images, self.outputs = card.address(self.device_in), card.address(self.device_out)
+        self.words = words = array("Q", bytes(8 * at_once.PASSAGE))
+        words[at_once.SEND], words[at_once.FETCH] = card.driver.send, card.driver.fetch
+        words[at_once.SENT], words[at_once.PIXELS] = self.images, address(self.host_in)
+        words[at_once.FETCHED], words[at_once.RESULTS] = address(self.host_out), self.outputs
+        self.place, self.function = c_void_p(words.buffer_info()[0]), at_once.pass_through()
 
-    def begin(self, lanes: Lanes, images: NDArray[Any], outputs: int, stream: int | None) -> None:
-        """Send images and have them computed, to so many bytes of outputs."""
-        driver, on = self.card.driver, self.stream if stream is None else stream
-        x, y = self.addresses
+    def begin(
+        self, lanes: Lanes, images: NDArray[Any], outputs: int, stream: int | None, wait: bool
+    ) -> None:
+        """Send images and have them computed, to so many bytes of outputs, and fetch these."""
+        words, on = self.words, self.stream if stream is None else stream
         self.host_in[: images.nbytes].view(images.dtype)[:] = images.reshape(-1)
-        driver.copy_in(x, address(self.host_in), images.nbytes, on)
-        lanes.launch(len(images), images.dtype.itemsize == 1, x, y, on)
-        driver.copy_out(address(self.host_out), y, outputs, on)
+        words[at_once.SENT_BYTES], words[at_once.FETCHED_BYTES] = images.nbytes, outputs
+        words[at_once.WAIT] = self.card.driver.waiting if wait else 0
+        pixels = images.dtype.itemsize == 1
+        lanes.launch(len(images), pixels, self.images, self.outputs, on, inside=self._inside)
 
-    def finish(self, outputs: NDArray[np.float32], stream: int | None) -> None:
-        self.card.driver.wait(self.stream if stream is None else stream)
+    def _inside(self, block: c_void_p) -> int:
+        self.words[at_once.BLOCK] = block.value or 0
+        return self.function(self.place)
+
+    def take(self, outputs: NDArray[np.float32]) -> None:
+        """What was fetched."""
         outputs.reshape(-1)[:] = self.host_out[: outputs.size]
 
 
@@ -60,20 +74,25 @@ class Through:
     ) -> None:
         """Fill `outputs`."""
         begun: list[tuple[Passage, NDArray[np.float32]]] = []
+        alone = len(images) <= self.piece
         with self.card.driver.inside():
             for first in range(0, len(images), self.piece):
                 if len(begun) == 2:
-                    self._finish(*begun.pop(0), stream)
+                    self._finish(*begun.pop(0), stream, wait=True)
                 given = images[first : first + self.piece]
                 taken = outputs[first : first + self.piece]
                 passage = self._take(len(given))
-                passage.begin(self.lanes, given, taken.nbytes, stream)
+                passage.begin(self.lanes, given, taken.nbytes, stream, wait=alone)
                 begun.append((passage, taken))
             for each in begun:
-                self._finish(*each, stream)
+                self._finish(*each, stream, wait=not alone)
 
-    def _finish(self, passage: Passage, outputs: NDArray[np.float32], stream: int | None) -> None:
-        passage.finish(outputs, stream)
+    def _finish(
+        self, passage: Passage, outputs: NDArray[np.float32], stream: int | None, wait: bool
+    ) -> None:
+        if wait:
+            self.card.driver.wait(passage.stream if stream is None else stream)
+        passage.take(outputs)
         self.free.append(passage)
 
     def _take(self, count: int) -> Passage:
