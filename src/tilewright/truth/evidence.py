@@ -79,6 +79,10 @@ class Evidence:
     arrival: bool = False
     others: tuple[NDArray[Any], ...] = ()  # inputs after the first
 
+    def __getstate__(self) -> dict[str, object]:
+        """Plain: it may come from a process that proves a rung beside others."""
+        return {**self.__dict__, "parameters": dict(self.parameters)}
+
 
 @dataclass(frozen=True)
 class Fault:

@@ -362,17 +362,20 @@ def _network_trials(
     exact = min(EXACT, int(1 / precision.accumulator_unit))
     operand = EXACT if precision.operand_unit == 0 else int(1 / precision.operand_unit)
     largest = exact // (2 * (FAN + 1) ** weighted)
-    for _ in (stage for stage in network.stages if isinstance(stage.layer, Multiply)):
+    gates = sum(isinstance(stage.layer, Multiply) for stage in network.stages)
+    for _ in range(gates):
         largest = math.isqrt(largest)
     limit = max(1, min(LARGE, operand - 1, largest))
+    # Products grow fastest, and halves end at 65,504.
+    fan, added = (2, 1) if gates and precision.largest < EXACT else (FAN, 9)
 
     def few(shape: Shape) -> Inputs:
         """A handful of ±1 for each output, so that numbers do not grow out of bounds."""
         if len(shape) == 1:
-            return generator.integers(-9, 10, shape)
+            return generator.integers(-added, added + 1, shape)
         rows = np.zeros((shape[0], math.prod(shape[1:])))
         for row in rows:
-            places = generator.choice(row.size, min(FAN, row.size), replace=False)
+            places = generator.choice(row.size, min(fan, row.size), replace=False)
             row[places] = generator.choice([-1, 1], len(places))
         return rows.reshape(shape)
 
