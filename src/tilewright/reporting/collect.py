@@ -23,7 +23,7 @@ from tilewright.model.load import describe
 from tilewright.reporting import measure
 from tilewright.reporting.parts import Parts
 from tilewright.reporting.process import elsewhere
-from tilewright.reporting.remaining import Remaining
+from tilewright.reporting.remaining import Remaining, duration
 from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
@@ -33,6 +33,19 @@ from tilewright.runtime.device import CPU
 
 SERIAL = "serial"
 Make = Callable[[Progress], Sequence[Record]]
+# Seconds that a process takes to start and get ready, about, and the most that a run may take
+# over more images than were asked for: through PoCL some rungs need minutes for 1,000.
+START, LONGEST_RUN = 3.0, 60.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """`seconds` are what it is expected to take; `too_long`: why it is not even begun."""
+
+    name: str
+    make: Make
+    seconds: float = START
+    too_long: str = ""
 
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
@@ -55,15 +68,22 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     (ladder,) = (each for each in found if isinstance(each, LadderRecord))
     records: list[Record] = [ladder]
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
-    wanted = [*_runs(wish, timed), *_facts(wish, ladder, timed), *_profiles(wish, ladder)]
+    rates = {row.rung: time.images_per_second for row, time in ladder.timed}
+    runs = list(_runs(wish, timed, rates))
+    for part in runs:
+        if part.too_long:
+            parts.leave_out(wish, part.name, part.too_long)
+    asked = [(wish, part) for part in runs if not part.too_long]
+    asked += [(wish, part) for part in _facts(wish, ladder, timed)]
+    asked += [(wish, part) for part in _profiles(wish, ladder, rates)]
     beside = replace(wish, device=CPU)
-    asked = [(wish, name, make) for name, make in wanted]
     if wish.milestone and wish.device.is_gpu:
-        asked += [(beside, name, make) for name, make in _runs(beside, _on_the_cpu())]
+        asked += [(beside, part) for part in _runs(beside, _on_the_cpu(), {})]
     for of in (wish, beside):
-        parts.expect(of, [name for which, name, _ in asked if which is of])
-    for of, name, make in asked:
-        records += parts.part(of, name, partial(make, progress))
+        parts.expect(of, {part.name: part.seconds for which, part in asked if which is of})
+    parts.announce()
+    for of, part in asked:
+        records += parts.part(of, part.name, partial(part.make, progress))
     return records
 
 
@@ -100,8 +120,8 @@ class _Watching:
 
     def proven(self, row: climb.Row) -> None:
         outcome = "is proven" if row.verdict and row.verdict.passed else "cannot be timed"
-        self.remaining.done("proof")
-        left = self.remaining.words(["proof"] * (self.ahead - 1))
+        self.remaining.done(1.0)
+        left = self.remaining.words([1.0] * (self.ahead - 1))
         self.tell(f"{self.wish.net} on {self.wish.device}: {row.name} {outcome}{left}")
         if self.ahead <= 1:
             self.tell(f"{self.wish.net} on {self.wish.device}: timing all in turns")
@@ -110,13 +130,17 @@ class _Watching:
         pass
 
 
-def _runs(wish: Wish, labels: Iterable[str]) -> Iterator[tuple[str, Make]]:
+def _runs(wish: Wish, labels: Iterable[str], rates: Mapping[str, float]) -> Iterator[Part]:
+    """Every rung over every number of images; `rates` are images a second, where known."""
     for label in labels:
         for images in wish.sizes:
-            yield (
-                f"run {label}, {images} images",
-                partial(elsewhere, measure.run, wish=wish, label=label, images=images),
-            )
+            forward = images / rates[label] if label in rates else 0.0
+            too_long = ""
+            if images > wish.images and forward > LONGEST_RUN:
+                alone = " ".join(wish.command("run", label, images))
+                too_long = f"would take about {duration(forward)}: {alone}"
+            make = partial(elsewhere, measure.run, wish=wish, label=label, images=images)
+            yield Part(f"run {label}, {images:,} images", make, START + forward, too_long)
 
 
 def _on_the_cpu() -> list[str]:
@@ -125,20 +149,18 @@ def _on_the_cpu() -> list[str]:
     return [rung.label for rung in able if rung.name == SERIAL or rung.vendor]
 
 
-def _facts(
-    wish: Wish, ladder: LadderRecord, timed: Mapping[str, bool]
-) -> Iterator[tuple[str, Make]]:
+def _facts(wish: Wish, ladder: LadderRecord, timed: Mapping[str, bool]) -> Iterator[Part]:
     """Answers to all images, and what the compiler made of every rung of our own."""
     if wish.data != drawn.NAME and timed:
         make = partial(elsewhere, measure.answered, wish=wish, label=_best(ladder))
-        yield "answers", make
+        yield Part("answers", make)
     for label, vendor in timed.items():
         if not vendor and wish.device.is_gpu:
             make = partial(elsewhere, measure.kernels, wish=wish, label=label)
-            yield f"kernels {label}", make
+            yield Part(f"kernels {label}", make)
 
 
-def _profiles(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
+def _profiles(wish: Wish, ladder: LadderRecord, rates: Mapping[str, float]) -> Iterator[Part]:
     """Every rung; and the first of our own under every memory plan, on a GPU. Timelines are of the
     first and the fastest of our own, and of memory plans.
     """
@@ -153,10 +175,9 @@ def _profiles(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
                     names[f"profile {label} {memory}"] = (label, memory)
     for name, (label, plan) in names.items():
         shown = plan is not None or label in (*own[:1], _best(ladder))
-        yield (
-            name,
-            partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown),
-        )
+        make = partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown)
+        repeated = (measure.PROFILE_REPEATS + 2) * wish.images / rates[label]
+        yield Part(name, make, START + repeated)
 
 
 def _best(ladder: LadderRecord) -> str:

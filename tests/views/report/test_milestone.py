@@ -92,6 +92,14 @@ def test_correctness_and_op_times_at_the_courses_sizes():
     assert ">registers" in statistics.columns
 
 
+def test_a_size_that_only_others_were_run_over_is_named():
+    runs = [run for run in course_runs() if (run.rung, run.images) != ("shared", 10_000)]
+    found = missing(sections(*everything(), *runs)["Optimizations"])
+    (said,) = (text for text in found if "--rung shared" in text)
+    assert said.startswith("it was not run over 10,000 images, as it would take ")
+    assert "--images 10000" in said
+
+
 def test_whole_run_times_of_the_serial_layer():
     _, process = tables(sections(*everything(), *course_runs())["Our own serial layer on the CPU"])
     row = dict(zip(process.columns, process.rows[-1], strict=True))

@@ -205,10 +205,19 @@ def where(material: Material) -> Section:
 
 def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iterator[Block]:
     """Op times at all sizes that were run, and the kernels' statistics."""
-    runs = [r for r in material.of(RunRecord) if _same(r, ladder) and r.label == row.rung]
+    everyone = [r for r in material.of(RunRecord) if _same(r, ladder)]
+    runs = [r for r in everyone if r.label == row.rung]
     found = [*map(of_run, runs), *of_ladder(ladder, row)]
     yield op_times(subject(ladder), found)
-    if max(each.images for each in found) < max(COURSE_SIZES):
+    others = {r.images for r in everyone} - {r.images for r in runs}
+    if runs and others and row.network:
+        sizes = " and ".join(units.count(size) for size in sorted(others))
+        seconds = units.seconds(max(others) / row.network.images_per_second)
+        yield _missing(
+            f"it was not run over {sizes} images, as it would take {seconds}",
+            f"tilewright run --rung {row.rung} --device {ladder.device} --images {max(others)}",
+        )
+    elif max(each.images for each in found) < max(COURSE_SIZES):
         yield Paragraph(
             f"{units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
             "tilewright data fetch fashion-mnist (or cifar10), and --milestone",
