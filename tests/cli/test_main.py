@@ -54,6 +54,7 @@ def test_no_verb_shows_the_help(capsys):
         (["run", "--images", "1001"], "--images 1001: fashion-mnist-sample (shipped)"),
         (["run", "--batch", "-3"], "'-3' is not"),
         (["run", "--colour"], "unrecognized arguments: --colour (see"),
+        (["tune", "--seconds", "9"], "unrecognized arguments: --seconds (see"),  # not --json
         (
             ["run", "--rungs", "fused"],
             "unrecognized arguments: --rungs fused; did you mean --rung?",

@@ -84,6 +84,8 @@ class Screen(Console):
             lines.append(first)
             if rest:
                 inner = " " * (indent + HANGING)
+                for part in rest:
+                    part.rstrip()
                 left = Text(" ").join(rest)
                 lines += [Text(inner) + part for part in left.wrap(self, width - len(inner))]
         return Text("\n").join(lines)

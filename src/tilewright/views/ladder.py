@@ -96,6 +96,12 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
     return rows
 
 
+def _more_than_all(row: RungRecord) -> bool:
+    times = (row.device_time, row.network)
+    device, total = (0.0 if time is None else time.median_seconds for time in times)
+    return device > total > 0
+
+
 def _milliseconds(time: Timing | None) -> str:
     return "-" if time is None else units.milliseconds(time.median_seconds)
 
@@ -243,6 +249,11 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
         yield (
             "device: while the GPU computed; total: from pixels in the host's memory to results "
             "there; ranks, ratios and rates go by the device's time"
+        )
+    if any(_more_than_all(row) for row in rows):
+        yield (
+            "the device's time and copies are of turns of their own, in which each kernel is "
+            "recorded: where they are more than the total, recording costs that much"
         )
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
