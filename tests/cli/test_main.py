@@ -37,7 +37,9 @@ def test_every_verb_explains_itself(verb, capsys):
     with pytest.raises(SystemExit) as leaving:
         main([verb, "--help"])
     assert leaving.value.code == 0
-    assert f"tilewright {verb}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"tilewright {verb}" in said
+    assert "None" not in said  # as a default
 
 
 def test_no_verb_shows_the_help(capsys):
