@@ -183,6 +183,20 @@ def test_runs_of_minutes_are_left_out_and_named(on_cuda, tmp_path, monkeypatch):
     assert "17 to go, about 12 min" in told[1]  # before any of them
 
 
+def test_the_cpu_beside_is_judged_by_its_smaller_runs(on_cuda, tmp_path, monkeypatch):
+    def elsewhere(function, progress, **given):
+        on_cuda.append(f"{given['wish'].device} {given['label']} {given.get('images')}")
+        return [run_record(device="cpu", label=given["label"], images_per_second=20.0)]
+
+    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    parts = Parts(tmp_path / "parts")
+    collect([Wish(images=100, device=CUDA, data="drawn", milestone=True)], parts, silent)
+    assert "cpu serial 1000" in on_cuda  # 50 s
+    assert "cpu serial 10000" not in on_cuda
+    assert parts.problems["ece408 on cpu: run serial, 10,000 images"].startswith("would take")
+    assert not parts.ahead
+
+
 def test_the_fastest_is_ranked_by_the_device():
     slow, fast = (rung_record(name, (0.01,) * 9) for name in ("slow", "fast"))
     times = [timing(Sample(tuple(t * k for t in TIMES)), 100) for k in (0.5, 0.1)]

@@ -28,6 +28,7 @@ from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.record import Record
+from tilewright.results.run import RunRecord
 from tilewright.rungs import find, rungs
 from tilewright.runtime.device import CPU
 
@@ -40,12 +41,16 @@ START, LONGEST_RUN = 3.0, 60.0
 
 @dataclass(frozen=True)
 class Part:
-    """`seconds` are what it is expected to take; `too_long`: why it is not even begun."""
+    """`seconds` are what it is expected to take. Of a run: whose, over how many images, and how
+    many of them a second, if that is known.
+    """
 
     name: str
     make: Make
     seconds: float = START
-    too_long: str = ""
+    label: str = ""
+    images: int = 0
+    rate: float | None = None
 
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
@@ -69,22 +74,42 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     records: list[Record] = [ladder]
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
     rates = {row.rung: time.images_per_second for row, time in ladder.timed}
-    runs = list(_runs(wish, timed, rates))
-    for part in runs:
-        if part.too_long:
-            parts.leave_out(wish, part.name, part.too_long)
-    asked = [(wish, part) for part in runs if not part.too_long]
+    asked = [(wish, part) for part in _runs(wish, timed, rates)]
     asked += [(wish, part) for part in _facts(wish, ladder, timed)]
     asked += [(wish, part) for part in _profiles(wish, ladder, rates)]
     beside = replace(wish, device=CPU)
     if wish.milestone and wish.device.is_gpu:
         asked += [(beside, part) for part in _runs(beside, _on_the_cpu(), {})]
     for of in (wish, beside):
-        parts.expect(of, {part.name: part.seconds for which, part in asked if which is of})
+        mine = [part for which, part in asked if which is of and not _too_long(of, part)]
+        parts.expect(of, {part.name: part.seconds for part in mine})
     parts.announce()
     for of, part in asked:
-        records += parts.part(of, part.name, partial(part.make, progress))
+        seen = _rate(records, of, part) if part.rate is None else part.rate
+        if why := _too_long(of, replace(part, rate=seen)):
+            parts.leave_out(of, part.name, why)
+        else:
+            records += parts.part(of, part.name, partial(part.make, progress))
     return records
+
+
+def _rate(records: Sequence[Record], wish: Wish, part: Part) -> float | None:
+    """Images a second of the last run of the same, if there was one."""
+    found = [
+        record.images_per_second for record in records
+        if isinstance(record, RunRecord)
+        and (record.device, record.label) == (str(wish.device), part.label)
+    ]  # fmt: skip
+    return found[-1] if found else None
+
+
+def _too_long(wish: Wish, part: Part) -> str:
+    """Why a run is not even begun: it takes minutes, for more images than were asked for."""
+    if part.rate is None or part.images <= wish.images:
+        return ""
+    seconds = part.images / part.rate
+    command = " ".join(wish.command("run", part.label, part.images))
+    return f"would take about {duration(seconds)}: {command}" if seconds > LONGEST_RUN else ""
 
 
 def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> LadderRecord:
@@ -133,14 +158,11 @@ class _Watching:
 def _runs(wish: Wish, labels: Iterable[str], rates: Mapping[str, float]) -> Iterator[Part]:
     """Every rung over every number of images; `rates` are images a second, where known."""
     for label in labels:
+        rate = rates.get(label)
         for images in wish.sizes:
-            forward = images / rates[label] if label in rates else 0.0
-            too_long = ""
-            if images > wish.images and forward > LONGEST_RUN:
-                alone = " ".join(wish.command("run", label, images))
-                too_long = f"would take about {duration(forward)}: {alone}"
             make = partial(elsewhere, measure.run, wish=wish, label=label, images=images)
-            yield Part(f"run {label}, {images:,} images", make, START + forward, too_long)
+            seconds = START + (images / rate if rate else 0.0)
+            yield Part(f"run {label}, {images:,} images", make, seconds, label, images, rate)
 
 
 def _on_the_cpu() -> list[str]:

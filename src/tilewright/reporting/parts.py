@@ -78,6 +78,7 @@ class Parts:
 
     def leave_out(self, wish: Wish, name: str, why: str) -> None:
         """A part that is not even begun."""
+        self.ahead.pop(_whose(wish, name), None)
         self.problems[_whose(wish, name)] = why
 
     def remove(self) -> None:
