@@ -86,7 +86,8 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     parts.announce()
     for of, part in asked:
         seen = _rate(records, of, part) if part.rate is None else part.rate
-        if why := _too_long(of, replace(part, rate=seen)):
+        why = _too_long(of, replace(part, rate=seen))
+        if why and parts.get(of, part.name) is None:
             parts.leave_out(of, part.name, why)
         else:
             records += parts.part(of, part.name, partial(part.make, progress))

@@ -96,12 +96,6 @@ def _times(ladder: Sequence[RungRecord], convolutions: list[str]) -> RenderableT
     return rows
 
 
-def _more_than_all(row: RungRecord) -> bool:
-    times = (row.device_time, row.network)
-    device, total = (0.0 if time is None else time.median_seconds for time in times)
-    return device > total > 0
-
-
 def _milliseconds(time: Timing | None) -> str:
     return "-" if time is None else units.milliseconds(time.median_seconds)
 
@@ -297,3 +291,9 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
             f"not certain to {100 * FAIR:.0f} % after {ladder.repeats} rounds: {', '.join(noisy)}; "
             "quieten the machine or raise --repeats"
         )
+
+
+def _more_than_all(row: RungRecord) -> bool:
+    times = (row.device_time, row.network)
+    device, total = (0.0 if time is None else time.median_seconds for time in times)
+    return device > total > 0
