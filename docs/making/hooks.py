@@ -31,6 +31,8 @@ ELSEWHERE = {
 ON_THE_SITE = {there: here for here, there in ELSEWHERE.items()}
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+OPTION = re.compile(r"(?<=[\s>])--?[a-z][a-z-]*(?=[\s<=])")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -55,6 +57,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     parts = FENCE.split(markdown)
     return "".join(part if i % 2 else LINK.sub(moved, part) for i, part in enumerate(parts))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Options in tables, marked: browsers would break `--images` after its dashes."""
+
+    def marked(cell: re.Match[str]) -> str:
+        return OPTION.sub(r'<span class="option">\g<0></span>', cell[0])
+
+    return CELL.sub(marked, html)
 
 
 def site_path(source: str, link: str) -> str:

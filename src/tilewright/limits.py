@@ -41,6 +41,7 @@ class Limit:
 
 # A kernel that reaches less of its limit than this is not held up by it: it waits.
 NEAR = 0.25
+LEAST = 0.01  # what is less is not told in numbers
 # Shorter launches are mostly their own beginning and end, whatever they compute.
 SHORT_SECONDS = 5e-6
 
@@ -54,7 +55,8 @@ def held_up(bound: Limit, seconds: float, launches: int, on_gpu: bool) -> str:
         return bound.name
     if on_gpu and launches and seconds / launches < SHORT_SECONDS:
         return "too short: mostly start and end"
-    return f"latency: {100 * share:.0f} % of {bound.name}"
+    reached = f"{100 * share:.0f}" if share >= LEAST else f"<{100 * LEAST:.0f}"
+    return f"latency: {reached} % of {bound.name}"
 
 
 def rates_of(gpu: Gpu) -> Rates:

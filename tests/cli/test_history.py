@@ -121,7 +121,7 @@ def test_removes(filled, capsys):
         (["--out", "x"], "history list takes no --out"),
         (["show", "9"], "has no record 9"),
         (["show", "0"], "'0' is not a whole number from 1"),
-        (["compare", "1", "4"], "cannot compare a tilewright.ladder/2 with a tilewright.run/1"),
+        (["compare", "1", "4"], "cannot compare a ladder with a run: they time"),
         (["export", "--format", "parquet"], "name a file with --out"),
         (["--since", "yesterday"], "'yesterday' is no date"),
         (["--verb", "dance"], "unknown verb 'dance'"),

@@ -37,7 +37,9 @@ def test_every_verb_explains_itself(verb, capsys):
     with pytest.raises(SystemExit) as leaving:
         main([verb, "--help"])
     assert leaving.value.code == 0
-    assert f"tilewright {verb}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"tilewright {verb}" in said
+    assert "None" not in said  # as a default
 
 
 def test_no_verb_shows_the_help(capsys):
@@ -54,6 +56,7 @@ def test_no_verb_shows_the_help(capsys):
         (["run", "--images", "1001"], "--images 1001: fashion-mnist-sample (shipped)"),
         (["run", "--batch", "-3"], "'-3' is not"),
         (["run", "--colour"], "unrecognized arguments: --colour (see"),
+        (["tune", "--seconds", "9"], "unrecognized arguments: --seconds (see"),  # not --json
         (
             ["run", "--rungs", "fused"],
             "unrecognized arguments: --rungs fused; did you mean --rung?",

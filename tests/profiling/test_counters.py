@@ -68,7 +68,7 @@ def test_launches_of_a_kernel_are_averaged_by_their_time():
     assert relu.dram == pytest.approx(0.855)
     assert fc.shared is None
     assert [each.says for each in (conv, relu, fc)] == [
-        "limited by compute", "limited by device memory", "latency: too few warps to hide it",
+        "limited by compute", "limited by device memory", "latency: too few warps",
     ]  # fmt: skip
 
 

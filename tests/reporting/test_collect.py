@@ -127,7 +127,7 @@ def test_what_cannot_be_had_is_named_and_no_end(here, net, tmp_path, monkeypatch
     parts = Parts(tmp_path / "parts")
     (ladder,) = collect([Wish(net, images=2)], parts, silent)
     assert ladder.verb() == "ladder"
-    assert parts.problems[f"{net} on cpu, run fused, 2 images"] == "fused is on holiday"
+    assert parts.problems[f"{net} on cpu: run fused, 2 images"] == "fused is on holiday"
 
 
 def test_nothing_found_is_kept_as_nothing(tmp_path):
@@ -198,6 +198,34 @@ def test_a_milestone_has_the_courses_sizes_and_the_cpu_beside(on_cuda, tmp_path)
         for where in ("cuda direct", "cuda torch", "cpu serial", "cpu torch"):
             assert f"run {where} {size}" in on_cuda
     assert not any(words.startswith("answered") for words in on_cuda)  # drawn: nobody knows
+
+
+def test_runs_of_minutes_are_left_out_and_named(on_cuda, tmp_path, monkeypatch):
+    slow = ladder_record({"direct": (0.2,) * 9, "shared": (70.0,) * 9})  # seconds for 100 images
+    monkeypatch.setattr(collecting, "_ladder", lambda *given: slow)
+    told = []
+    parts = Parts(tmp_path / "parts", told.append)
+    collect([Wish(images=100, device=CUDA, data="drawn", milestone=True)], parts, silent)
+    assert "run cuda direct 10000" in on_cuda
+    assert "run cuda shared 100" in on_cuda  # as many as were asked for
+    assert "run cuda shared 1000" not in on_cuda
+    why = parts.problems["ece408 on cuda: run shared, 1,000 images"]
+    assert why.startswith("would take about 12 min: tilewright run --rung shared --net ece408")
+    assert "17 to go, about 12 min" in told[1]  # before any of them
+
+
+def test_the_cpu_beside_is_judged_by_its_smaller_runs(on_cuda, tmp_path, monkeypatch):
+    def elsewhere(function, progress, **given):
+        on_cuda.append(f"{given['wish'].device} {given['label']} {given.get('images')}")
+        return [run_record(device="cpu", label=given["label"], images_per_second=20.0)]
+
+    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    parts = Parts(tmp_path / "parts")
+    collect([Wish(images=100, device=CUDA, data="drawn", milestone=True)], parts, silent)
+    assert "cpu serial 1000" in on_cuda  # 50 s
+    assert "cpu serial 10000" not in on_cuda
+    assert parts.problems["ece408 on cpu: run serial, 10,000 images"].startswith("would take")
+    assert not parts.ahead
 
 
 def test_the_fastest_is_ranked_by_the_device():

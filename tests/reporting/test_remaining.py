@@ -7,32 +7,33 @@ from tilewright.reporting.remaining import Remaining
 from tilewright.reporting.wish import Wish
 
 
-def test_kinds_are_told_apart():
+def test_what_is_ahead_is_off_by_as_much_as_what_is_done():
     now = iter([0.0, 10.0, 10.0, 110.0, 110.0])
     remaining = Remaining(clock=lambda: next(now))
-    assert remaining.words(["run"]) == ""  # nobody knows
+    assert remaining.words([4.0, 5.0]) == ", 2 to go, about 9 s"  # before anything was begun
     remaining.begin()
-    remaining.done("run")
-    remaining.done("profile")
+    remaining.done(5.0)
+    assert remaining.words([15.0, 20.0]) == ", 2 to go, about 70 s"
+    remaining.done(50.0)
     assert remaining.words([]) == ""
-    assert remaining.words(["run"] * 3) == ", 3 to go, about 30 s"
-    assert remaining.words(["run", "profile"]) == ", 2 to go, about 2 min"
-    assert remaining.words(["answers"]) == ", 1 to go, about 55 s"  # as what is known
+    assert remaining.words([60.0]) == ", 1 to go, about 2 min"
 
 
 def test_parts_that_are_kept_or_cannot_be_had_are_not_waited_for(tmp_path):
     told = []
     wish, parts = Wish(), Parts(tmp_path, told.append)
     parts.put(wish, "run a", [])
-    parts.expect(wish, ["run a", "run b", "run c", "profile a"])
-    assert parts.ahead == ["run b", "run c", "profile a"]
+    parts.expect(wish, {"run a": 1.0, "run b": 2.0, "run c": 3.0, "profile a": 70.0})
+    assert [*parts.ahead.values()] == [2.0, 3.0, 70.0]
+    parts.announce()
+    assert told[-1].endswith("3 to go, about 75 s")
     parts.part(wish, "run a", list)
     parts.part(wish, "run b", list)
-    assert "run b, 2 to go, about 0 s" in told[-1]
+    assert "run b, 2 to go" in told[-1]
     parts.part(wish, "run c", fail)
     assert "run c could not be had, 1 to go" in told[-1]
     parts.part(wish, "profile a", list)
-    assert told[-1].endswith("profile a") and parts.ahead == []
+    assert told[-1].endswith("profile a") and not parts.ahead
 
 
 def fail():

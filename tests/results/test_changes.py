@@ -113,5 +113,5 @@ def test_what_is_the_same_is_not_mentioned():
 
 
 def test_different_verbs_are_not_compared():
-    with pytest.raises(TilewrightError, match=r"cannot compare a tilewright\.run/1 with a tilew"):
+    with pytest.raises(TilewrightError, match="cannot compare a run with a "):
         compare(made.run_record(), made.ladder_record())

@@ -17,6 +17,7 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.alternatives import alternatives
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.model import zoo
+from tilewright.model.layers import Add, Concat, Convolution, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.precision import FP16
@@ -86,6 +87,20 @@ def test_a_part_has_the_layer_its_shapes_and_its_weights(index: int) -> None:
         NETWORK.parameters[name].tolist() for name in stage.parameter_shapes
     ]
     assert part_of(NETWORK, Span(NETWORK.stages, (), ())) is NETWORK
+
+
+def test_a_part_takes_the_same_values_wherever_it_takes_some_from_outside() -> None:
+    layers = (Convolution(4, 3, padding=1), ReLU(), Convolution(4, 3, padding=1), Add(), ReLU(),
+              Concat())  # fmt: skip
+    sources = ((0,), (1,), (2,), (3, 2), (4,), (5, 0))
+    made = Network("branches", Pixels((3, 6, 5)), layers, sources=sources)
+    made = made.with_parameters(random_parameters(made, np.random.default_rng(1)))
+    add = part_of(made, Span(made.stages[4:5], (), ()))
+    assert [stage.sources for stage in add.stages[1:]] == [(0, 0)]
+    several = part_of(made, Span(made.stages[3:6], (), ()))
+    assert [stage.sources for stage in several.stages[1:]] == [(0,), (1, 0), (2,)]
+    with pytest.raises(TilewrightError, match="'concat' takes values of several shapes"):
+        part_of(made, Span(made.stages[6:7], (), ()))
 
 
 @needs_opencl

@@ -122,13 +122,14 @@ def test_devices_are_written_as_users_name_them():
 
 
 def test_what_a_run_means_is_said_in_two_sentences():
-    made = replace(record(result(KERNELS)), peak_flops=1e9)
+    made = replace(record(result(KERNELS)), peak_flops=1e6)
     first, second = meaning.sentences(made)
     slowest = max(made.layers, key=lambda layer: layer.seconds)
     assert first.startswith(f"{slowest.name} takes longest of all layers: ")
-    share = 100 * slowest.executed_flop / slowest.seconds / 1e9
-    assert f"{slowest.name} reaches {share:.0f} % of the 1.00 GFLOP/s" in second
+    share = 100 * slowest.executed_flop / slowest.seconds / 1e6
+    assert f"{slowest.name} reaches {share:.0f} % of the 0.00 GFLOP/s" in second
     assert len(list(meaning.sentences(replace(made, peak_flops=None)))) == 1
+    assert "reaches less than 1 % of" in list(meaning.sentences(replace(made, peak_flops=1e15)))[1]
 
 
 def worker(name, **changes):

@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
 
 from tests.profiling.made import profile
@@ -15,14 +16,16 @@ from tilewright.judge.check import Checked
 from tilewright.truth.diagnose import Diagnosis
 from tilewright.truth.diagnose.words import Reason
 from tilewright.truth.evidence import Fault
+from tilewright.truth.planted import Mistake
 from tilewright.truth.verify import Verdict
 from tilewright.views import check as check_view
 from tilewright.views import console, units
 from tilewright.views import ladder as ladder_view
+from tilewright.views import planted as planted_view
 from tilewright.views import profile as profile_view
 from tilewright.views import run as run_view
 from tilewright.views.formats import document
-from tilewright.views.table import Table
+from tilewright.views.table import Table, table
 
 RUNGS = {f"rung-of-a-long-name-{number}, per-layer": made.TIMES for number in range(12)}
 REPORTS = {
@@ -97,9 +100,13 @@ def test_what_was_found_of_a_kernel_is_broken_to_the_terminal():
     checked = Checked("mine.cl", "mine", "an idea " * 20, "fp32", "wrong",
                       verdict=Verdict(1, 1, 1, 2.0, Fault("conv", "ones", "is 2")),
                       diagnosis=found)  # fmt: skip
+    mistake = Mistake("border", "the border is not tested", ("conv",))
+    outcome = planted_view.Outcome(mistake, (), checked.verdict, found)
     for width in (60, 100):
         lines = list(check_view.lines(checked, None, 1, width))
         assert width - 12 < max(map(len, lines)) <= width
+        *said, _, _ = planted_view.report("shared", "opencl", [outcome], width)
+        assert width - 12 < max(map(len, said)) <= width
 
 
 def test_sentences_are_broken_where_the_terminal_ends_but_by_100_columns_at_most():
@@ -107,6 +114,37 @@ def test_sentences_are_broken_where_the_terminal_ends_but_by_100_columns_at_most
     for width, longest in ((60, 60), (100, 100), (200, 100)):
         lines = shown([words], width).splitlines()
         assert longest - 11 < max(map(cell_len, lines)) <= longest
+
+
+def test_the_rest_of_a_broken_note_is_set_in_that_of_a_paragraph_is_not():
+    words = "a sentence " * 20
+    assert [line[:3] for line in shown([words, f"  {words}"], 100).splitlines()] == [
+        "a s", "  s", "  s", "  a", "   ", "   ",
+    ]  # fmt: skip
+    assert "  " not in " ".join(line.strip() for line in shown([words * 3], 100).splitlines())
+    assert [line[:1] for line in shown([f"\n{words}"], 100).splitlines()] == ["", "a", "s", "s"]
+
+
+def test_what_holds_a_layer_up_is_said_on_narrow_terminals():
+    run = structs.replace(made.run_record(), peak_flops=1e9)
+    text = shown(run_view.report(run), 44)
+    assert "what holds" in text
+    assert "too narrow for: kind" in text
+
+
+def test_a_device_that_took_longer_than_all_is_explained():
+    row = made.rung_record("direct", made.TIMES)
+    longer = structs.replace(row.network, median_seconds=2 * row.network.median_seconds)
+    for device, said in ((longer, True), (row.network, False)):
+        record = made.ladder_record(rows=(structs.replace(row, device_time=device),))
+        assert ("turns of their own" in shown(ladder_view.report(record), 200)) is said
+
+
+def test_a_bar_takes_no_room_from_names():
+    rows = table("T", "name", "%share")
+    rows.add_row("a-name-of-twenty-one", units.share(0.5))
+    for width in range(28, 50):
+        assert "a-name-of-twenty-one" in shown([rows], width)
 
 
 def test_a_pipe_has_no_blanks_at_the_end_of_a_line(capsys):

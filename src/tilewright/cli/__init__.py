@@ -58,9 +58,10 @@ class Parser(argparse.ArgumentParser):
             return ""
         if not words.startswith("-"):
             return ": a value follows its option, as in --net ece408, and lists are a,b,c"
-        option = words.split()[0].partition("=")[0]
-        near = difflib.get_close_matches(option, self._option_string_actions, n=1)
-        return f"; did you mean {near[0]}?" if near else ""
+        option = words.split()[0].partition("=")[0].lstrip("-")
+        known = {each.lstrip("-"): each for each in self._option_string_actions}
+        near = difflib.get_close_matches(option, known, n=1)
+        return f"; did you mean {known[near[0]]}?" if near else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

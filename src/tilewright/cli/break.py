@@ -67,5 +67,6 @@ def main(arguments: argparse.Namespace) -> int:
             diagnosis = None if evidence is None else diagnose(evidence)
             changed = changes(rung, mistake, device)
             outcomes.append(view.Outcome(mistake, changed, verdict, diagnosis))
-    output.tables(view.report(rung.label, str(device), outcomes), arguments.format)
+    width = min(console.output().width, console.WIDTH)
+    output.tables(view.report(rung.label, str(device), outcomes, width), arguments.format)
     return 0 if all(each.verdict.fault is not None for each in outcomes) else 1

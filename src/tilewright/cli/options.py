@@ -130,7 +130,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", type=device, default="cpu", metavar="NAME",
         help="cpu, opencl or cuda, or one of several as in cuda:1; `tilewright devices` lists "
-        "them (default: %(default)s)",
+        "them (default: cpu)",
     )  # fmt: skip
 
 

@@ -52,8 +52,8 @@ class Counted:
         if known[most] >= BOUND:
             return f"limited by {most}"
         if self.occupancy is not None and self.occupancy < FEW_WARPS:
-            return "latency: too few warps to hide it"
-        return "latency: warps wait for each other or for memory"
+            return "latency: too few warps"
+        return "latency: warps wait"
 
 
 def refusal(text: str) -> str:

@@ -32,7 +32,7 @@ CALLS = {
     "cudaHostAlloc": "takes host memory that the device can copy by itself",
     "cudaPointerGetAttributes": "asks where memory lies",
     "cudaGetDevice": "asks which device is in use",
-    "cudaSetDevice": "chooses the device",
+    "cudaSetDevice": "chooses the device; the first call makes its context",
     "cudaStreamIsCapturing": "asks whether work is being recorded into a graph",
     "cudaFuncGetAttributes": "asks what a kernel takes",
     "kernel launch (CuPy)": "hands a kernel to the GPU's queue, with CuPy's own part",
@@ -96,6 +96,7 @@ def of_kernel(profile: Profile, row: Row) -> str:
 
 
 PHASES = {
+    "the process, its libraries": "the interpreter starts and imports what it needs",
     "open device": "the driver is asked for the device: a GPU's context",
     "create network": "layers, shapes, and what is chosen for each",
     "load parameters": "weights from their file",

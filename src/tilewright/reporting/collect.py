@@ -26,11 +26,12 @@ from tilewright.model.load import describe
 from tilewright.reporting import measure
 from tilewright.reporting.parts import Parts
 from tilewright.reporting.process import elsewhere, started_ahead
-from tilewright.reporting.remaining import Remaining
+from tilewright.reporting.remaining import Remaining, duration
 from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.record import Record
+from tilewright.results.run import RunRecord
 from tilewright.rungs import find, rungs
 from tilewright.runtime.device import CPU
 
@@ -38,6 +39,23 @@ SERIAL = "serial"
 # From so many cores on, a process that starts is not in the way of one that is measured on a GPU.
 ENOUGH_CORES = 4
 Make = Callable[[Progress], Sequence[Record]]
+# Seconds that a process takes to start and get ready, about, and the most that a run may take
+# over more images than were asked for: through PoCL some rungs need minutes for 1,000.
+START, LONGEST_RUN = 3.0, 60.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """`seconds` are what it is expected to take. Of a run: whose, over how many images, and how
+    many of them a second, if that is known.
+    """
+
+    name: str
+    make: Make
+    seconds: float = START
+    label: str = ""
+    images: int = 0
+    rate: float | None = None
 
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
@@ -60,46 +78,77 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     (ladder,) = (each for each in found if isinstance(each, LadderRecord))
     records: list[Record] = [ladder]
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
-    measured, kernels = [*_runs(wish, timed), *_answers(wish, ladder)], [*_kernels(wish, timed)]
-    profiles, beside = [*_profiles(wish, ladder)], replace(wish, device=CPU)
-    on_the_cpu = wish.milestone and wish.device.is_gpu
-    loops = [*_runs(beside, _on_the_cpu())] if on_the_cpu else []
-    parts.expect(wish, [name for name, _ in (*measured, *kernels, *profiles)])
-    parts.expect(beside, [name for name, _ in loops])
+    rates = {row.rung: time.images_per_second for row, time in ladder.timed}
+    measured = [*_runs(wish, timed, rates), *_answers(wish, ladder)]
+    kernels, profiles = [*_kernels(wish, timed)], [*_profiles(wish, ladder, rates)]
+    beside, on_the_cpu = replace(wish, device=CPU), wish.milestone and wish.device.is_gpu
+    loops = [*_runs(beside, _on_the_cpu(), {})] if on_the_cpu else []
+    for of, asked in ((wish, [*measured, *kernels, *profiles]), (beside, loops)):
+        parts.expect(of, {part.name: part.seconds for part in asked if not _too_long(of, part)})
+    parts.announce()
     ahead = wish.device.kind == "cuda" and environment.cpu_cores() >= ENOUGH_CORES
     with started_ahead() if ahead else nullcontext():
-        for name, make in measured:
-            records += parts.part(wish, name, partial(make, progress))
+        for part in measured:
+            records += _made(wish, part, parts, records, progress)
         records += _together(wish, parts, kernels, progress)
-        for name, make in profiles:
-            records += parts.part(wish, name, partial(make, progress))
-    for name, make in loops:
-        records += parts.part(beside, name, partial(make, progress))
+        for part in profiles:
+            records += _made(wish, part, parts, records, progress)
+    for part in loops:
+        records += _made(beside, part, parts, records, progress)
     return records
 
 
-def _together(
-    wish: Wish, parts: Parts, wanted: Sequence[tuple[str, Make]], progress: Progress
-) -> list[Record]:
+def _made(
+    wish: Wish, part: Part, parts: Parts, records: Sequence[Record], progress: Progress
+) -> Sequence[Record]:
+    """A part, unless it would take too long by what is known of it now."""
+    seen = _rate(records, wish, part) if part.rate is None else part.rate
+    why = _too_long(wish, replace(part, rate=seen))
+    if why and parts.get(wish, part.name) is None:
+        parts.leave_out(wish, part.name, why)
+        return ()
+    return parts.part(wish, part.name, partial(part.make, progress))
+
+
+def _together(wish: Wish, parts: Parts, wanted: Sequence[Part], progress: Progress) -> list[Record]:
     """Parts that are no measurements: all that are missing are made at once."""
     found: list[Record] = []
     pool = ThreadPoolExecutor(environment.cpu_cores())
     begun = {
-        name: pool.submit(make, lambda *now: None)
-        for name, make in wanted
-        if parts.get(wish, name) is None
+        part.name: pool.submit(part.make, lambda *now: None)
+        for part in wanted
+        if parts.get(wish, part.name) is None
     }
 
     def made(name: str) -> Sequence[Record]:
         return begun[name].result()
 
     try:
-        for number, (name, _) in enumerate(wanted):
+        for number, part in enumerate(wanted):
             progress("compiling kernels", number, len(wanted))
-            found += parts.part(wish, name, partial(made, name))
+            found += parts.part(wish, part.name, partial(made, part.name))
     finally:
         pool.shutdown(cancel_futures=True)
     return found
+
+
+def _rate(records: Sequence[Record], wish: Wish, part: Part) -> float | None:
+    """Images a second of the last run of the same, if there was one."""
+    found = [
+        record.images_per_second for record in records
+        if isinstance(record, RunRecord)
+        and (record.device, record.label) == (str(wish.device), part.label)
+    ]  # fmt: skip
+    return found[-1] if found else None
+
+
+def _too_long(wish: Wish, part: Part) -> str:
+    """Why a run is not even begun: it takes minutes, for more images than were asked for."""
+    if part.rate is None or part.images <= wish.images:
+        return ""
+    seconds = part.images / part.rate
+    command = " ".join(wish.command("run", part.label, part.images))
+    return f"would take about {duration(seconds)}: {command}" if seconds > LONGEST_RUN else ""
 
 
 def _ladder(wish: Wish, tell: Callable[[str], None], progress: Progress) -> LadderRecord:
@@ -135,8 +184,8 @@ class _Watching:
 
     def proven(self, row: climb.Row) -> None:
         outcome = "is proven" if row.verdict and row.verdict.passed else "cannot be timed"
-        self.remaining.done("proof")
-        left = self.remaining.words(["proof"] * (self.ahead - 1))
+        self.remaining.done(1.0)
+        left = self.remaining.words([1.0] * (self.ahead - 1))
         self.tell(f"{self.wish.net} on {self.wish.device}: {row.name} {outcome}{left}")
         if self.ahead <= 1:
             self.tell(f"{self.wish.net} on {self.wish.device}: timing all in turns")
@@ -145,13 +194,14 @@ class _Watching:
         pass
 
 
-def _runs(wish: Wish, labels: Iterable[str]) -> Iterator[tuple[str, Make]]:
+def _runs(wish: Wish, labels: Iterable[str], rates: Mapping[str, float]) -> Iterator[Part]:
+    """Every rung over every number of images; `rates` are images a second, where known."""
     for label in labels:
+        rate = rates.get(label)
         for images in wish.sizes:
-            yield (
-                f"run {label}, {images} images",
-                partial(elsewhere, measure.run, wish=wish, label=label, images=images),
-            )
+            make = partial(elsewhere, measure.run, wish=wish, label=label, images=images)
+            seconds = START + (images / rate if rate else 0.0)
+            yield Part(f"run {label}, {images:,} images", make, seconds, label, images, rate)
 
 
 def _on_the_cpu() -> list[str]:
@@ -160,22 +210,22 @@ def _on_the_cpu() -> list[str]:
     return [rung.label for rung in able if rung.name == SERIAL or rung.vendor]
 
 
-def _answers(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
+def _answers(wish: Wish, ladder: LadderRecord) -> Iterator[Part]:
     """To all images."""
     if wish.data != drawn.NAME and ladder.timed:
         make = partial(elsewhere, measure.answered, wish=wish, label=_best(ladder))
-        yield "answers", make
+        yield Part("answers", make)
 
 
-def _kernels(wish: Wish, timed: Mapping[str, bool]) -> Iterator[tuple[str, Make]]:
+def _kernels(wish: Wish, timed: Mapping[str, bool]) -> Iterator[Part]:
     """What the compiler made of every rung of our own."""
     for label, vendor in timed.items():
         if not vendor and wish.device.is_gpu:
             make = partial(elsewhere, measure.kernels, wish=wish, label=label)
-            yield f"kernels {label}", make
+            yield Part(f"kernels {label}", make)
 
 
-def _profiles(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
+def _profiles(wish: Wish, ladder: LadderRecord, rates: Mapping[str, float]) -> Iterator[Part]:
     """Every rung; and the first of our own under every memory plan, on a GPU. Timelines are of the
     first and the fastest of our own, and of memory plans.
     """
@@ -190,10 +240,9 @@ def _profiles(wish: Wish, ladder: LadderRecord) -> Iterator[tuple[str, Make]]:
                     names[f"profile {label} {memory}"] = (label, memory)
     for name, (label, plan) in names.items():
         shown = plan is not None or label in (*own[:1], _best(ladder))
-        yield (
-            name,
-            partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown),
-        )
+        make = partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown)
+        repeated = (measure.PROFILE_REPEATS + 2) * wish.images / rates[label]
+        yield Part(name, make, START + repeated)
 
 
 def _best(ladder: LadderRecord) -> str:

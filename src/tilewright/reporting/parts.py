@@ -6,7 +6,7 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,19 +21,29 @@ from tilewright.results.record import Record
 @dataclass
 class Parts:
     """`done` is told of each part that is ready, and how long the rest of them will take.
-    `problems` are parts that could not be had, `ahead` the names of those that are still to come.
+    `problems` are parts that could not be had, `ahead` those that are still to come, with the
+    seconds that each is expected to take.
     """
 
     folder: Path
     done: Callable[[str], None] = lambda name: None
     problems: dict[str, str] = field(default_factory=dict)
-    ahead: list[str] = field(default_factory=list)
+    ahead: dict[str, float] = field(default_factory=dict)
     remaining: Remaining = field(default_factory=Remaining)
 
-    def expect(self, wish: Wish, names: Sequence[str]) -> None:
-        """What will be asked for next; what is kept takes no time."""
-        self.ahead += [name for name in names if not self._path(wish, name).exists()]
+    def expect(self, wish: Wish, seconds: Mapping[str, float]) -> None:
+        """What will be asked for next, by name; what is kept takes no time."""
+        asked = {
+            name: each for name, each in seconds.items() if not self._path(wish, name).exists()
+        }
+        self.ahead |= {_whose(wish, name): each for name, each in asked.items()}
         self.remaining.begin()
+
+    def announce(self) -> None:
+        """How much there is to do, before it begins."""
+        if self.ahead:
+            left = self.remaining.words([*self.ahead.values()])
+            self.done(f"runs and profiles of each rung in turn{left}")
 
     def get(self, wish: Wish, name: str) -> tuple[Record, ...] | None:
         path = self._path(wish, name)
@@ -47,11 +57,11 @@ class Parts:
         return tuple(records)
 
     def _tell(self, wish: Wish, name: str, outcome: str = "") -> None:
-        if name in self.ahead:
-            self.ahead.remove(name)
-            self.remaining.done(_kind(name))
-        left = self.remaining.words([_kind(each) for each in self.ahead])
-        self.done(f"{wish.net} on {wish.device}: {name}{outcome}{left}")
+        expected = self.ahead.pop(_whose(wish, name), None)
+        if expected is not None:
+            self.remaining.done(expected)
+        left = self.remaining.words([*self.ahead.values()])
+        self.done(f"{_whose(wish, name)}{outcome}{left}")
 
     def part(
         self, wish: Wish, name: str, make: Callable[[], Sequence[Record]]
@@ -62,9 +72,14 @@ class Parts:
         try:
             return self.put(wish, name, make())
         except TilewrightError as error:
-            self.problems[f"{wish.net} on {wish.device}, {name}"] = str(error)
+            self.problems[_whose(wish, name)] = str(error)
             self._tell(wish, name, " could not be had")
             return ()
+
+    def leave_out(self, wish: Wish, name: str, why: str) -> None:
+        """A part that is not even begun."""
+        self.ahead.pop(_whose(wish, name), None)
+        self.problems[_whose(wish, name)] = why
 
     def remove(self) -> None:
         """All parts, when the page has them."""
@@ -78,6 +93,5 @@ class Parts:
         return self.folder / f"{wish.digest}-{file_name(name)}.json"
 
 
-def _kind(name: str) -> str:
-    """Of a part: its first word."""
-    return name.partition(" ")[0]
+def _whose(wish: Wish, name: str) -> str:
+    return f"{wish.net} on {wish.device}: {name}"

@@ -49,7 +49,7 @@ class Changes:
 
 def compare(before: Record, after: Record) -> Changes:
     if type(before) is not type(after):
-        kinds = " with a ".join(each.schema_id() for each in (before, after))
+        kinds = " with a ".join(each.verb() for each in (before, after))
         raise TilewrightError(f"cannot compare a {kinds}: they time different things")
     disturbance = max(before.disturbance, after.disturbance)
     rows = []

@@ -16,8 +16,8 @@ from tilewright.execute import Program, prepare
 from tilewright.measure.conditions import Conditions, Watch
 from tilewright.measure.samples import Rounds, Sample, interleave, pause_before
 from tilewright.memory import pin
-from tilewright.model.layers import Flatten, Layer, Pixels
-from tilewright.model.network import Network
+from tilewright.model.layers import Flatten, Layer, Pixels, Shape
+from tilewright.model.network import Network, Stage
 from tilewright.plan import Plan, uniform
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import Buffer, HostArray
@@ -205,16 +205,33 @@ INSIDE = "part"  # of a network; what comes in are values, not pixels
 
 
 def part_of(network: Network, span: Span) -> Network:
-    """A span as a network of its own, with its weights."""
+    """A span as a network of its own, with its weights. What it takes from outside are the same
+    values everywhere: for a time that is as good as others.
+    """
     if len(span.stages) == len(network.stages):
         return network
     layers: tuple[Layer, ...] = tuple(stage.layer for stage in span.stages)
     if span.first == 0:
+        sources = [stage.sources for stage in span.stages[1:]]
         layers = layers[1:] or (Flatten(),)
-        made = Network("input", network.input, layers)
+        made = Network("input", network.input, layers, sources=tuple(sources) or None)
     else:
         shape = span.stages[0].input_shape
         flat = (Flatten(),) if len(shape) == 1 else ()
-        made = Network(INSIDE, Pixels((*shape, 1, 1)[:3]), (*flat, *layers))
+        inside = [_inside(stage, span, shape, len(flat)) for stage in span.stages]
+        pixels = Pixels((*shape, 1, 1)[:3])
+        taken = [*[(0,) for _ in flat], *inside]
+        made = Network(INSIDE, pixels, (*flat, *layers), sources=tuple(taken))
     given = [network.parameters[name] for x in span.stages for name in x.parameter_shapes]
     return made.with_parameters(dict(zip(made.parameter_shapes, given, strict=True)))
+
+
+def _inside(stage: Stage, span: Span, shape: Shape, flat: int) -> tuple[int, ...]:
+    """Where a layer of a span takes its inputs from, in the span's own network."""
+    pairs = list(zip(stage.sources, stage.input_shapes, strict=True))
+    if any(each < span.first and given != shape for each, given in pairs):
+        raise TilewrightError(
+            f"layer {stage.name!r} takes values of several shapes, which `tune` cannot time alone; "
+            "`ladder` compares whole rungs"
+        )
+    return tuple(flat if each < span.first else each - span.first + 1 + flat for each, _ in pairs)

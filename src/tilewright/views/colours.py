@@ -10,7 +10,8 @@ BAR = "cyan"
 # By how the words begin: see `tilewright.profiling.roofline`.
 LIMITS = {
     ARITHMETIC: COMPUTE, INDICES: COMPUTE, LOADS: COMPUTE, MEMORY: DATA, "caches": DATA,
-    "page faults": DATA, FEW_BLOCKS: WAITING, "latency": WAITING, "too short": WAITING,
+    "page faults": DATA, "limited by compute": COMPUTE, "limited by": DATA,
+    FEW_BLOCKS: WAITING, "latency": WAITING, "too short": WAITING,
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ UPDATE_SECONDS = 0.1
 # that Unicode has are places to break a line for the library that does it.
 NUMBER = re.compile(r"(?<=\d) (?=(?:%|ms|µs|s|B|kB|MB|GB|TB/s|GB/s|GFLOP/s|images)(?:\W|$))")
 GLUE = "\ue000"  # for private use: nobody's letter
+HANGING = 2  # blanks before what is left of a sentence
 BLANKS = re.compile(r"[ \t]+$", re.MULTILINE)  # at the end of a line
 
 
@@ -56,7 +57,8 @@ class Screen(Console):
     def print(self, *objects: Any, **settings: Any) -> None:
         """Sentences are no wider than 100 columns, on whatever terminal."""
         if all(isinstance(each, str) for each in objects) and not settings.get("soft_wrap"):
-            settings.setdefault("width", min(self.width, WIDTH))
+            width = settings.setdefault("width", min(self.width, WIDTH))
+            objects = tuple(self._hung(each, width) for each in objects)
         if self.is_terminal:
             super().print(*objects, **settings)
             return
@@ -67,6 +69,26 @@ class Screen(Console):
             self.file.flush()
         except BrokenPipeError:
             self.on_broken_pipe()
+
+    def _hung(self, sentence: str, width: int) -> Text:
+        """Where lines are broken, the rest is set in: notes follow each other without a gap. A
+        paragraph, which has a gap before it, is as wide everywhere.
+        """
+        whole = self.render_str(sentence)
+        if sentence.startswith("\n"):
+            return whole
+        lines: list[Text] = []
+        for line in whole.split(allow_blank=True):
+            indent = len(line.plain) - len(line.plain.lstrip(" "))
+            first, *rest = line.wrap(self, width) or [line]
+            lines.append(first)
+            if rest:
+                inner = " " * (indent + HANGING)
+                for part in rest:
+                    part.rstrip()
+                left = Text(" ").join(rest)
+                lines += [Text(inner) + part for part in left.wrap(self, width - len(inner))]
+        return Text("\n").join(lines)
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """Text in cells, titles and lines: spelled out before its width is measured. No line ends

@@ -21,7 +21,7 @@ def report(record: GradeRecord) -> Iterator[RenderableType]:
     """What the command prints, now or of a record that was kept."""
     yield (
         f"{record.headline}: {record.network} on {record.device} ({record.device_name}), "
-        f"seed {record.seed}"
+        f"seed {record.seed}\n"
     )
     yield table(record)
 

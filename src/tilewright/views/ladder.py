@@ -255,6 +255,11 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
             "there, with what the host takes to launch and to wait; ranks, ratios and rates go by "
             "the device's time"
         )
+    if any(_more_than_all(row) for row in rows):
+        yield (
+            "the device's time and copies are of turns of their own, in which each kernel is "
+            "recorded: where they are more than the total, recording costs that much"
+        )
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
     yield from _before(rows)
@@ -297,3 +302,9 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
             f"not certain to {100 * FAIR:.0f} % after {ladder.repeats} rounds: {', '.join(noisy)}; "
             "quieten the machine or raise --repeats"
         )
+
+
+def _more_than_all(row: RungRecord) -> bool:
+    times = (row.device_time, row.network)
+    device, total = (0.0 if time is None else time.median_seconds for time in times)
+    return device > total > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.limits import LEAST
 from tilewright.results.run import RunRecord
 from tilewright.views import units
 
@@ -31,4 +32,4 @@ def sentences(run: RunRecord) -> Iterator[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.0f} %" if share >= LEAST else f"less than {100 * LEAST:.0f} %"

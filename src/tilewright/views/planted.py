@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 
 from tilewright.views import units
-from tilewright.views.check import diagnosed
+from tilewright.views.check import WIDTH, diagnosed
 from tilewright.views.colours import BROKEN, GOOD
 from tilewright.views.table import Marked, table
 
@@ -29,7 +29,10 @@ class Outcome:
     diagnosis: Diagnosis | None
 
 
-def report(rung: str, device: str, outcomes: Sequence[Outcome]) -> Iterator[RenderableType]:
+def report(
+    rung: str, device: str, outcomes: Sequence[Outcome], width: int = WIDTH
+) -> Iterator[RenderableType]:
+    """Sentences of a diagnosis are broken to the width, which is then left as it is."""
     for each in outcomes:
         yield f"{rung} on {device}, planted: {each.mistake.words}"
         for before, after in each.changes:
@@ -40,7 +43,7 @@ def report(rung: str, device: str, outcomes: Sequence[Outcome]) -> Iterator[Rend
         elif each.diagnosis is None:
             yield f"  WRONG: {each.verdict.fault}"
         else:
-            yield from diagnosed(each.diagnosis)
+            yield from diagnosed(each.diagnosis, width)
         yield ""
     rows = table(
         f"Mistakes planted into {rung}", "mistake", "what was planted", "found", ">trials",

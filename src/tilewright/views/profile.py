@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
+from tilewright.profiling.counters import BOUND, FEW_WARPS
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.roofline import Facts, roofline
 from tilewright.profiling.tally import Row, by_name
@@ -264,12 +265,19 @@ def _counters(profile: Profile) -> Iterator[RenderableType]:
         shares = (each.occupancy, each.warp_efficiency, each.compute, each.dram, each.l2,
                   each.shared)  # fmt: skip
         known = ("-" if share is None else units.share(share) for share in shares)
-        made.add_row(_short(each.kernel), units.count(each.launches), *known, each.says)
+        made.add_row(_short(each.kernel), units.count(each.launches), *known,
+                     colours.limit(each.says))  # fmt: skip
     yield made
     yield (
         "of the warm-up, in percent of what is possible; ncu runs each kernel several times over, "
         "with caches emptied before"
     )
+    if any(each.says.startswith("latency") for each in profile.counters[:LONGEST]):
+        yield (
+            f"latency: nothing is used to {100 * BOUND:.0f} % of what it can do. Warps wait: for "
+            "memory, for results of their own or for each other. Too few warps: less than "
+            f"{100 * FEW_WARPS:.0f} % of those that fit are there to work meanwhile"
+        )
 
 
 def _rates(facts: Facts) -> Iterable[str]:

@@ -12,6 +12,8 @@ from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HO
 from tilewright.views import units
 from tilewright.views.table import Column, table
 
+NO_LAYER = "no layer"  # what is copied or moved for the batch as a whole
+
 
 def report(profile: Profile) -> Iterator[RenderableType]:
     found = regions(profile)
@@ -45,7 +47,10 @@ def report(profile: Profile) -> Iterator[RenderableType]:
     )
     if profile.of("copy"):
         yield ""
-        yield _copies(found, [row for row in profile.of("copy") if not row.layers])
+        of_none = [row for row in profile.of("copy") if not row.layers]
+        yield _copies(found, of_none)
+        if of_none:
+            yield f"{NO_LAYER}: pixels before the first, results after the last"
     if profile.of("unified"):
         yield ""
         yield _pages(found, [row for row in profile.of("unified") if not row.layers])
@@ -69,7 +74,7 @@ def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:
         ">max",
     )  # fmt: skip
     named = [(layer_names(r.layers), r.copies_in, r.copies_out) for r in found]
-    for name, *both in [*named, ("no layer", *in_and_out(of_none))]:
+    for name, *both in [*named, (NO_LAYER, *in_and_out(of_none))]:
         for clause, rows in zip(("copyin", "copyout"), both, strict=True):
             if not rows:
                 continue
@@ -90,7 +95,7 @@ def _pages(found: list[Region], of_none: list[Row]) -> RenderableType:
         ">bytes\nin", ">time\nin", ">moves\nout", ">bytes\nout", ">time\nout", ">CPU\nfaults",
     )  # fmt: skip
     named = [(layer_names(r.layers), r.unified, sum(k.faulted for k in r.kernels)) for r in found]
-    for name, rows, waited in [*named, ("no layer", of_none, 0.0)]:
+    for name, rows, waited in [*named, (NO_LAYER, of_none, 0.0)]:
         if not rows:
             continue
         calls = {row.name: row.calls for row in by_name(rows)}

@@ -111,8 +111,8 @@ def _workers(run: RunRecord) -> RenderableType:
 
 def _layers(run: RunRecord) -> RenderableType:
     forward = run.forward_seconds
-    rows = table("Forward, layer by layer", "layer", "kind", ">time", "%share", ">GFLOP/s",
-                 *([Column("what holds it up", spare=1)] if run.peak_flops else ()))  # fmt: skip
+    rows = table("Forward, layer by layer", "layer", Column("kind", spare=1), ">time", "%share",
+                 ">GFLOP/s", *(["what holds it up"] if run.peak_flops else ()))  # fmt: skip
     layers = run.layers
     for layer in layers:
         rate = _rate(layer.flop, layer.seconds) if layer.flop and layer.seconds else "-"

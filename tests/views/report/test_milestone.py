@@ -92,6 +92,20 @@ def test_correctness_and_op_times_at_the_courses_sizes():
     assert ">registers" in statistics.columns
 
 
+def test_outputs_are_of_as_many_images_for_every_rung():
+    runs = [run for run in course_runs() if (run.rung, run.images) != ("shared", 10_000)]
+    _, on_gpu = tables(sections(*everything(), *runs)["Output and run time, CPU and GPU"])
+    assert {row[3].value for row in on_gpu.rows} == {1000}
+
+
+def test_a_size_that_only_others_were_run_over_is_named():
+    runs = [run for run in course_runs() if (run.rung, run.images) != ("shared", 10_000)]
+    found = missing(sections(*everything(), *runs)["Optimizations"])
+    (said,) = (text for text in found if "--rung shared" in text)
+    assert said.startswith("it was not run over 10,000 images: 10,000 would take ")
+    assert "--images 10000" in said
+
+
 def test_whole_run_times_of_the_serial_layer():
     _, process = tables(sections(*everything(), *course_runs())["Our own serial layer on the CPU"])
     row = dict(zip(process.columns, process.rows[-1], strict=True))

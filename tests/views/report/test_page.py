@@ -84,6 +84,14 @@ def test_what_is_slower_was_not_worth_it():
     )
 
 
+def test_what_differs_by_much_and_may_differ_by_nothing_is_to_be_measured_again():
+    gain = Against(rung="direct", times=0.1, interval=(0.01, 1.2), differs=False)
+    row = replace(rung_record("shared", (0.04,) * 9), against=gain)
+    text = to_html(page(Material((ladder_record(rows=(row,)),))))
+    assert "it may be anything from 0.01x to 1.20x: to be measured again" in text
+    assert "not worth it" not in text
+
+
 def test_of_too_few_rounds_nothing_is_said_to_be_equal():
     """A quarter of the speed is a difference, though there is no interval."""
     gain = Against(rung="direct", times=0.27, interval=None, differs=False)

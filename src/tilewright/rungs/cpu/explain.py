@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.environment import cpu_cores
-from tilewright.model.layers import Convolution, FullyConnected, Pooling
+from tilewright.model.layers import Convolution, FullyConnected, Pixels, Pooling
 from tilewright.model.network import Network, Stage
 from tilewright.rungs.cpu import loops
 
 FUSED = re.compile(r"\bv?fn?m(?:add|la)\w*|\bfmadd\w*|\bfmla\b")
 OF_VECTORS = re.compile(r"p[sd]$|^fmla$")
-SUMMED = {"c", "ky", "kx"}  # loops that a convolution's sum runs over
 
 
 @dataclass(frozen=True)
@@ -83,22 +82,60 @@ def _loops(
         code = f"for {name} in {ast.unparse(node.iter)}"
         if index == 0:
             place = f"parallel: over {cores} cores" if cores > 1 else "sequential: on one core"
-        elif name in SUMMED or (isinstance(stage.layer, FullyConnected) and name == "i"):
+        elif _reduces(node):
             place = "reduction, in vectors" if vectors else "reduction, one after the other"
         else:
             place = "sequential"
         yield LoopFact(line, code, _extents(stage).get(name, 1), place)
 
 
+def _reduces(loop: ast.For) -> bool:
+    """Whether a number goes from one turn to the next: read before it is set, and no index."""
+    body = ast.Module(loop.body, [])
+    indices = {name for node in ast.walk(body) if isinstance(node, ast.Subscript)
+               for name in _names(node.slice)}  # fmt: skip
+    set_before: set[str] = set()
+    carried: set[str] = set()
+    for name, sets in _uses(body):
+        if sets:
+            set_before.add(name)
+        elif name not in set_before:
+            carried.add(name)
+    return bool((carried & set_before) - indices)
+
+
+def _uses(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Names as a machine meets them, and whether each is set there."""
+    if isinstance(node, ast.Name):
+        yield node.id, isinstance(node.ctx, ast.Store)
+        return
+    parts = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Assign):
+        parts = [node.value, *node.targets]
+    elif isinstance(node, ast.AugAssign):
+        yield from ((name, False) for name in _names(node.target))
+        parts = [node.value, node.target]
+    for part in parts:
+        yield from _uses(part)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
 def _extents(stage: Stage) -> dict[str, int]:
     """How often each loop runs for an image, or for one turn of the loop around it."""
     layer, out = stage.layer, stage.output_shape
-    if isinstance(layer, Convolution | Pooling):
-        window = layer.kernel if isinstance(layer, Convolution) else layer.size
+    if isinstance(layer, Convolution):
+        channels, (height, width) = stage.input_shape[0] // layer.groups, layer.kernel
         return {
-            "job": out[0], "y": out[1], "column": out[2], "c": stage.input_shape[0],
-            "ky": window[0], "kx": window[1],
+            "job": out[0], "y": out[1], "column": out[2], "c": channels, "ky": height, "kx": width,
         }  # fmt: skip
+    if isinstance(layer, Pooling):
+        height, width = layer.size
+        return {"job": out[0], "y": out[1], "column": out[2], "iy": height, "ix": width}
+    if isinstance(layer, Pixels):
+        return {"image": 1, "c": out[0], "i": math.prod(out[1:])}
     values = math.prod(stage.input_shape)
     return {"job": math.prod(out), "image": 1, "n": 1, "i": values}
 

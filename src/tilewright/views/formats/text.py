@@ -33,7 +33,7 @@ def fitted(table: Table, width: int, bars: bool = False) -> Iterator[RenderableT
         if number:
             yield ""
         room = width - _width(chosen, [_widest(table, place) for place in range(len(needed))])
-        bar = bars and room > BAR_WIDTH
+        bar = bars and room >= BAR_WIDTH + 2  # and what is between columns
         title = table.title if table.headed and number == 0 else ""
         yield _grid(table, chosen, title, bar, width)
     if left_out:

@@ -75,12 +75,18 @@ def name(run: RunRecord) -> str:
 
 
 def largest(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Each rung of a network and device once: its run over the most images."""
+    """Each rung of a network and device once: its run over the most images that all were run over,
+    or over the most of its own where there are none.
+    """
+    sizes: dict[str, dict[str, set[int]]] = {}
+    for run in runs:
+        sizes.setdefault(subject(run), {}).setdefault(name(run), set()).add(run.images)
+    common = {of: max(set.intersection(*each.values()), default=0) for of, each in sizes.items()}
     found: dict[tuple[str, str], RunRecord] = {}
     for run in runs:
-        key = (subject(run), name(run))
-        if key not in found or run.images > found[key].images:
-            found[key] = run
+        wanted = common[subject(run)] or max(sizes[subject(run)][name(run)])
+        if run.images == wanted:
+            found.setdefault((subject(run), name(run)), run)
     return list(found.values())
 
 

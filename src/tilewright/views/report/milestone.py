@@ -13,7 +13,7 @@ from typing import TypeVar
 from tilewright.profiling.saved import profile_of
 from tilewright.results.climbed import COURSE_SIZES
 from tilewright.results.ladder import LadderRecord, RungRecord
-from tilewright.results.page import KernelsRecord, TimelineRecord
+from tilewright.results.page import AnswersRecord, KernelsRecord, TimelineRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
@@ -208,7 +208,23 @@ def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iter
     runs = [r for r in material.of(RunRecord) if _same(r, ladder) and r.label == row.rung]
     found = [*map(of_run, runs), *of_ladder(ladder, row)]
     yield op_times(subject(ladder), found)
-    if max(each.images for each in found) < max(COURSE_SIZES):
+    others: list[RunRecord | AnswersRecord] = [
+        *material.of(RunRecord), *material.of(AnswersRecord)
+    ]  # fmt: skip
+    at_hand = [each.images for each in others if each.network == ladder.network]
+    there = max([each.images for each in found] + at_hand)
+    timed = {each.images for each in found if each.forward is not None}
+    left_out = [size for size in COURSE_SIZES if size <= there and size not in timed]
+    if left_out and row.network:
+        most = max(left_out)
+        minutes = most / row.network.images_per_second / 60
+        long = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} s"
+        sizes = " and ".join(map(units.count, left_out))
+        yield _missing(
+            f"it was not run over {sizes} images: {units.count(most)} would take {long}",
+            f"tilewright run --rung {row.rung} --device {ladder.device} --images {most}",
+        )
+    if there < max(COURSE_SIZES):
         yield Paragraph(
             f"{units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
             "tilewright data fetch fashion-mnist (or cifar10), and --milestone",

@@ -68,6 +68,12 @@ def what_it_did(ladder: LadderRecord, row: RungRecord) -> Paragraph:
 def _verdict(gain: Against) -> str:
     if gain.interval is None:
         verdict = f"{units.times(gain.times)} as fast as {gain.rung}, in too few rounds to be sure"
+    elif not gain.differs and not NOT_WORTH < gain.times < WORTH:
+        low, high = map(units.times, gain.interval)
+        verdict = (
+            f"{units.times(gain.times)} as fast as {gain.rung}, but so unsteadily that it may be "
+            f"anything from {low} to {high}: to be measured again on a quiet machine"
+        )
     elif not gain.differs:
         verdict = f"no difference from {gain.rung} that could be told: not worth it here"
     elif gain.times >= WORTH:
