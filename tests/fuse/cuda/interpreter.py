@@ -231,6 +231,10 @@ class Machine(Group):
             if step.warpgroup:
                 block = self.lanes_of_matrices(step, block)
             found = operand_columns(block, count * step.taps_y, step.all_columns, self.arithmetic)
+            if step.narrow:
+                # Lane t has the last column's t-th filter, and zeros.
+                by_lanes = found[..., -8:].reshape(*found.shape[:-1], 4, 2)
+                found[..., -8:] = by_lanes.swapaxes(-1, -2).reshape(*found.shape[:-1], 8)
             found = found.reshape(count, step.taps_y, -1, 8 * step.all_columns)
             parts.append(np.concatenate(found, 1).astype(np.float64))
             at += length
@@ -290,6 +294,8 @@ class Machine(Group):
                 found = activate(activate(sums, step.before) + more, step.activations)
         else:
             found = activate(sums, step.activations)
+        single = found[..., -8:-4] if step.narrow else found[..., :0]
+        found = found[..., : -8 if step.narrow else None]
         lanes = (
             32 * warp + 4 * (np.arange(len(places)) % 8)[:, None] + np.arange(4 * step.columns) % 4
         )
@@ -298,6 +304,10 @@ class Machine(Group):
         channel = 8 * column + 2 * np.arange(low.shape[-1])
         kept = places >= 0
         at, low, high = at[:, kept], low[:, kept], high[:, kept]
+        if step.narrow:
+            last = 8 * (column + step.columns - 1) + np.arange(4)
+            self.put_one(step.target, at, last, single[:, kept], lanes[kept][:, :4])
+            lanes = lanes[:, : low.shape[-1]]
         if step.target.wide:
             self.put_wide(step.target, at, channel, low, high, lanes[kept])
         else:
@@ -312,7 +322,10 @@ class Machine(Group):
         filters = 8 * column + np.arange(8 * step.columns)
         at = places + np.arange(step.rows)[:, None] * step.added.row
         at, filters = np.broadcast_arrays(at[..., None], filters)
-        lanes = 32 * warp + 4 * (row % 8)[:, None] + np.arange(8 * step.columns) // 2 % 4
+        own = np.arange(8 * step.columns) // 2 % 4
+        if step.narrow:
+            own[-8:] = np.arange(8) % 4
+        lanes = 32 * warp + 4 * (row % 8)[:, None] + own
         lanes = np.broadcast_to(lanes, at.shape)
         there = filters < step.target.filters
         # Columns that are no picture's read the first one's, and are not kept.
@@ -363,6 +376,17 @@ class Machine(Group):
         memory.write(at + channel * plane, low, lanes)
         both = channel + 1 < target.filters
         memory.write((at + (channel + 1) * plane)[both], high[both], lanes[both])
+
+    def put_one(
+        self, target: Target, at: Array, channel: Array, value: Array, lanes: Array
+    ) -> None:
+        """Single channels of positions."""
+        memory, base = self.place(target)
+        some = np.broadcast_to(channel < target.filters, value.shape)
+        floats = target.to == "TW_TO_FLOATS"
+        at = base + at + channel * (target.plane if floats else 1)
+        words = value.astype(FLOAT).view(np.uint32) if floats else self.arithmetic.operands(value)
+        memory.write(at[some], words[some], np.broadcast_to(lanes, value.shape)[some])
 
     def put_wide(
         self, target: Target, at: Array, channel: Array, low: Array, high: Array, lanes: Array

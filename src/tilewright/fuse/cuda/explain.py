@@ -96,7 +96,7 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     taps_y, taps_x = operation.window.taps
     words = plan.arithmetic.step * phase.steps
     filters = 8 * shares.columns
-    sums = shares.units * shares.rows * 16 * filters
+    sums = shares.units * shares.rows * 16 * 8 * shares.full_columns
     issued = sums * taps_y * words * plan.arithmetic.per_word
     _, out_y, out_x = operation.summed
     parts = len(plan.strip.starts) if plan.strip else 1

@@ -352,6 +352,7 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         pool="max of each" if each else pool,
         rounds=operation.mixed and plan.arithmetic.rounds,
         added=_added(plan, index, phase, given) if operation.added else None,
+        narrow=shares.narrow,
         warpgroup=phase.warpgroup,
     )
 

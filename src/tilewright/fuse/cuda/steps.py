@@ -227,11 +227,12 @@ class Convolve:
     pool: Literal["", "max", "max of each", "average"]
     rounds: bool  # what is read is rounded to operands first
     added: Added | None
+    narrow: bool = False  # the last column has one filter of each lane
     warpgroup: int = 0  # rows of sums that four warps compute at a time; 0: each its own
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
-        "rounds", "warpgroup",
+        "rounds", "narrow", "warpgroup",
     )  # fmt: skip
 
 

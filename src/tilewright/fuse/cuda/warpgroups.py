@@ -18,8 +18,10 @@ from tilewright.fuse.cuda.stack import Phase, Stack
 from tilewright.fuse.cuda.sums import reads_of
 
 WARPS = 4  # that work together
-# Columns of 8 filters and rows of sums from which on it was faster, and warps of a block.
-LEAST_COLUMNS, LEAST_ROWS, LEAST_WARPS = 3, 4, 12
+# Columns of 8 filters from which on it was faster, and warps of a block; rows of sums, by values of
+# a word: in TF32 weights take twice the reads, which it saves.
+LEAST_COLUMNS, LEAST_WARPS = 3, 12
+LEAST_ROWS = {2: 4, 1: 2}
 # Rows of sums that are computed between loading rows of the picture and waiting.
 ROWS_AT_A_TIME = 4
 
@@ -46,7 +48,7 @@ def _gains(plan: Stack, phase: Phase, generation: Generation) -> bool:
     registers = 4 * shares.rows * shares.columns + 4 * rows + generation.other_registers
     return (
         shares.columns >= LEAST_COLUMNS
-        and shares.rows >= LEAST_ROWS
+        and shares.rows >= LEAST_ROWS[plan.arithmetic.per_word]
         and window.stride[0] == 1
         and half == 0
         # All four have a unit at any time, and the same filters.
