@@ -14,14 +14,13 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.resources import files
 
 import msgspec
 import numpy as np
 
 from tilewright import plan_file
 from tilewright.errors import TilewrightError
+from tilewright.fuse.cuda.planned import source
 from tilewright.model.network import Network
 from tilewright.rungs.rung import Options, Rung
 from tilewright.runtime.device import Device
@@ -111,12 +110,4 @@ def _question(network: Network, rung: Rung, device: Device, batch: int) -> list[
     about = plan_file.identity(network, device)
     up_to = 1 << (batch - 1).bit_length()
     words = (*about.items(), rung.name, rung.precision.name, up_to, MOST)
-    return [repr(words), _source()]
-
-
-@cache
-def _source() -> bytes:
-    """The generator itself: another one makes other kernels."""
-    folder = files("tilewright.fuse.cuda")
-    texts = sorted((x.name, x) for x in folder.iterdir() if x.name.endswith((".py", ".cuh")))
-    return b"".join(name.encode() + each.read_bytes() for name, each in texts)
+    return [repr(words), source(".py", ".cuh")]
