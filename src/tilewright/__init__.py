@@ -79,6 +79,7 @@ def compile(
     *,
     precision: str | None = None,
     batch: int | None = None,
+    trial: bool = False,
 ) -> Compiled:
     """The network with its weights as one function for a device: cpu, cuda or opencl.
 
@@ -88,13 +89,15 @@ def compile(
     It gives the last layer's output for each image, in float32, as the caller's kind of array;
     calls may come from several threads at once. `precision` is fp32 unless less is asked for (fp16
     or tf32 on cuda); `batch` is the largest batch, if that is known. Machine code is made once for
-    a network's shapes and kept on disk. docs/serving.md has the rest.
+    a network's shapes and kept on disk. With `trial`, on cuda, the few plans of the kernels that
+    are estimated best are timed on the GPU first, and the fastest is kept on disk, too.
+    docs/serving.md has the rest.
     """
     from tilewright.model.load import load
     from tilewright.runtime.device import Device
     from tilewright.serving import compile_for
 
-    return compile_for(load(network), Device.parse(device), precision, batch)
+    return compile_for(load(network), Device.parse(device), precision, batch, trial)
 
 
 def __getattr__(name: str) -> object:

@@ -51,6 +51,7 @@ KINDS = {
     # The proof of a GPU ladder takes some 1,200 kernels of 10 to 100 KB.
     "cubins": Limits(count=8000, bytes=512 << 20, between=100),
     "plans": Limits(count=2000, bytes=4 << 20, between=100),
+    "trials": Limits(count=2000, bytes=4 << 20, between=10),
     "proofs": Limits(count=2000, bytes=2 << 20, between=10),
     "ceilings": Limits(count=100, bytes=1 << 20),
     "numba": Limits(count=100, bytes=32 << 20),
@@ -61,7 +62,7 @@ _kept: defaultdict[Path, Iterator[int]] = defaultdict(itertools.count)
 
 
 def open_store(kind: str) -> Store:
-    """This user's store of a kind: `compiled`, `cubins`, `plans`, `proofs`, `ceilings`, `numba`."""
+    """This user's store of a kind, one of `KINDS`."""
     return Store(cache_home() / kind, KINDS[kind])
 
 

@@ -19,6 +19,7 @@ CLEARED = {
     "compiled": "compiled kernels",
     "cubins": "compiled CUDA kernels",
     "plans": "plans of CUDA kernels",
+    "trials": "short trials of plans",
     "proofs": "proofs of rungs",
     "ceilings": "measured ceilings",
     "pocl": "findings about PoCL",

@@ -19,11 +19,19 @@ from tilewright.serving.compiled import Compiled
 
 
 def compile_for(
-    network: Network, device: Device, precision: str | None, batch: int | None
+    network: Network, device: Device, precision: str | None, batch: int | None, trial: bool = False
 ) -> Compiled:
-    """The network with its weights, ready on a device; `batch` is the largest, if there is one."""
+    """The network with its weights, ready on a device; `batch` is the largest, if there is one.
+
+    `trial`: what is estimated to be fastest is timed first (CUDA).
+    """
     if batch is not None and (not isinstance(batch, int) or isinstance(batch, bool) or batch < 1):
         raise TilewrightError(f"batch={batch!r:.40}: a batch has at least 1 image, a whole number")
+    if trial and device.kind != "cuda":
+        raise TilewrightError(
+            f"trial=True: on {device} nothing is timed when a network is compiled; "
+            f"`tilewright tune --device {device}` does"
+        )
     match device.kind:
         case "cpu":
             from tilewright.serving.cpu import CpuCompiled
@@ -36,5 +44,6 @@ def compile_for(
         case "cuda":
             from tilewright.serving.cuda import compiled_for_cuda
 
-            return compiled_for_cuda(network, device, choose(device, "network", precision), batch)
+            rung = choose(device, "network", precision)
+            return compiled_for_cuda(network, device, rung, batch, trial)
     assert_never(device.kind)

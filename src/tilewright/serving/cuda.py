@@ -40,6 +40,7 @@ from tilewright.serving.gpu_arrays import (
 )
 from tilewright.serving.lanes import MOST_READY, Lanes
 from tilewright.serving.through import Through
+from tilewright.tune.short import by_trial
 
 # Bytes that kernels read or write at once, where images or outputs begin on such a boundary.
 WIDEST = 16
@@ -59,9 +60,11 @@ class Batch:
 
 
 def compiled_for_cuda(
-    network: Network, device: Device, rung: Rung, batch: int | None
+    network: Network, device: Device, rung: Rung, batch: int | None, trial: bool = False
 ) -> CudaCompiled:
-    plan = uniform(network, rung, device, batch or DEFAULT_BATCH, "resident")
+    images = batch or DEFAULT_BATCH
+    options = by_trial(network, rung, device, images) if trial else None
+    plan = uniform(network, rung, device, images, "resident", options)
     program = Program(network, plan, {rung.name: rung})
     fused, runtime = program.steps[0].launch, program.runtime
     if fused is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -46,7 +46,7 @@ class OnDevice:
     device: Device
     batch: int
     rungs: Mapping[str, Rung]
-    built: tuple[Span, Candidate, _Alone] | None = None
+    built: tuple[Span, Candidate, Alone] | None = None
     conditions: Conditions | None = None
     guarded: dict[str, Rung] = field(default_factory=dict)
     begun: set[tuple[str, Candidate]] = field(default_factory=set)  # to be compiled
@@ -64,11 +64,9 @@ class OnDevice:
         """Seconds of a span's kernels for one batch, by a candidate."""
 
         def seconds(candidate: Candidate, repeats: int) -> Sequence[float]:
-            try:
+            with launchable(candidate):
                 alone = self._alone(span, candidate)
                 return [alone.seconds() for _ in range(repeats)]
-            except RuntimeError as error:  # of a driver that will not launch it
-                raise TilewrightError(f"{candidate}: {error}") from error
 
         return seconds
 
@@ -97,15 +95,18 @@ class OnDevice:
         rung = self.rungs[candidate.rung]
         return choosing(rung, [(span.stages, candidate.plain)]) if candidate.plain else rung
 
-    def _alone(self, span: Span, candidate: Candidate) -> _Alone:
+    def _alone(self, span: Span, candidate: Candidate) -> Alone:
         if self.built is None or self.built[:2] != (span, candidate):
             self.built = None  # its memory is free before the next takes some
-            rung = self._choosing(span, candidate)
-            if rung.origin is not None and span.stages[0].kind == "conv":
+            if self.rungs[candidate.rung].origin is not None and span.stages[0].kind == "conv":
                 self._isolated_proof(span, candidate)
-            alone = _Alone(part_of(self.network, span), rung, self.device, self.images_at_once)
-            self.built = span, candidate, alone
+            self.built = span, candidate, self.alone(span, candidate)
         return self.built[2]
+
+    def alone(self, span: Span, candidate: Candidate) -> Alone:
+        """A part of the network by a candidate, ready on the device."""
+        rung = self._choosing(span, candidate)
+        return Alone(part_of(self.network, span), rung, self.device, self.images_at_once)
 
     def _isolated_proof(self, span: Span, candidate: Candidate) -> None:
         """A kernel of somebody's is right before it runs in this process; else an error."""
@@ -166,7 +167,16 @@ class OnDevice:
         return samples
 
 
-class _Alone:
+@contextmanager
+def launchable(candidate: Candidate) -> Iterator[None]:
+    """A driver that will not launch a candidate is a problem of that one."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TilewrightError(f"{candidate}: {error}") from error
+
+
+class Alone:
     """A part of a network on one batch that lies on the device."""
 
     def __init__(self, network: Network, rung: Rung, device: Device, images: int) -> None:

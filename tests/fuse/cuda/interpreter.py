@@ -50,6 +50,7 @@ from tilewright.fuse.cuda.steps import (
     Softmax,
     Step,
     Target,
+    Together,
     Windows,
 )
 from tilewright.fuse.cuda.steps_dense import dense_program
@@ -102,6 +103,7 @@ class Machine(Group):
         if made.source != "words" and self.images.shape[1] != made.image_size:
             raise Mistake(f"images of {self.images.shape[1]} values are not {made.image_size}")
         results = [Memory("a result", made.result_words, found_there) for _ in images]
+        self.results, self.turn, self.visible = results, 0, False
         self.out, self.offset = results[0], 0
         self.steps(made.once, "once")
         for self.item, self.out in enumerate(results):
@@ -136,6 +138,7 @@ class Machine(Group):
                     self.fetch(self.own + step.at, step.bytes, step.threads, image)
             case Arrived():
                 self.shared.arrive()
+                self.visible |= step.matrices
             case Barrier():
                 size = self.made.threads if step.block else self.made.group_threads
                 if step.threads != size:
@@ -166,6 +169,11 @@ class Machine(Group):
                 self.join(step)
             case Softmax():
                 self.softmax(step)
+            case Together():
+                self.turn += 1
+                if self.turn == step.most or self.item + 1 == len(self.images):
+                    self.steps(step.steps, f"{name}.steps")
+                    self.turn = 0
             case unknown:
                 assert_never(unknown)
 
@@ -220,11 +228,27 @@ class Machine(Group):
                 block = self.shared.read(np.arange(at, at + length), EVERYBODY)
             else:
                 block = part(self.parameters, at, length)
+            if step.warpgroup:
+                block = self.lanes_of_matrices(step, block)
             found = operand_columns(block, count * step.taps_y, step.all_columns, self.arithmetic)
+            if step.narrow:
+                # Lane t has the last column's t-th filter, and zeros.
+                by_lanes = found[..., -8:].reshape(*found.shape[:-1], 4, 2)
+                found[..., -8:] = by_lanes.swapaxes(-1, -2).reshape(*found.shape[:-1], 8)
             found = found.reshape(count, step.taps_y, -1, 8 * step.all_columns)
             parts.append(np.concatenate(found, 1).astype(np.float64))
             at += length
         return np.concatenate(parts, 1)
+
+    def lanes_of_matrices(self, step: Convolve, block: Array) -> Array:
+        """Matrices of 8 filters by 4 words that tensor cores read, as lanes would have them."""
+        uneven = step.units % step.warps or step.warps % 4 or (self.made.group_threads % 128)
+        split = step.columns < step.all_columns and step.tiles % 4
+        if uneven or split or step.half or step.stride_y > 1 or step.weights % 4:
+            raise Mistake("four warps do not have the same to do")
+        if not (self.visible and step.weights_shared):
+            raise Mistake("tensor cores do not see the weights")
+        return block.reshape(-1, 2, 32).transpose(0, 2, 1).ravel()
 
     def bias(self, step: Convolve) -> Array:
         at = np.arange(step.bias, step.bias + 8 * step.all_columns, 2)
@@ -270,6 +294,8 @@ class Machine(Group):
                 found = activate(activate(sums, step.before) + more, step.activations)
         else:
             found = activate(sums, step.activations)
+        single = found[..., -8:-4] if step.narrow else found[..., :0]
+        found = found[..., : -8 if step.narrow else None]
         lanes = (
             32 * warp + 4 * (np.arange(len(places)) % 8)[:, None] + np.arange(4 * step.columns) % 4
         )
@@ -278,6 +304,10 @@ class Machine(Group):
         channel = 8 * column + 2 * np.arange(low.shape[-1])
         kept = places >= 0
         at, low, high = at[:, kept], low[:, kept], high[:, kept]
+        if step.narrow:
+            last = 8 * (column + step.columns - 1) + np.arange(4)
+            self.put_one(step.target, at, last, single[:, kept], lanes[kept][:, :4])
+            lanes = lanes[:, : low.shape[-1]]
         if step.target.wide:
             self.put_wide(step.target, at, channel, low, high, lanes[kept])
         else:
@@ -292,7 +322,10 @@ class Machine(Group):
         filters = 8 * column + np.arange(8 * step.columns)
         at = places + np.arange(step.rows)[:, None] * step.added.row
         at, filters = np.broadcast_arrays(at[..., None], filters)
-        lanes = 32 * warp + 4 * (row % 8)[:, None] + np.arange(8 * step.columns) // 2 % 4
+        own = np.arange(8 * step.columns) // 2 % 4
+        if step.narrow:
+            own[-8:] = np.arange(8) % 4
+        lanes = 32 * warp + 4 * (row % 8)[:, None] + own
         lanes = np.broadcast_to(lanes, at.shape)
         there = filters < step.target.filters
         # Columns that are no picture's read the first one's, and are not kept.
@@ -315,11 +348,15 @@ class Machine(Group):
     def memory(self, at: int | None) -> tuple[Memory, int]:
         return (self.out, self.offset) if at is None else (self.shared, self.own + at)
 
+    def place(self, target: Target) -> tuple[Memory, int]:
+        memory, base = self.memory(target.at)
+        return memory, base + self.turn * target.apart
+
     def put(
         self, target: Target, at: Array, channel: Array, low: Array, high: Array, lanes: Array
     ) -> None:
         """Two neighbouring channels of positions."""
-        memory, base = self.memory(target.at)
+        memory, base = self.place(target)
         at, channel, lanes = np.broadcast_arrays(base + at, channel, lanes)[:3]
         at, lanes = np.broadcast_to(at, low.shape), np.broadcast_to(lanes, low.shape)
         channel = np.broadcast_to(channel, low.shape)
@@ -340,11 +377,22 @@ class Machine(Group):
         both = channel + 1 < target.filters
         memory.write((at + (channel + 1) * plane)[both], high[both], lanes[both])
 
+    def put_one(
+        self, target: Target, at: Array, channel: Array, value: Array, lanes: Array
+    ) -> None:
+        """Single channels of positions."""
+        memory, base = self.place(target)
+        some = np.broadcast_to(channel < target.filters, value.shape)
+        floats = target.to == "TW_TO_FLOATS"
+        at = base + at + channel * (target.plane if floats else 1)
+        words = value.astype(FLOAT).view(np.uint32) if floats else self.arithmetic.operands(value)
+        memory.write(at[some], words[some], np.broadcast_to(lanes, value.shape)[some])
+
     def put_wide(
         self, target: Target, at: Array, channel: Array, low: Array, high: Array, lanes: Array
     ) -> None:
         """Four columns at once: lanes 4g to 4g+3 exchange words until each has four in a row."""
-        memory, base = self.memory(target.at)
+        memory, base = self.place(target)
         packed = halves(low, high)
         for n in range(0, packed.shape[-1], 16):
             # (..., lane t, its word of column n+k)
@@ -516,6 +564,13 @@ class Machine(Group):
 
     def softmax(self, step: Softmax) -> None:
         i = np.arange(step.size)
-        scores = self.shared.read(self.own + step.at + i, i % 32).view(FLOAT)
-        memory, base = self.memory(step.target)
-        memory.write(base + i, probabilities(scores).view(np.uint32), i % 32)
+        if not step.apart:
+            scores = self.shared.read(self.own + step.at + i, i % 32).view(FLOAT)
+            memory, base = self.memory(step.target)
+            memory.write(base + i, probabilities(scores).view(np.uint32), i % 32)
+        for image in range(self.turn if step.apart else 0):
+            lane = 32 * (image % self.made.warps) + i % 32
+            at = self.own + step.at + image * step.apart
+            scores = self.shared.read(at + i, lane).view(FLOAT)
+            result = self.results[self.item - (self.turn - 1 - image)]
+            result.write(i, probabilities(scores).view(np.uint32), lane)

@@ -91,7 +91,7 @@ def test_a_residual_network_is_one_kernel() -> None:
     (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
     assert isinstance(plan, Stack)
     assert len(plan.operations) == 12
-    assert 4 * plan.group_words == 92_544
+    assert 4 * plan.group_words == 97_664
     images = np.random.default_rng(2).integers(0, 256, (1, 3, 32, 32), np.uint8)
     assert problem(network, images, "fp16", [plan]) is None
 

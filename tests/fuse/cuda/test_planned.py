@@ -79,7 +79,7 @@ def test_who_changes_the_search_gets_another(where, name, monkeypatch):
 def test_another_planner_searches_anew(monkeypatch):
     small = Network("small", Pixels((3, 8, 8)), (Convolution(8, 3), ReLU()))
     texts(small, "fp16")
-    monkeypatch.setattr(planned, "_source", lambda: b"another")
+    monkeypatch.setattr(planned, "source", lambda *endings: b"another")
     monkeypatch.setattr(cut, "_search", never)
     with pytest.raises(AssertionError, match="searched once more"):
         texts(small, "fp16")

@@ -40,6 +40,7 @@ from tilewright.fuse.cuda.steps import (
     Softmax,
     Step,
     Target,
+    Together,
 )
 from tilewright.model.layers import (
     AveragePool,
@@ -82,6 +83,14 @@ class Case(NamedTuple):
         item = self.made.item
         return replace(self.made, item=(*item[:index], *steps, *item[index + 1 :]))
 
+    @property
+    def last(self) -> tuple[int, Together]:
+        """What is done for several images, and where it stands."""
+        (index,) = self.places(Together)
+        found = self.made.item[index]
+        assert isinstance(found, Together)
+        return index, found
+
     def places(self, kind: type) -> list[int]:
         return [index for index, step in enumerate(self.made.item) if isinstance(step, kind)]
 
@@ -120,17 +129,19 @@ def test_the_steps_are_what_is_printed(whole: Case) -> None:
     assert program_text(whole.made, "network") == text
     kinds = {type(step) for step in (*whole.made.once, *whole.made.item)}
     assert kinds == {
-        Clear, FetchParameters, FetchImage, Arrived, Barrier, Fill, Border, Convolve, Each, Softmax
+        Clear, FetchParameters, FetchImage, Arrived, Barrier, Fill, Border, Convolve, Each, Together
     }  # fmt: skip
 
 
 def test_every_barrier_is_missed(whole: Case) -> None:
-    """But one: the last of an item is followed by another, where the next image was fetched."""
-    *all_but_last, last = whole.places(Barrier)
-    assert len(all_but_last) >= 6
-    for index in all_but_last:
+    barriers = whole.places(Barrier)
+    assert len(barriers) == 5
+    for index in barriers:
         assert "thread" in str(whole.problem(whole.changed(index))), index
-    assert whole.problem(whole.changed(last)) is None
+    last, together = whole.last
+    scores, _, softmax = together.steps
+    without = replace(together, steps=(scores, softmax))
+    assert "thread" in str(whole.problem(whole.changed(last, without)))
     *once, barrier = whole.made.once
     assert isinstance(barrier, Barrier)
     assert whole.problem(replace(whole.made, once=tuple(once)))
@@ -207,6 +218,15 @@ def test_every_wrong_offset_is_seen(whole: Case) -> None:
         for wrong in other_fields(step):
             tried += 1
             assert whole.problem(whole.changed(index, wrong)), wrong
+    index, together = whole.last
+    scores, barrier, softmax = together.steps
+    for wrong in other_fields(scores):
+        tried += 1
+        steps = (wrong, barrier, softmax)
+        assert whole.problem(whole.changed(index, replace(together, steps=steps))), wrong
+    for wrong in (replace(softmax, at=softmax.at + 2), replace(softmax, apart=softmax.apart + 2)):
+        steps = (scores, barrier, wrong)
+        assert whole.problem(whole.changed(index, replace(together, steps=steps))), wrong
     assert tried > 60
 
 

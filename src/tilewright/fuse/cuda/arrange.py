@@ -12,11 +12,13 @@ from typing import NamedTuple
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.branches import inputs_of, is_chain, phases_of
 from tilewright.fuse.cuda.generations import Generation
+from tilewright.fuse.cuda.held import COUNTS, LITTLE, holding, setting_aside
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.operations import Form, Operation, Window
 from tilewright.fuse.cuda.pictures import Picture, plain
 from tilewright.fuse.cuda.stack import Phase, Rows, Stack, Strip, Taken
 from tilewright.fuse.cuda.sums import WEIGHTS, Shares, into, planes, share, source_picture
+from tilewright.fuse.cuda.warpgroups import with_warpgroups
 from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import DoesNotFit
 
@@ -39,7 +41,7 @@ class Arrangement(NamedTuple):
 
 def searched() -> tuple[object, ...]:
     """What a search looks at: who changes it gets other plans."""
-    return SHAPES, WEIGHTS, MOST_IN_STRIPS, MOST_TWICE
+    return SHAPES, WEIGHTS, MOST_IN_STRIPS, MOST_TWICE, COUNTS, LITTLE
 
 
 # By operations that are alike, and the forms in which images come and results go; None: none fits.
@@ -242,6 +244,7 @@ def _plan(
         arithmetic, phases, warps, groups, given[0], gives, result, staged, strip, inputs,
         given[1:], shapes, layout,
     )  # fmt: skip
+    whole = setting_aside(whole)
     # Weights stay out of shared memory, one layer's after another's, those first that are read
     # least often; before that, nothing is fetched ahead.
     order = sorted(
@@ -261,10 +264,10 @@ def _plan(
         if 4 * phase.weight_words <= room:
             left.remove(phase)
             room -= 4 * phase.weight_words
-    if excess <= 0 and not left:
-        return whole
-    kept = tuple(replace(each, shared=False) if each in left else each for each in phases)
-    return replace(whole, phases=kept, staged_bytes=staged if excess <= 0 else 0)
+    if excess > 0 or left:
+        kept = tuple(replace(each, shared=False) if each in left else each for each in phases)
+        whole = replace(whole, phases=kept, staged_bytes=staged if excess <= 0 else 0)
+    return with_warpgroups(holding(whole, generation.shared_bytes), generation)
 
 
 def _given(part: Sequence[Operation], inputs: tuple[int, ...]) -> tuple[Form, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from tilewright.fuse.cuda.emit import activation, constants, head, struct
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.emit import activation, constants, head, struct, text
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Rows, Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -26,6 +27,8 @@ from tilewright.fuse.cuda.steps import (
     Program,
     Softmax,
     Step,
+    Target,
+    Together,
     Windows,
 )
 from tilewright.model.layers import Pixels
@@ -47,15 +50,47 @@ def stack_text(plan: Stack, name: str, pixels: Pixels | None, source: Source) ->
 def program_text(made: Program, name: str) -> str:
     branching = any(isinstance(step, Channels | Join | Windows) for step in made.item)
     parts = [head(made.arithmetic, "stack.cuh", *(["branches.cuh"] if branching else []))]
+    if columns := _warpgroups(made):
+        parts += [_multiply_wide(each, made.arithmetic) for each in columns]
+        parts.append(text("warpgroups.cuh"))
     parts += [text for step in _flat(made.item) for text in _struct(step)]
     parts.append(_kernel(made, name))
     return "\n".join(parts)
 
 
+def _warpgroups(made: Program) -> list[int]:
+    """Columns of the sums that four warps compute together."""
+    return sorted(
+        {step.columns for step in made.item if isinstance(step, Convolve) and step.warpgroup}
+    )
+
+
+def _multiply_wide(columns: int, arithmetic: Arithmetic) -> str:
+    """The instruction for so many columns: all of a lane's sums are its operands."""
+    count = 4 * columns
+    shape = f"m64n{8 * columns}" + ("k16.f32.f16.f16" if arithmetic.per_word == 2 else
+                                    "k8.f32.tf32.tf32")  # fmt: skip
+    sums, rows = (", ".join(f"%{at}" for at in each) for each in (
+        range(count), range(count, count + 4)))  # fmt: skip
+    # Add to the sums, change no sign; halves lie along the sum.
+    how = "1, 1, 1, 0" if arithmetic.per_word == 2 else "1, 1, 1"
+    outputs = ", ".join(f'"+f"(c[{at // 4}][{at % 4}])' for at in range(count))
+    return "\n".join([
+        "__device__ __forceinline__ void multiply_wide(",
+        f"    float (&c)[{columns}][4], const Rows& a, unsigned long long b)",
+        "{",
+        f'    asm volatile("wgmma.mma_async.sync.aligned.{shape} {{{sums}}}, {{{rows}}}, "',
+        f'        "%{count + 4}, {how};"',
+        f"        : {outputs}",
+        '        : "r"(a.even), "r"(a.odd), "r"(a.more_even), "r"(a.more_odd), "l"(b));',
+        "}",
+    ])  # fmt: skip
+
+
 def _flat(steps: tuple[Step, ...]) -> Iterator[Step | Blank]:
-    """All steps, with those that only some strips do."""
+    """All steps, with those that only some strips do, or several images together."""
     for step in steps:
-        if isinstance(step, Outside):
+        if isinstance(step, Outside | Together):
             yield from step.steps
         else:
             yield step
@@ -115,6 +150,10 @@ def _value(pixels: Pixels | None) -> str:
 
 def _kernel(made: Program, name: str) -> str:
     kind, threads = TYPES[made.source], made.group_threads
+    uniform = [f"threadIdx.x / {threads}", "thread / 32"]
+    if _warpgroups(made):
+        # The compiler must know that warps do not part, or it waits for every product.
+        uniform = [f"__shfl_sync(0xffffffff, {each}, 0)" for each in uniform]
     more = [f", const {TYPES[each]}* other{at}" for at, each in enumerate(made.more, 1)]
     lines = [
         f'extern "C" __global__ void __launch_bounds__({made.threads}, 1) {name}(',
@@ -123,8 +162,8 @@ def _kernel(made: Program, name: str) -> str:
         "{",
         "    extern __shared__ uint4 memory[];",
         "    word* shared = reinterpret_cast<word*>(memory);",
-        f"    const int group = threadIdx.x / {threads}, thread = threadIdx.x % {threads};",
-        "    const int warp = thread / 32;",
+        f"    const int group = {uniform[0]}, thread = threadIdx.x % {threads};",
+        f"    const int warp = {uniform[1]};",
         f"    word* own = shared + {made.shared_words} + group * {made.group_words};",
     ]
     for step in made.once:
@@ -136,6 +175,8 @@ def _kernel(made: Program, name: str) -> str:
                 f"    const int step = gridDim.x * {made.groups};",
                 "    int item = blockIdx.x + gridDim.x * group;",
             ]
+    if any(isinstance(step, Together) for step in made.item):
+        lines.append("    int turn = 0;")
     lines.append("    for (; item < count; item += step) {")
     lines += [f"        {line}" for line in _begin(made)]
     lines += [f"        {line}" for step in made.item for line in _call(made, step)]
@@ -175,7 +216,8 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
                 f"images + size_t({made.image_size}) * {which}, thread);",
             ]
         case Arrived():
-            return ["fetched();"]
+            visible = ["fetched_for_all();"] if step.matrices else []
+            return ["fetched();", *visible]
         case Barrier():
             return ["__syncthreads();" if step.block else f"together<{step.threads}>(group);"]
         case Fill():
@@ -193,10 +235,11 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             return [f"if ({first} < 0 || {first} > {last}) {{", *inside, "}"]
         case Convolve():
             weights = "shared" if step.weights_shared else "parameters"
+            name = "convolve_wide" if step.warpgroup else "convolve"
             return [
-                f"convolve<Layer{step.index}>(own + {step.at}, {weights} + {step.weights}, "
+                f"{name}<Layer{step.index}>(own + {step.at}, {weights} + {step.weights}, "
                 f"reinterpret_cast<const float*>(shared + {step.bias}), "
-                f"tables + {step.tables}, {_place(step.target.at)}, warp{_added(made, step)});"
+                f"tables + {step.tables}, {_place(step.target)}, warp{_added(made, step)});"
             ]
         case Channels():
             weights = "shared" if step.weights_shared else "parameters"
@@ -204,33 +247,47 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
                 f"channels<Layer{step.index}>(own + {step.at}, "
                 f"reinterpret_cast<const float*>({weights} + {step.weights}), "
                 f"reinterpret_cast<const float*>(shared + {step.bias}), "
-                f"{_place(step.target.at)}, thread);"
+                f"{_place(step.target)}, thread);"
             ]
         case Windows():
-            first, target = _first_row(step.rows) if step.rows else "0", _place(step.target.at)
+            first, target = _first_row(step.rows) if step.rows else "0", _place(step.target)
             source = _source(made, step)
             return [f"windows<Layer{step.index}>({source}, {target}, {first}, thread);"]
         case Join():
             return [
                 f"join<Layer{step.index}>([&](int c, int y, int x) {{",
                 *(f"    {line}" for line in _joined(made, step)),
-                f"}}, {_place(step.target.at)}, thread);",
+                f"}}, {_place(step.target)}, thread);",
             ]
         case Each():
-            target = _place(step.target.at)
+            target = _place(step.target)
             return [f"each<Layer{step.index}>({_source(made, step)}, {target}, thread);"]
         case Softmax():
-            return [
-                "if (warp == 0)",
-                f"    softmax<{step.size}>(reinterpret_cast<const float*>(own + {step.at}), "
-                f"reinterpret_cast<float*>({_place(step.target)}));",
-            ]
+            return _softmax(made, step)
+        case Together():
+            inside = [f"    {line}" for each in step.steps for line in _call(made, each)]
+            test = f"if (++turn == {step.most} || item + step >= count) {{"
+            return [test, *inside, "    turn = 0;", "}"]
         case unknown:
             assert_never(unknown)
 
 
-def _place(at: int | None) -> str:
-    return "out" if at is None else f"own + {at}"
+def _place(target: Target) -> str:
+    if target.at is None:
+        return "out"
+    return f"own + {target.at}" + (f" + turn * {target.apart}" if target.apart else "")
+
+
+def _softmax(made: Program, step: Softmax) -> list[str]:
+    scores = f"softmax<{step.size}>(reinterpret_cast<const float*>(own + {step.at}"
+    if step.apart:
+        image = f"size_t({made.result_words}) * (item - (turn - 1 - k) * step)"
+        return [
+            f"for (int k = warp; k < turn; k += {made.warps})",
+            f"    {scores} + k * {step.apart}), reinterpret_cast<float*>(results + {image}));",
+        ]
+    to = "out" if step.target is None else f"own + {step.target}"
+    return ["if (warp == 0)", f"    {scores}), reinterpret_cast<float*>({to}));"]
 
 
 def _pointer(made: Program, given: Given | None) -> str:

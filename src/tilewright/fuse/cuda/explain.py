@@ -86,15 +86,17 @@ def _stack(plan: Stack) -> tuple[str, str, tuple[Share, ...]]:
 
 def _phase(plan: Stack, phase: Phase) -> Share:
     operation = phase.operation
+    # Of several images, as far as there are so many.
+    images = plan.held if phase in plan.phases[-2:] else 1
     if phase.shares is None:
-        return Share(operation, "a warp, all of it" if operation.kind == "softmax" else
-                     "two values a thread", 1)  # fmt: skip
+        done = "a warp, an image" if images > 1 else "a warp, all of it"
+        return Share(operation, done if operation.kind == "softmax" else "two values a thread", 1)
     shares = phase.shares
     channels, _, _ = operation.source
     taps_y, taps_x = operation.window.taps
     words = plan.arithmetic.step * phase.steps
     filters = 8 * shares.columns
-    sums = shares.units * shares.rows * 16 * filters
+    sums = shares.units * shares.rows * 16 * 8 * shares.full_columns
     issued = sums * taps_y * words * plan.arithmetic.per_word
     _, out_y, out_x = operation.summed
     parts = len(plan.strip.starts) if plan.strip else 1
@@ -102,6 +104,8 @@ def _phase(plan: Stack, phase: Phase) -> Share:
         out_y = operation.stages[0].output_shape[1]  # strips do some rows twice
     useful = shares.filters * out_y * out_x * channels * taps_y * taps_x / parts
     unit = f"16 columns x {_count(shares.rows, 'row')}, {filters} filters"
+    if images > 1:
+        unit, useful = f"{images} images, {filters} filters", images * useful
     turns = 1 + conflicts(plan.arithmetic, phase.source, reads_of(shares, phase.source))
     where = "shared memory" if phase.shared else "caches"
     return Share(operation, unit, shares.units * parts, useful / issued, turns, where)

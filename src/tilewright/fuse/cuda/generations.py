@@ -46,6 +46,8 @@ class Generation:
     # Datasheet: shared memory that a block may have, all that a multiprocessor has less what the
     # system keeps of it.
     shared_bytes: int
+    # Datasheet: whether four warps compute sums together (wgmma), which 9.0 alone can.
+    warpgroups: bool
     # Fitted: sums on tensor cores to 311 plans of 10 kernels, as multiply-adds to 45 of 3. The plan
     # chosen by these is 4.6 % slower than the fastest on average, 18 % at worst; 13.6 and 33 %
     # where there are no tensor cores.
@@ -82,6 +84,7 @@ class Generation:
 HOPPER = Generation(
     name="Hopper (H100, H200)",
     shared_bytes=227 * 1024,
+    warpgroups=True,
     tensor=Rates(
         product=1.1,
         read=0.23,
@@ -113,13 +116,16 @@ HOPPER = Generation(
     most_parts=16,
 )
 
+OTHERS = replace(HOPPER, name="others", warpgroups=False)
+
 # By compute capability, 10 * major + minor.
 GENERATIONS = {
-    80: replace(HOPPER, name="Ampere (A100)", shared_bytes=163 * 1024),
-    86: replace(HOPPER, name="Ampere (GeForce RTX 30)", shared_bytes=99 * 1024),
-    89: replace(HOPPER, name="Ada", shared_bytes=99 * 1024),
+    80: replace(OTHERS, name="Ampere (A100)", shared_bytes=163 * 1024),
+    86: replace(OTHERS, name="Ampere (GeForce RTX 30)", shared_bytes=99 * 1024),
+    89: replace(OTHERS, name="Ada", shared_bytes=99 * 1024),
     90: HOPPER,
-    120: replace(HOPPER, name="Blackwell (GeForce RTX 50)", shared_bytes=99 * 1024),
+    100: replace(OTHERS, name="Blackwell (B200)"),
+    120: replace(OTHERS, name="Blackwell (GeForce RTX 50)", shared_bytes=99 * 1024),
 }
 
 

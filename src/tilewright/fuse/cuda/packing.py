@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.pictures import Picture, runs
-from tilewright.fuse.cuda.sums import Shares, Sink, offset, reads_of
+from tilewright.fuse.cuda.sums import NARROW, TILE, Shares, Sink, offset, reads_of
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stage
 
 Table = NDArray[np.int32]
 
 
-def tables(shares: Shares, source: Picture, sink: Sink, added: Sink | None) -> Table:
+class Images(NamedTuple):
+    """So many, each a row of an operand: words from one's input, and output, to the next one's."""
+
+    number: int
+    read: int
+    written: int
+
+
+def tables(
+    shares: Shares,
+    source: Picture,
+    sink: Sink,
+    added: Sink | None,
+    images: Images | None = None,
+) -> Table:
     """Where each row of each tile begins: words of the input, then of the output, then of what is
-    added to the sums."""
+    added to the sums. The one sum of several `images` is a tile."""
     down, right = offset(source, shares.geometry.window)
     begins = [
         source.place(y + down, x + right) for tile in shares.tiles for y, x in shares.read(tile)
     ]
-    ends: list[int] = []
+    if images:
+        order = [*range(0, TILE, 2), *range(1, TILE, 2)]
+        there = [row if row < images.number else 0 for row in order]
+        end = sink.place(0, 0)
+        ends = [end + row * images.written if row < images.number else -1 for row in order]
+        return np.array([begins[0] + row * images.read for row in there] + ends, np.int32)
+    ends = []
     for tile in shares.tiles:
         if shares.geometry.pool:
             ends += [
@@ -92,8 +113,11 @@ def _even(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.ascontiguousarray(np.pad(values, ((0, 0), (0, values.shape[1] % 2))))
 
 
-def pack(shares: Shares, source: Picture, stage: Stage, given: NDArray[np.float32]) -> Words:
-    """Weights in the order the lanes of a warp read them, step by step."""
+def pack(
+    shares: Shares, source: Picture, stage: Stage, warpgroup: bool, given: NDArray[np.float32]
+) -> Words:
+    """Weights in the order the lanes of a warp read them, step by step; or as matrices that tensor
+    cores read, if it is a `warpgroup` that computes."""
     weight = expanded(stage, given)
     arithmetic, geometry = shares.arithmetic, shares.geometry
     channels = geometry.source[0]
@@ -101,6 +125,10 @@ def pack(shares: Shares, source: Picture, stage: Stage, given: NDArray[np.float3
     filters = shares.all_columns * 8
     full_weight = np.zeros((filters, channels, taps_y, taps_x), np.float32)
     full_weight[: shares.filters] = weight.reshape(-1, channels, taps_y, taps_x)
+    if shares.narrow:
+        # Lane t has the column's t-th filter, and zeros.
+        full_weight[-8:] = full_weight[-8:].reshape(2, NARROW, channels, taps_y, taps_x).transpose(
+            1, 0, 2, 3, 4).reshape(8, channels, taps_y, taps_x)  # fmt: skip
     count, full, half = runs(arithmetic, source, taps_x, reads_of(shares, source))
     per_word = arithmetic.per_word
 
@@ -118,7 +146,9 @@ def pack(shares: Shares, source: Picture, stage: Stage, given: NDArray[np.float3
     step = arithmetic.step
     for run in range(count):
         for index in range(full):
-            blocks.append(fragments(gathered(run, index * step, step), arithmetic.tensor))
+            words = gathered(run, index * step, step)
+            made = matrices(words) if warpgroup else fragments(words, arithmetic.tensor)
+            blocks.append(made)
     for run in range(count):
         for index in range(half):
             first = full * step + index * (step // 2)
@@ -135,6 +165,13 @@ def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tup
         return pixel, inside * per_word + part
     # Words after a pixel's last belong to no channel.
     return run, word * per_word + part
+
+
+def matrices(words: Words) -> Words:
+    """(filter, row of taps, word) as matrices of 8 filters by 4 words, for each row of taps."""
+    filters, taps_y, size = words.shape
+    split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
+    return split.transpose(2, 0, 3, 1, 4).ravel()
 
 
 def fragments(words: Words, tensor: bool) -> Words:

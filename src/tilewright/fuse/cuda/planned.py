@@ -26,12 +26,12 @@ def keep(question: str, choice: Choice) -> None:
 
 
 def _key(question: str) -> str:
-    return key_of(question, _source())
+    return key_of(question, source(".py"))
 
 
 @cache
-def _source() -> bytes:
-    """The planner itself: another one may choose otherwise."""
+def source(*endings: str) -> bytes:
+    """The planner itself, and the building blocks: others may choose, or make, something else."""
     folder = files("tilewright.fuse.cuda")
-    texts = sorted((each.name, each) for each in folder.iterdir() if each.name.endswith(".py"))
+    texts = sorted((each.name, each) for each in folder.iterdir() if each.name.endswith(endings))
     return b"".join(name.encode() + each.read_bytes() for name, each in texts)

@@ -29,6 +29,7 @@ from tilewright.fuse.cuda.steps import (
     Softmax,
     Step,
     Target,
+    Together,
     Windows,
 )
 from tilewright.fuse.cuda.sums import offset, reads_of
@@ -106,7 +107,8 @@ def _once(plan: Stack, staged: int) -> tuple[Step, ...]:
     ]
     if staged:
         steps.append(FetchImage(plan.arena_words, staged, threads, ahead=False))
-    return (*steps, Arrived(), Barrier(plan.threads, block=True))
+    matrices = any(phase.warpgroup for phase in plan.phases)
+    return (*steps, Arrived(matrices), Barrier(plan.threads, block=True))
 
 
 def _item(plan: Stack, pixels: Pixels | None, given: list[Given], staged: int) -> tuple[Step, ...]:
@@ -124,7 +126,7 @@ def _item(plan: Stack, pixels: Pixels | None, given: list[Given], staged: int) -
         steps.append(Barrier(threads))
     if staged:
         steps.append(FetchImage(plan.arena_words, staged, threads, ahead=True))
-    for index, phase in enumerate(plan.phases):
+    for index, phase in enumerate(plan.phases[:-2] if plan.apart else plan.phases):
         steps.append(_work(plan, index, phase, given, pixels))
         target = plan.gives_to(index)
         if target is not None and target not in _before(plan, index):
@@ -133,7 +135,18 @@ def _item(plan: Stack, pixels: Pixels | None, given: list[Given], staged: int) -
         if target is not None and phase.target is not None and plan.strip:
             rows, height = plan.strip.pictures[target], phase.target.height
             steps.append(Outside(rows, height, (_blank(plan, target), Barrier(threads))))
+    if plan.apart:
+        steps.append(_together(plan, given))
     return tuple(steps)
+
+
+def _together(plan: Stack, given: list[Given]) -> Together:
+    """The last fully connected layer and its softmax, of several images."""
+    last, softmax = len(plan.phases) - 2, len(plan.phases) - 1
+    scores = _convolve(plan, last, plan.phases[last], given)
+    return Together(
+        plan.held, (scores, Barrier(32 * plan.warps), _softmax(plan, softmax, plan.phases[softmax]))
+    )
 
 
 def _before(plan: Stack, index: int) -> set[int]:
@@ -225,11 +238,16 @@ def _work(
         case "join":
             return _join(plan, index, phase, given, pixels)
         case "softmax":
-            return Softmax(
-                _source_at(plan, index), _target_at(plan, index), phase.operation.source[2]
-            )
+            return _softmax(plan, index, phase)
         case unknown:
             assert_never(unknown)
+
+
+def _softmax(plan: Stack, index: int, phase: Phase) -> Softmax:
+    apart = plan.apart.get(plan.reads(index)[0].number, 0)
+    return Softmax(
+        _source_at(plan, index), _target_at(plan, index), phase.operation.source[2], apart
+    )
 
 
 def _source_at(plan: Stack, index: int) -> int:
@@ -278,7 +296,14 @@ def _target(plan: Stack, index: int, phase: Phase) -> Target:
         out_row=sink.row,
         out_pixel=sink.pixel,
         origin=sink.place(0, 0),
+        apart=_apart(plan, index),
     )
+
+
+def _apart(plan: Stack, index: int) -> int:
+    """Words between images' results, where those of several are held; scores have tables."""
+    target = plan.gives_to(index)
+    return 0 if target is None or index == len(plan.phases) - 2 else plan.apart.get(target, 0)
 
 
 def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Convolve:
@@ -327,6 +352,8 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         pool="max of each" if each else pool,
         rounds=operation.mixed and plan.arithmetic.rounds,
         added=_added(plan, index, phase, given) if operation.added else None,
+        narrow=shares.narrow,
+        warpgroup=phase.warpgroup,
     )
 
 

@@ -136,8 +136,10 @@ __device__ __forceinline__ Weights read_weights(const word* weights, int ky, int
     return {{*from, 0, 0, 0}};
 }
 
+// A narrow column has one filter of each lane.
 template <int WORDS>
-__device__ __forceinline__ void add_products(float (&sum)[4], const Rows& rows, const Weights& w)
+__device__ __forceinline__ void add_products(
+    float (&sum)[4], const Rows& rows, const Weights& w, bool narrow)
 {
 #if TW_TENSOR
     if (WORDS == TW_STEP)
@@ -152,11 +154,19 @@ __device__ __forceinline__ void add_products(float (&sum)[4], const Rows& rows, 
         const float y = __uint_as_float(k ? rows.more_odd : rows.odd);
         const float low = __uint_as_float(w.at[2 * k]), high = __uint_as_float(w.at[2 * k + 1]);
         sum[0] = fmaf(x, low, sum[0]);
-        sum[1] = fmaf(x, high, sum[1]);
         sum[2] = fmaf(y, low, sum[2]);
+        if (narrow)
+            continue;
+        sum[1] = fmaf(x, high, sum[1]);
         sum[3] = fmaf(y, high, sum[3]);
     }
 #endif
+}
+
+template <class L>
+__device__ __forceinline__ bool narrow(int n)
+{
+    return L::NARROW && n == L::COLUMNS - 1;
 }
 
 // All the products of one step: the rows of input under ROWS rows of output, each read once and
@@ -178,7 +188,7 @@ __device__ __forceinline__ void step(
                 const Weights w = read_weights<L, WORDS>(weights, ky, n);
 #pragma unroll
                 for (int r = 0; r < L::ROWS; ++r)
-                    add_products<WORDS>(sum[r][n], rows[r * L::STRIDE_Y + ky], w);
+                    add_products<WORDS>(sum[r][n], rows[r * L::STRIDE_Y + ky], w, narrow<L>(n));
             }
         return;
     }
@@ -198,7 +208,7 @@ __device__ __forceinline__ void step(
                 continue;
 #pragma unroll
             for (int n = 0; n < L::COLUMNS; ++n)
-                add_products<WORDS>(sum[r][n], rows, w[ky][n]);
+                add_products<WORDS>(sum[r][n], rows, w[ky][n], narrow<L>(n));
         }
     }
 }
@@ -226,6 +236,15 @@ __device__ __forceinline__ void put(word* out, int place, int channel, float low
         if (channel + 1 < L::FILTERS)
             floats[place + (channel + 1) * L::PLANE] = high;
     }
+}
+
+// One channel of one position.
+template <class L>
+__device__ __forceinline__ void put_one(word* out, int place, int channel, float value)
+{
+    if (channel < L::FILTERS)
+        out[place + channel * (L::TO == TW_TO_FLOATS ? L::PLANE : 1)] =
+            L::TO == TW_TO_FLOATS ? __float_as_uint(value) : operand(value);
 }
 
 // The same for four columns at once, in device memory: lanes 4g to 4g+3 exchange words so that each
@@ -267,9 +286,9 @@ __device__ __forceinline__ float pooled(float a, float b, float c, float d)
     return L::after(0.25f * ((L::before(a) + L::before(b)) + (L::before(c) + L::before(d))));
 }
 
-// Two channels of what is added to sums.
+// Two channels of what is added to sums, or one.
 template <class L>
-__device__ __forceinline__ float2 more(const word* added, int place, int channel)
+__device__ __forceinline__ float2 more(const word* added, int place, int channel, bool one)
 {
     if (channel >= L::FILTERS)
         return make_float2(0.0f, 0.0f);
@@ -277,8 +296,8 @@ __device__ __forceinline__ float2 more(const word* added, int place, int channel
     return unpack(added[place + channel / 2]);
 #else
     return make_float2(__uint_as_float(added[place + channel]),
-                       channel + 1 < L::FILTERS ? __uint_as_float(added[place + channel + 1])
-                                                : 0.0f);
+                       !one && channel + 1 < L::FILTERS
+                           ? __uint_as_float(added[place + channel + 1]) : 0.0f);
 #endif
 }
 
@@ -305,8 +324,9 @@ __device__ __forceinline__ void store(
                     low[n] = pooled<L>(top[0], top[2], bottom[0], bottom[2]);
                     high[n] = pooled<L>(top[1], top[3], bottom[1], bottom[3]);
                 } else if (L::ADDED) {
+                    const int channel = (first + n) * 8 + (narrow<L>(n) ? t : 2 * t);
                     const float2 both =
-                        more<L>(added, other + y * L::ADDED_ROW, (first + n) * 8 + 2 * t);
+                        more<L>(added, other + y * L::ADDED_ROW, channel, narrow<L>(n));
                     low[n] = L::after(L::before(sum[y][n][2 * position]) + both.x);
                     high[n] = L::after(L::before(sum[y][n][2 * position + 1]) + both.y);
                 } else {
@@ -325,8 +345,12 @@ __device__ __forceinline__ void store(
                 }
             } else if (at >= 0) {
 #pragma unroll
-                for (int n = 0; n < L::COLUMNS; ++n)
-                    put<L>(out, at, (first + n) * 8 + 2 * t, low[n], high[n]);
+                for (int n = 0; n < L::COLUMNS; ++n) {
+                    if (narrow<L>(n))
+                        put_one<L>(out, at, (first + n) * 8 + t, low[n]);
+                    else
+                        put<L>(out, at, (first + n) * 8 + 2 * t, low[n], high[n]);
+                }
             }
         }
     }
@@ -349,8 +373,9 @@ __device__ __forceinline__ void convolve(
         float sum[L::ROWS][L::COLUMNS][4];
 #pragma unroll
         for (int n = 0; n < L::COLUMNS; ++n) {
-            const float2 start =
-                *reinterpret_cast<const float2*>(bias + (split * L::COLUMNS + n) * 8 + 2 * t);
+            const float* from = bias + (split * L::COLUMNS + n) * 8;
+            const float2 start = narrow<L>(n) ? make_float2(from[t], 0.0f)
+                                              : *reinterpret_cast<const float2*>(from + 2 * t);
 #pragma unroll
             for (int r = 0; r < L::ROWS; ++r) {
                 sum[r][n][0] = sum[r][n][2] = start.x;

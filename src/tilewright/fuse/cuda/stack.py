@@ -20,7 +20,15 @@ import numpy as np
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Form, Operation
-from tilewright.fuse.cuda.packing import Packer, Table, pack, pack_all, pack_channels, tables
+from tilewright.fuse.cuda.packing import (
+    Images,
+    Packer,
+    Table,
+    pack,
+    pack_all,
+    pack_channels,
+    tables,
+)
 from tilewright.fuse.cuda.pictures import SLACK, Picture, runs, steps, words_beyond
 from tilewright.fuse.cuda.sums import Shares, Sink, reads_of
 from tilewright.model.layers import Convolution, Shape
@@ -55,6 +63,7 @@ class Phase:
     reads: tuple[Taken, ...] = ()
     gives: int | None = None
     added: Sink | None = None  # where what is added to its sums lies
+    warpgroup: int = 0  # rows of sums that four warps compute at a time; 0: each its own
 
     @property
     def weighted(self) -> bool:
@@ -189,6 +198,7 @@ class Stack:
     more_given: tuple[Form, ...] = ()
     input_shapes: tuple[Shape, ...] = ()
     layout: Layout | None = None
+    held: int = 1  # images that the last fully connected layer takes at a time (`held`)
 
     @property
     def all_given(self) -> tuple[Form, ...]:
@@ -249,15 +259,33 @@ class Stack:
     @cached_property
     def arenas(self) -> tuple[int, int, int]:
         """Words of the two places for pictures, and of that for floats."""
-        return _arenas(self.phases)
+        return _arenas(self.phases[:-2] if self.held > 1 else self.phases)
+
+    @property
+    def _words_of_one(self) -> int:
+        """Of the places for one image's pictures."""
+        return self.layout.words if self.layout else sum(self.arenas)
 
     @property
     def arena_words(self) -> int:
         """Of all pictures' places."""
-        return self.layout.words if self.layout else sum(self.arenas)
+        return self._words_of_one + sum(self.held * each for each in self.apart.values())
+
+    @cached_property
+    def apart(self) -> dict[int, int]:
+        """Pictures that are held for several images, and words from one image's to the next."""
+        if self.held == 1:
+            return {}
+        features, scores = (self.reads(len(self.phases) - each)[0].number for each in (2, 1))
+        # A multiple of 4, but not of 8: rows of an operand then lie in different banks.
+        size = -(-self.pictures[features].size // 4)
+        return {features: 4 * (size + 1 - size % 2), scores: self.pictures[scores].size}
 
     def place(self, index: int) -> int:
-        """Where in a group's memory a picture begins."""
+        """Where in a group's memory a picture begins; of several images, the first one's."""
+        if index in self.apart:
+            others = [words for number, words in self.apart.items() if number < index]
+            return self._words_of_one + self.held * sum(others)
         if self.layout:
             return self.layout.places[index]
         first, second, _ = self.arenas
@@ -268,27 +296,31 @@ class Stack:
 
     def dirty(self, index: int) -> int:
         """Words of a picture where others are written, too."""
+        if index in self.apart:
+            return 0
         if self.layout:
             at, size = self.place(index), self.pictures[index].size
+            others = [
+                (self.layout.places[number], picture)
+                for number, picture in enumerate(self.layout.pictures)
+                if number != index and number not in self.apart
+            ]
             ends = [
                 place + picture.size - at
-                for place, picture in zip(self.layout.places, self.layout.pictures, strict=True)
+                for place, picture in others
                 if place < at + size and at < place + picture.size and place != at
             ]
-            same = [
-                picture.size
-                for number, picture in enumerate(self.layout.pictures)
-                if number != index and self.layout.places[number] == at
-            ]
+            same = [picture.size for place, picture in others if place == at]
             return min(size, max([*ends, *same], default=0))
         if self.phases[index].source.floats:
             return 0
-        others = [
+        sizes = [
             phase.source.size
             for other, phase in enumerate(self.phases)
             if other != index and other % 2 == index % 2 and not phase.source.floats
-        ]
-        return min(self.phases[index].source.size, max(others, default=0))
+            and other not in self.apart
+        ]  # fmt: skip
+        return min(self.phases[index].source.size, max(sizes, default=0))
 
     def gaps(self, index: int) -> tuple[int, int]:
         """Words after each of a picture's pixels, and after its last row, that are read as if they
@@ -352,7 +384,9 @@ class Stack:
         for phase in self.phases:
             if phase.shares:
                 stage = phase.operation.stages[0]
-                packers[stage.name] = partial(pack, phase.shares, phase.source, stage)
+                packers[stage.name] = partial(
+                    pack, phase.shares, phase.source, stage, phase.warpgroup > 0
+                )
             elif phase.weighted:
                 packers[phase.operation.names[0]] = partial(pack_channels, self.arithmetic)
         return pack_all(given, self.parameter_words, self.arithmetic, packers)
@@ -365,15 +399,17 @@ class Stack:
         for phase in self.sums:
             assert phase.shares
             places[phase.operation.names[0]] = at
-            found.append(tables(phase.shares, phase.source, phase.sink, phase.added))
+            several = self.apart and phase is self.phases[-2]
+            images = Images(self.held, *self.apart.values()) if several else None
+            found.append(tables(phase.shares, phase.source, phase.sink, phase.added, images))
             at += len(found[-1])
         return (np.concatenate(found) if found else np.zeros(1, np.int32)), places
 
     def cycles(self, generation: Generation) -> float:
         """About how many of a multiprocessor's cycles an image takes; for comparison only."""
         work = generation.image_work + sum(phase.work(generation) for phase in self.phases)
-        waits = (phase.wait(self.warps, generation) for phase in self.phases)
-        wait = generation.image_wait + sum(waits)
+        waits = [phase.wait(self.warps, generation) for phase in self.phases]
+        wait = generation.image_wait + sum(waits) - sum(waits[-2:]) * (1 - 1 / self.held)
         parts = len(self.strip.starts) if self.strip else 1
         # Groups fill each other's waits.
         return parts * math.hypot(work, wait / self.groups)

@@ -49,7 +49,10 @@ class FetchImage:
 
 @dataclass(frozen=True)
 class Arrived:
-    """Every thread waits for what it has fetched itself. The others see it after a barrier."""
+    """Every thread waits for what it has fetched itself. The others see it after a barrier; tensor
+    cores read `matrices` of it."""
+
+    matrices: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,10 @@ class Outside:
 
 @dataclass(frozen=True)
 class Target:
-    """Where results go, and how: `at` is None for the item's result in device memory."""
+    """Where results go, and how: `at` is None for the item's result in device memory.
+
+    Those of several images are held `apart` words from each other, if they are.
+    """
 
     at: int | None
     paired: bool  # two operands are written at once
@@ -174,6 +180,7 @@ class Target:
     out_row: int
     out_pixel: int
     origin: int
+    apart: int = 0
     STRUCT: ClassVar[tuple[str, ...]] = (
         "paired", "wide", "filters", "to", "plane", "out_row", "out_pixel", "origin"
     )  # fmt: skip
@@ -220,10 +227,12 @@ class Convolve:
     pool: Literal["", "max", "max of each", "average"]
     rounds: bool  # what is read is rounded to operands first
     added: Added | None
+    narrow: bool = False  # the last column has one filter of each lane
+    warpgroup: int = 0  # rows of sums that four warps compute at a time; 0: each its own
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
-        "rounds",
+        "rounds", "narrow", "warpgroup",
     )  # fmt: skip
 
 
@@ -375,16 +384,28 @@ class Join:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Scores into probabilities, by the group's first warp."""
+    """Scores into probabilities, by the group's first warp.
+
+    If scores of several images are held, `apart` words from each other, warps take turns.
+    """
 
     at: int
     target: int | None
     size: int
+    apart: int = 0
+
+
+@dataclass(frozen=True)
+class Together:
+    """Steps for several images whose features are held: after `most`, and after the last one."""
+
+    most: int
+    steps: tuple[Convolve | Barrier | Softmax, ...]
 
 
 Step = (
     Clear | FetchParameters | FetchImage | Arrived | Barrier | Fill | Border | Outside | Convolve
-    | Channels | Each | Windows | Join | Softmax
+    | Channels | Each | Windows | Join | Softmax | Together
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tilewright.model.layers import Shape
 
 TILE = 16
 TYPICAL_TILES = 4
+NARROW = 4  # filters of a narrow column
 Tile = list[tuple[int, int] | None]
 To = Literal["TW_TO_HALVES", "TW_TO_OPERANDS", "TW_TO_FLOATS"]
 # How much a warp's own time counts beside all warps', when units are chosen: several are tried.
@@ -85,6 +86,20 @@ class Shares:
     def splits(self) -> int:
         """How many units share the filters of a tile."""
         return -(-self.filters // (8 * self.columns))
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the last column has 4 filters or fewer, one of each lane, and no others.
+
+        Tensor cores have no such columns.
+        """
+        return not self.arithmetic.tensor and self.splits == 1 and 0 < self.filters % 8 <= NARROW
+
+    @property
+    def full_columns(self) -> float:
+        """Columns of filters, a narrow one counted as half. Estimates, which were fitted without
+        such, count it as a whole one: plans that they chose by halves were slower."""
+        return self.columns - 0.5 if self.narrow else self.columns
 
     @cached_property
     def all_columns(self) -> int:

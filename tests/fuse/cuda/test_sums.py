@@ -1,0 +1,68 @@
+"""Columns of filters: where there are no tensor cores, four that are left over are half of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.fuse.cuda.interpreter import run_program
+from tests.fuse.cuda.test_branches import images_of, ready, residual
+from tests.fuse.cuda.test_schedule import problem
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.arrange import Arrangement, stack_as
+from tilewright.fuse.cuda.cut import to_do
+from tilewright.fuse.cuda.generations import HOPPER
+from tilewright.fuse.cuda.program import program
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.steps import Convolve
+from tilewright.fuse.cuda.sums import Shares
+from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
+from tilewright.model.network import Network
+
+
+def chain(filters: int) -> Network:
+    first, second = Convolution(filters, 3, padding=1), Convolution(filters, 3)
+    return Network("net", Pixels((3, 8, 8)), (first, ReLU(), MaxPool(2), second, ReLU()))
+
+
+def planned(network: Network, precision: str = "fp32") -> Stack:
+    chosen = Arrangement(0, warps=4, groups=2, weight=0.1)
+    plan = stack_as(chosen, ARITHMETICS[precision], to_do(network.stages, HOPPER), HOPPER)
+    assert plan
+    return plan
+
+
+@pytest.mark.parametrize(
+    "network", [*map(chain, (3, 12, 20)), residual(12, 6, 6)], ids=["3", "12", "20", "added"]
+)
+def test_four_filters_left_over(network: Network) -> None:
+    network = ready(network)
+    plan = planned(network)
+    assert all(phase.shares and phase.shares.narrow for phase in plan.phases)
+    assert problem(network, images_of(network), "fp32", [plan]) is None
+
+
+def test_they_lie_in_other_places() -> None:
+    """Who takes a narrow column for an ordinary one, or the other way, gets other sums."""
+    network = ready(chain(12))
+    plan, images = planned(network), images_of(network)
+    made = program(plan, network.input, "uint8")
+    item = tuple(replace(x, narrow=False) if isinstance(x, Convolve) else x for x in made.item)
+    right, wrong = (
+        run_program(each, plan, network, images) for each in (made, replace(made, item=item))
+    )
+    assert not np.array_equal(right, wrong)
+
+
+@pytest.mark.parametrize(
+    ("precision", "filters", "columns", "narrow"),
+    [("fp32", 20, 3, True), ("fp32", 20, 1, False), ("fp32", 21, 3, False),
+     ("fp32", 24, 3, False), ("fp16", 20, 3, False)],
+)  # fmt: skip
+def test_which_columns_are_narrow(precision: str, filters: int, columns: int, narrow: bool) -> None:
+    phase = planned(chain(filters), precision).phases[0]
+    shares = Shares(phase.operation.geometry, ARITHMETICS[precision], 2, columns)
+    assert shares.narrow == narrow
+    assert shares.full_columns == columns - 0.5 * narrow

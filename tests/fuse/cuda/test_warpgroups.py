@@ -1,0 +1,88 @@
+"""Sums that four warps compute together: the same results, and refused where they must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.fuse.cuda.interpreter import run_program
+from tests.fuse.cuda.memory import Mistake
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, stack_as
+from tilewright.fuse.cuda.cut import to_do
+from tilewright.fuse.cuda.emit_stack import program_text
+from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER, generation
+from tilewright.fuse.cuda.program import program
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.steps import Arrived, Convolve, Program
+from tilewright.fuse.cuda.warpgroups import with_warpgroups
+from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
+from tilewright.model.network import Network
+from tilewright.truth.trials import random_parameters
+
+BARE = Network(
+    "net",
+    Pixels((3, 16, 16)),
+    (Convolution(16, 3, padding=1), ReLU(), Convolution(24, 3, padding=1), ReLU(), MaxPool(2)),
+)
+NETWORK = BARE.with_parameters(random_parameters(BARE, np.random.default_rng(0)))
+IMAGES = np.random.default_rng(1).integers(0, 256, (2, 3, 16, 16), np.uint8)
+
+
+def planned(precision: str, capability: int = 90, shape: tuple[int, int] = (4, 4)) -> Stack:
+    gpu = generation(capability)
+    chosen = Arrangement(0, *shape, 0.5)
+    plan = stack_as(chosen, ARITHMETICS[precision], to_do(NETWORK.stages, gpu), gpu)
+    assert plan
+    return plan
+
+
+def wide(plan: Stack) -> list[bool]:
+    return [phase.warpgroup > 0 for phase in plan.phases]
+
+
+def run(plan: Stack, made: Program) -> np.ndarray:
+    return run_program(made, plan, NETWORK, IMAGES)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+def test_as_warp_by_warp(precision: str) -> None:
+    plan = planned(precision)
+    assert wide(plan) == [False, True]
+    alone = replace(plan, phases=tuple(replace(each, warpgroup=0) for each in plan.phases))
+    made, other = (program(each, NETWORK.input, "uint8") for each in (plan, alone))
+    np.testing.assert_array_equal(run(plan, made), run(alone, other))
+    assert "wgmma" in program_text(made, "kernel")
+    assert "wgmma" not in program_text(other, "kernel")
+
+
+def test_what_four_warps_cannot_do_together() -> None:
+    plan = planned("fp16")
+    made = program(plan, NETWORK.input, "uint8")
+    (at,) = (i for i, step in enumerate(made.item) if isinstance(step, Convolve) and step.warpgroup)
+    step = made.item[at]
+    assert isinstance(step, Convolve)
+    for wrong in ({"units": step.units - 1}, {"warps": 2}, {"weights": step.weights + 2}):
+        item = (*made.item[:at], replace(step, **wrong), *made.item[at + 1 :])  # type: ignore[arg-type]
+        with pytest.raises(Mistake, match="four warps do not have the same"):
+            run(plan, replace(made, item=item))
+    once = tuple(Arrived() if isinstance(each, Arrived) else each for each in made.once)
+    with pytest.raises(Mistake, match="do not see the weights"):
+        run(plan, replace(made, once=once))
+
+
+def test_only_where_it_gains() -> None:
+    assert wide(planned("fp32")) == [False, False]
+    assert wide(planned("fp16", 80)) == [False, False]
+    for shape in SHAPES:
+        if shape[0] % 4 or shape[0] * shape[1] < 12:
+            assert wide(planned("fp16", shape=shape)) == [False, False], shape
+    few = [replace(each, shared=False, warpgroup=0) for each in planned("fp16").phases]
+    assert not any(wide(with_warpgroups(replace(planned("fp16"), phases=tuple(few)), HOPPER)))
+
+
+def test_one_generation_has_the_instruction() -> None:
+    assert [number for number, each in GENERATIONS.items() if each.warpgroups] == [90]
+    assert not generation(103).warpgroups
