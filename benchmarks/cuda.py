@@ -41,6 +41,7 @@ from tilewright.execute import program_of
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import choose as choose_cut
+from tilewright.fuse.cuda.cut import with_few
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.measure.peak import measured_peak
 from tilewright.measure.samples import Sample
@@ -321,7 +322,9 @@ def main() -> None:
             continue
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         for precision in PRECISIONS:
-            choice = choose_cut(network.stages, ARITHMETICS[precision], runtime.capability)
+            arithmetic, capability = ARITHMETICS[precision], runtime.capability
+            choice = choose_cut(network.stages, arithmetic, capability)
+            choice = with_few(choice, network.stages, arithmetic, capability)
             fused = FusedNetwork(
                 runtime, "network", precision, network.stages, network.parameters, choice
             )
