@@ -77,15 +77,18 @@ def set_tf32(allowed: bool) -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def forward_of(network: Network, precision: str, channels_last: bool) -> Callable[[Any], Any]:
-    """The network in PyTorch's functions, weights on the device in its precision."""
+def forward_of(
+    network: Network, precision: str, channels_last: bool, kind: Any = None
+) -> Callable[[Any], Any]:
+    """The network in PyTorch's functions, weights on the device in its precision, or of a type."""
     import torch
 
     functions = []
     for stage in network.stages[1:]:
         tensors = []
         for name in stage.parameter_shapes:
-            tensor = torch.from_numpy(network.parameters[name].copy()).cuda().to(types(precision))
+            tensor = torch.from_numpy(network.parameters[name].copy()).cuda()
+            tensor = tensor.to(kind or types(precision))
             if channels_last and tensor.ndim == 4:
                 tensor = tensor.to(memory_format=torch.channels_last)
             tensors.append(tensor)

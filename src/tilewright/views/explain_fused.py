@@ -30,8 +30,8 @@ def report(
     yield f"\n{network.name} is cut into {count} kernel{'s' if count > 1 else ''}{sizes}"
     if batch is None and few_up_to:
         yield (
-            f"batches of up to {few_up_to} images have others, spread over all multiprocessors: "
-            f"--batch {few_up_to} shows them"
+            f"batches of up to {few_up_to} images have kernels of their own: --batch {few_up_to} "
+            "shows them"
         )
     for kernel in kernels:
         yield f"\n{kernel.name}: {' '.join(kernel.layers)}"

@@ -88,9 +88,12 @@ def _with_few(
 ) -> Choice:
     found, up_to = [], 0
     for images in TIERS:
-        few = choose_few(
-            todo, arithmetic, gpu, images, lambda part: _stacks(part, arithmetic, gpu, 0)
-        )
+        try:
+            few = choose_few(
+                todo, arithmetic, gpu, images, lambda part: _stacks(part, arithmetic, gpu, 0)
+            )
+        except DoesNotFit:  # what lies between layers: all images go by the kernels for many
+            few = None
         if few is None:
             return choice
         plans = _plans(todo, arithmetic, gpu, few.kernels)
