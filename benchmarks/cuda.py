@@ -41,6 +41,7 @@ from tilewright.execute import program_of
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import choose as choose_cut
+from tilewright.fuse.cuda.cut import with_few
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.measure.peak import measured_peak
 from tilewright.measure.samples import Sample
@@ -76,15 +77,18 @@ def set_tf32(allowed: bool) -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def forward_of(network: Network, precision: str, channels_last: bool) -> Callable[[Any], Any]:
-    """The network in PyTorch's functions, weights on the device in its precision."""
+def forward_of(
+    network: Network, precision: str, channels_last: bool, kind: Any = None
+) -> Callable[[Any], Any]:
+    """The network in PyTorch's functions, weights on the device in its precision, or of a type."""
     import torch
 
     functions = []
     for stage in network.stages[1:]:
         tensors = []
         for name in stage.parameter_shapes:
-            tensor = torch.from_numpy(network.parameters[name].copy()).cuda().to(types(precision))
+            tensor = torch.from_numpy(network.parameters[name].copy()).cuda()
+            tensor = tensor.to(kind or types(precision))
             if channels_last and tensor.ndim == 4:
                 tensor = tensor.to(memory_format=torch.channels_last)
             tensors.append(tensor)
@@ -321,7 +325,9 @@ def main() -> None:
             continue
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         for precision in PRECISIONS:
-            choice = choose_cut(network.stages, ARITHMETICS[precision], runtime.capability)
+            arithmetic, capability = ARITHMETICS[precision], runtime.capability
+            choice = choose_cut(network.stages, arithmetic, capability)
+            choice = with_few(choice, network.stages, arithmetic, capability)
             fused = FusedNetwork(
                 runtime, "network", precision, network.stages, network.parameters, choice
             )

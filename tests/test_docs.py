@@ -312,7 +312,7 @@ def test_sentences_about_the_gpu_s_ladder_are_so():
         f"{times('fused-gemm', 'per-layer', 'conv3')[0]:.2f} with 20 filters",
         "run {:.1f} and {:.1f} times as fast as on `shared`".format(*times("shared", "tuned")),
         "{:.1f} and {:.1f} times as fast as on the best rung below".format(*below),
-        f"a single image of `ece408` takes {slower['ece408']:.1f} times, of `cifar64` "
+        f"a single image of `ece408` took {slower['ece408']:.1f} times, of `cifar64` "
         f"{slower['cifar64']:.1f} times and of `mnist3x3` {slower['mnist3x3']:.1f} times as long",
     ]
     text = " ".join(read(ROOT / "docs" / "ladder.md").split())

@@ -40,9 +40,10 @@ class ReadyStep:
 
 @runtime_checkable
 class OnDemand(Protocol):
-    """A launch that compiles what a type of images needs when the first ones come, or before."""
+    """A launch that compiles what a type and number of images need when the first ones come, or
+    before."""
 
-    def compile_for(self, pixels: bool) -> None: ...
+    def compile_for(self, pixels: bool, images: int) -> None: ...
 
 
 def prepare(
@@ -52,8 +53,9 @@ def prepare(
     parameters: Parameters,
     options: Options,
     pixels: bool,
+    batch: int,
 ) -> Launch | None:
-    """A step made ready for images of a type, if there is anything to compute."""
+    """A step made ready for batches of images of a type, if there is anything to compute."""
     # Flattening alone is a matter of reading the same memory with another shape.
     if not any(stage.layer.computes for stage in stages):
         return None
@@ -63,7 +65,7 @@ def prepare(
         return lambda x, out, *others: ready()(x, out, *others)
     launch = rung.prepare(runtime, stages, parameters, options, rung.precision)
     if isinstance(launch, OnDemand):
-        launch.compile_for(pixels and stages[0].kind == "input")
+        launch.compile_for(pixels and stages[0].kind == "input", batch)
     return launch
 
 
@@ -77,7 +79,7 @@ def launches(
     """Every step of a plan made ready, in turn."""
     for step, stages in zip(plan.steps, parts(network, plan), strict=True):
         rung = rungs[step.rung].at(step.precision)
-        yield prepare(rung, runtime, stages, network.parameters, step.options, pixels)
+        yield prepare(rung, runtime, stages, network.parameters, step.options, pixels, plan.batch)
 
 
 def parts(network: Network, plan: Plan) -> list[Stages]:

@@ -82,9 +82,9 @@ def test_a_whole_network_is_compiled_for_what_it_is_given():
     runtime = Noted()
     list(compiled_ahead(rung_on(runtime, "network", "tf32"), CUDA, TRIALS))
     values, pixels, _ = ([text for _, text in texts] for texts in runtime.begun)
-    assert len(values) == len(pixels) == 1
-    assert "const float* images" in values[0]
-    assert "const unsigned char* images" in pixels[0]
+    assert len(values) == len(pixels) == 2  # for many images, and for few
+    assert all("const float* images" in text for text in values)
+    assert all("const unsigned char* images" in text for text in pixels)
 
 
 @pytest.mark.parametrize("limit", [("MOST_TRIALS", 2), ("MOST_BYTES", 2500)])

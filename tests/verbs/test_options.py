@@ -117,7 +117,11 @@ def test_all_but_rung_and_network_are_named(verb):
         ("explain", {"rung": "fusd"}, "unknown rung 'fusd'; did you mean 'fused'"),
         ("explain", {"rung": "fused", "source": True}, "--source is for GPU rungs"),
         ("explain", {"rung": "direct", "asm": "conv1"}, "--asm is for the rung 'fused'"),
-        ("explain", {"rung": "network", "batch": 3}, "--batch is not for rung 'network'"),
+        (
+            "explain",
+            {"rung": "tensor", "precision": "fp16", "batch": 3},
+            "--batch is not for rung 'tensor'",
+        ),
         ("explain", {"rung": "direct", "batch": 0}, "argument batch: 0 is not a whole number"),
         ("kernel_check", {"rung": ()}, "name at least one rung or kernel file"),
         ("kernel_check", {"rung": "fused", "seed": -1}, "argument seed: -1 is not a whole number"),

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", metavar="N", type=options.positive,
         help="images at a time (default: 640 for fused, which takes few by another "
-        "schedule than many; 100 for a GPU rung; tensor and network take any)",
+        "schedule than many, as does network; 100 for a GPU rung; tensor takes any)",
     )  # fmt: skip
     parser.add_argument(
         "--asm", metavar="LAYER", help="fused: the machine code of that layer's inner loop instead"

@@ -55,7 +55,7 @@ def prepare_trial(plans: Plans, trial: Trial, runtime: Gathering) -> None:
     for way in rung.tried_ways:
         plan = plans.of(trial, way)
         for step, stages in zip(plan.steps, rung.cut(network), strict=True):
-            prepare(rung, runtime, stages, network.parameters, step.options, pixels)
+            prepare(rung, runtime, stages, network.parameters, step.options, pixels, trial.capacity)
 
 
 def kernels_of(trial: Trial) -> Hashable:

@@ -86,7 +86,9 @@ class OnDevice:
                 plan = uniform(network, rung, self.device, self.images_at_once)
                 for step, part in zip(plan.steps, rung.cut(network), strict=True):
                     pixels = stages[0].kind == "input"
-                    prepare(rung, gathering, part, network.parameters, step.options, pixels)
+                    prepare(
+                        rung, gathering, part, network.parameters, step.options, pixels, plan.batch
+                    )
 
             with suppress(TilewrightError):  # whoever times it will say what is wrong
                 compile_together(runtime, gather)

@@ -10,6 +10,7 @@ from tilewright.errors import TilewrightError
 from tilewright.model.load import Net, Weights, load
 from tilewright.results.explain import ExplainRecord
 from tilewright.rungs import choose, find
+from tilewright.rungs.rung import whole_network
 from tilewright.runtime.device import CPU, Device
 from tilewright.verbs.arguments import PRECISIONS, device_of, one_of, positive_or_none, quiet
 from tilewright.verbs.explain_cpu import explain_cpu
@@ -33,20 +34,21 @@ def explain(
     """Explain what a rung does with a network: tiles, arithmetic, memory, and what limits it.
 
     `rung` is any rung or a kernel file; `batch` the images at a time (default: 640 for
-    fused, 100 for a GPU rung). Of fused, `asm` names a layer whose inner loop's machine code is
-    wanted instead. Of GPU rungs, `layer` names one (default: every convolution), `device` is opencl
-    or cuda (default: the CUDA GPU that is here, or one that is assumed), `source` is for the
-    kernels' source instead, and `precision` for rungs with a choice.
+    fused, 100 for a GPU rung, many for network). Of fused, `asm` names a layer whose inner loop's
+    machine code is wanted instead. Of GPU rungs, `layer` names one (default: every convolution),
+    `device` is opencl or cuda (default: the CUDA GPU that is here, or one that is assumed),
+    `source` is for the kernels' source instead, and `precision` for rungs with a choice.
     """
     chosen = find(str(rung)).at(one_of("precision", precision, PRECISIONS))
     size = positive_or_none("batch", batch)
     on = None if device is None else device_of(device)
     if chosen.precisions and CPU.kind not in chosen.devices:
-        for name, value in (("asm", asm), ("layer", layer), ("batch", size)):
+        whole = chosen.cut is whole_network
+        for name, value in (("asm", asm), ("layer", layer), ("batch", None if whole else size)):
             if value is not None:
                 raise TilewrightError(f"--{name} is not for rung {chosen.name!r}")
         network = load(net, weights)
-        found = explain_generated(chosen, network, on, source)
+        found = explain_generated(chosen, network, on, size, source)
     elif chosen.convolutions is not None:
         if asm is not None:
             raise TilewrightError(f"--asm is for the rung 'fused'; {chosen.name!r} has --source")

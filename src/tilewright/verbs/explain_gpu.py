@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import cut, sources
+from tilewright.fuse.cuda.cut import build, choose, few_of, sources, with_few
 from tilewright.fuse.cuda.explain import Facts
 from tilewright.fuse.cuda.explain import explain as explain_cut
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
@@ -19,7 +19,7 @@ from tilewright.rungs.gpu.explain import (
     explain,
     target,
 )
-from tilewright.rungs.rung import Rung
+from tilewright.rungs.rung import Rung, whole_network
 from tilewright.runtime.device import Device
 from tilewright.verbs.explained import Found
 
@@ -76,14 +76,17 @@ def _kernel(layers: tuple[str, ...], images: int, facts: KernelFacts) -> PieceRe
     )
 
 
-def explain_generated(rung: Rung, network: Network, device: Device | None, source: bool) -> Found:
-    """Of a rung that generates CUDA kernels of several layers."""
+def explain_generated(
+    rung: Rung, network: Network, device: Device | None, batch: int | None, source: bool
+) -> Found:
+    """Of a rung that generates CUDA kernels of several layers: for many images, or for a batch."""
     from tilewright.views.explain_fused import report
     from tilewright.views.explain_gpu import assumptions
 
     at = target(device, rung)
     precision = rung.precision.name
     facts: list[Facts] = []
+    few_up_to = 0
     texts: list[str] = []
     # Single layers that are no convolutions are computed as on all other rungs.
     generated = [part for part in rung.cut(network) if len(part) > 1 or part[0].kind == "conv"]
@@ -92,7 +95,12 @@ def explain_generated(rung: Rung, network: Network, device: Device | None, sourc
             f"{network.name!r} has no convolution for rung {rung.name!r} to compute"
         )
     for stages in generated:
-        kernels = cut(stages, ARITHMETICS[precision], at.gpu.capability)
+        choice = choose(stages, ARITHMETICS[precision], at.gpu.capability)
+        if rung.cut is whole_network:
+            choice = with_few(choice, stages, ARITHMETICS[precision], at.gpu.capability)
+        few = None if batch is None else few_of(choice, batch)
+        few_up_to = choice.few_up_to
+        kernels = build(stages, ARITHMETICS[precision], at.gpu.capability, choice, few)
         if source:
             read = sources(kernels, "uint8" if stages[0].kind == "input" else "float32")
             for plan, each in zip(kernels, read, strict=True):
@@ -101,9 +109,9 @@ def explain_generated(rung: Rung, network: Network, device: Device | None, sourc
         else:
             facts += explain_cut(kernels, stages, rung.name, precision, at.gpu.architecture)
     if source:
-        return Found(assumptions(at), None, code="\n".join(texts))
-    shown = tuple(report(rung, network, facts, at))
-    return Found(assumptions(at), None, tuple(map(_generated, facts)), shown)
+        return Found(assumptions(at), batch, code="\n".join(texts))
+    shown = tuple(report(rung, network, facts, at, batch, few_up_to))
+    return Found(assumptions(at), batch, tuple(map(_generated, facts)), shown)
 
 
 def _generated(facts: Facts) -> PieceRecord:

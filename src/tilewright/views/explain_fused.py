@@ -16,12 +16,23 @@ from tilewright.views.table import table
 
 
 def report(
-    rung: Rung, network: Network, kernels: Sequence[Facts], at: Target
+    rung: Rung,
+    network: Network,
+    kernels: Sequence[Facts],
+    at: Target,
+    batch: int | None,
+    few_up_to: int,
 ) -> Iterator[RenderableType]:
     yield f"{rung.label} on {network.name}: {rung.idea}"
     yield assumptions(at)
     count = len(kernels)
-    yield f"\n{network.name} is cut into {count} kernel{'s' if count > 1 else ''}"
+    sizes = "" if batch is None else f" for a batch of {units.count(batch)}"
+    yield f"\n{network.name} is cut into {count} kernel{'s' if count > 1 else ''}{sizes}"
+    if batch is None and few_up_to:
+        yield (
+            f"batches of up to {few_up_to} images have kernels of their own: --batch {few_up_to} "
+            "shows them"
+        )
     for kernel in kernels:
         yield f"\n{kernel.name}: {' '.join(kernel.layers)}"
         rows = table(

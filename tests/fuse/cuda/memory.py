@@ -92,10 +92,10 @@ class Memory:
         self.written_in[word] = len(self.doing) - 1
         self.writers[word, side] = thread
 
-    def fetch(self, at: Array, values: Array, threads: Array) -> None:
-        """16 bytes at a time, which are there when their threads have waited for them."""
-        at = self._spread(at, 4)
-        thread = _threads(threads, at, 4)
+    def fetch(self, at: Array, values: Array, threads: Array, width: int = 4) -> None:
+        """16 bytes at a time, or less, which are there when their threads have waited for them."""
+        at = self._spread(at, width)
+        thread = _threads(threads, at, width)
         self._arrived(at)
         self._unread(at, thread)
         writers = self.writers[at]

@@ -10,8 +10,8 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
-from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
-from tilewright.fuse.cuda.cut import build, choose, cut, sources, to_do
+from tilewright.fuse.cuda.choice import Choice, Multiplied, Spread, Stacked
+from tilewright.fuse.cuda.cut import build, choose, cut, few_of, sources, to_do, with_few
 from tilewright.fuse.cuda.generations import generation
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model import zoo
@@ -105,3 +105,40 @@ def test_what_is_no_choice_names_the_field(value: object) -> None:
     options = {"generation": "Hopper", "kernels": value}
     with pytest.raises(TilewrightError, match=r"^options: .*\$.kernels"):
         Choice.of(options)
+
+
+def test_kernels_for_few_images_come_back_and_are_used_up_to_their_number() -> None:
+    network, arithmetic = zoo.network("ece408"), ARITHMETICS["fp32"]
+    choice = with_few(choose(network.stages, arithmetic, 90), network.stages, arithmetic, 90)
+    again = Choice.of(json.loads(json.dumps(msgspec.to_builtins(choice))))
+    assert again == choice
+    assert [few.images for few in choice.few] == [1, 4, 16, 64]
+    found = {images: few_of(again, images) for images in (1, 2, 16, 17, 64, 65)}
+    assert [few and few.images for few in found.values()] == [1, 4, 16, 64, 64, None]
+    limited = msgspec.structs.replace(again, few_up_to=3)
+    assert [few_of(limited, images) for images in (3, 4)] == [choice.few[1], None]
+    forced = msgspec.structs.replace(again, few_up_to=10**6)
+    assert few_of(forced, 1000) is forced.few[-1]
+    for few in choice.few:
+        built = build(network.stages, arithmetic, 90, again, few)
+        assert [plan.names for plan in built] == [
+            ("conv1", "tanh1", "pool"), ("conv2",), ("fc1", "tanh2"), ("fc2", "softmax"),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"deep": 3}, {"stages": 1}, {"tiles": 3}, {"columns": 60}, {"chunk": 12}, {"operations": 2},
+     {"down": 64}],
+    ids=str,
+)  # fmt: skip
+def test_tiles_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
+    network, arithmetic = zoo.network("ece408"), ARITHMETICS["fp32"]
+    choice = with_few(choose(network.stages, arithmetic, 90), network.stages, arithmetic, 90)
+    few = choice.few[0]
+    first, *rest = few.kernels
+    assert isinstance(first, Spread)
+    other = msgspec.structs.replace(first, **wrong)
+    bad = msgspec.structs.replace(few, kernels=(other, *rest))
+    with pytest.raises(TilewrightError, match=r"options.kernels\[0\]: Spread"):
+        build(network.stages, arithmetic, 90, choice, bad)

@@ -16,18 +16,30 @@ from tests.kept import compile_cubin
 from tests.rungs.gpu.kernels import ACTIVATIONS
 from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import Kernel, cut, sources
+from tilewright.fuse.cuda.cut import (
+    Kernel,
+    build,
+    choose,
+    cut,
+    for_few,
+    sources,
+    to_do,
+)
+from tilewright.fuse.cuda.few import choose_few
 from tilewright.fuse.cuda.generations import GENERATIONS, generation
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.layers import (
+    Add,
     AveragePool,
     Convolution,
     FullyConnected,
     Layer,
     MaxPool,
     Pixels,
+    Softmax,
 )
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
@@ -140,3 +152,24 @@ def test_layers_out_of_the_ordinary() -> None:
     pixels = Pixels((3, 30, 30), scale=(1.0, 2.0, 3.0))
     (made,) = compiled(Network("odd", pixels, layers), "fp16", 90)
     assert made.spilled_bytes == 0
+
+
+def test_tiles_of_few_images() -> None:
+    """Pixels with pooling, words with something added, and rows with softmax."""
+    layers = (
+        Convolution(8, 3), MaxPool(2), Convolution(8, 3, padding=1), Add(), FullyConnected(5),
+        Softmax(),
+    )  # fmt: skip
+    sources_of = ((0,), (1,), (2,), (2, 3), (4,), (5,))
+    network = Network("net", Pixels((3, 10, 10)), layers, sources=sources_of)
+    arithmetic = ARITHMETICS["fp16"]
+    choice = choose(network.stages, arithmetic, 80)
+    spread = choose_few(to_do(network.stages, for_few(generation(80))), arithmetic,
+                        for_few(generation(80)), 4, lambda part: [])  # fmt: skip
+    assert spread is not None
+    plans = build(network.stages, arithmetic, 80, choice, spread)
+    assert [type(plan) for plan in plans] == [Tiles] * 3
+    for plan, source in zip(plans, sources(plans, "uint8"), strict=True):
+        text = kernel_text(plan, "tiles", network.input, source)
+        made = compile_cubin("tiles", text, "sm_80")
+        assert made.registers <= 65536 // plan.threads and not made.spilled_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
@@ -12,7 +13,7 @@ import pytest
 
 from tilewright.fuse.cuda import run as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import choose
+from tilewright.fuse.cuda.cut import choose, with_few
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model import zoo
@@ -88,11 +89,12 @@ def test_few_images_take_few_blocks() -> None:
 def test_float_images_have_a_kernel_of_their_own() -> None:
     network = zoo.network("cifar10")
     made, runtime = fused(network)
-    made.compile_for(pixels=True)
-    assert set(made.compiled) == {(0, "uint8")}
+    made.compile_for(pixels=True, images=2)
+    series = made.series_of(2)
+    assert set(series.compiled) == {(0, "uint8")}
     made(*images(network, 2, np.float32))
     assert "const float* images" in runtime.texts["network_fp16"]
-    assert set(made.compiled) == {(0, "uint8"), (0, "float32")}
+    assert set(series.compiled) == {(0, "uint8"), (0, "float32")}
 
 
 @pytest.mark.parametrize("count, blocks, parts", [(1, 1, 16), (80, 1, 16), (1000, 13, 10)])
@@ -107,10 +109,41 @@ def test_blocks_share_sums_where_images_are_few(count: int, blocks: int, parts: 
     assert second[1] == (blocks, parts, 1)
     # Features pass from one to the other, and there is room for every block's part of a sum.
     assert first[2][1] is second[2][0]
-    assert made.parts.size >= blocks * parts * made.plans[1].part_floats
+    series = made.series_of(count)
+    assert series.parts.size >= blocks * parts * series.plans[1].part_floats
     alone, runtime = fused(network, share_sums=False)
     alone(*images(network, count))
     assert runtime.launches[1][1] == (blocks, 1, 1)
+
+
+def test_few_images_have_kernels_of_their_own() -> None:
+    """Three sizes of batches: of one image, of a few, of many."""
+    network = zoo.network("ece408")
+    ready = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
+    choice = with_few(
+        choose(network.stages, ARITHMETICS["fp32"], 90), network.stages, ARITHMETICS["fp32"], 90
+    )
+    assert choice.few_up_to >= 16
+    runtime = Noted()
+    made = FusedNetwork(runtime, "network", "fp32", ready.stages, ready.parameters, choice)
+    for count in (1, 16, 1000):
+        made(*images(network, count))
+    names = [launch[0] for launch in runtime.launches]
+    assert names == [
+        "network_fp32_conv1_to_pool", "network_fp32_conv2", "network_fp32_fc1_to_tanh2",
+        "network_fp32_fc2_to_softmax",
+    ] * 2 + ["network_fp32_conv1_to_conv2", "network_fp32_fc1_to_softmax"]  # fmt: skip
+    grids = [launch[1] for launch in runtime.launches]
+    for one, few in zip(grids[:4], grids[4:8], strict=True):
+        assert math.prod(one) <= math.prod(few) or few[2] > 1
+    # A layer's work is over most multiprocessors, also of one image; and there is room for parts.
+    series = made.series_of(1)
+    assert math.prod(grids[1]) > 100 and math.prod(grids[2]) > 100
+    for grid, plan in zip(grids[:4], series.plans, strict=True):
+        assert grid[2] == 1 or series.parts.size >= math.prod(grid) * plan.part_floats
+    # Others that work beside it have the same weights, and memory of their own.
+    other = made.beside(runtime).series_of(1)
+    assert other.weights is series.weights and other.parts is not series.parts
 
 
 def test_large_batches_go_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +193,7 @@ def test_kernels_are_given_what_several_others_left() -> None:
 
 def test_parameters_are_sent_again() -> None:
     made, _ = fused(zoo.network("cifar10"))
-    ((buffer, words),) = made.sent
+    ((buffer, words),) = made.series_of(1).sent
     buffer[:] = 0
     made.send_parameters()
     assert (buffer == words).all()
@@ -172,4 +205,6 @@ def test_every_precision_is_verified_in_all_its_ways() -> None:
         chosen = rung.at(precision.name)
         assert chosen.precision == precision
         assert chosen.label == f"network {precision.name}"
-        assert chosen.ways == ({}, {"share_sums": False})
+        many, alone, few = chosen.ways
+        assert (many["few_up_to"], alone["few_up_to"], alone["share_sums"]) == (0, 0, False)
+        assert few["few_up_to"] > 10**6

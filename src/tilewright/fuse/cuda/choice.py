@@ -40,13 +40,39 @@ class Multiplied(
     stages: int
 
 
+class Spread(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="tiles", tag_field="kind"
+):
+    """A kernel of one operation's sums, over all multiprocessors (`tiles`)."""
+
+    operations: Positive
+    tiles: int
+    columns: int
+    down: int
+    across: int
+    deep: int
+    chunk: int
+    stages: int
+    parts: int
+
+
+class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Kernels for batches of up to so many images."""
+
+    images: Positive
+    kernels: tuple[Stacked | Spread, ...]
+
+
 class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """All kernels, for a generation of GPUs.
 
-    Blocks share the long sums of large fully connected layers where images are few, unless they
-    are told not to (`share_sums`).
+    Batches of up to `few_up_to` images have kernels of their own: the first of `few` that are for
+    so many, or the last. Blocks share long sums where images are few, unless they are told not to
+    (`share_sums`).
     """
 
     generation: str
     kernels: tuple[Stacked | Multiplied, ...]
     share_sums: bool = True
+    few: tuple[Few, ...] = ()
+    few_up_to: int = 0

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
+
+from msgspec import structs
 
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, searched, stack_as
-from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
+from tilewright.fuse.cuda.choice import Choice, Few, Multiplied, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense, dense, denses
+from tilewright.fuse.cuda.few import TIERS, choose_few, cycles, one_kernel, tiles_as
 from tilewright.fuse.cuda.generations import Generation, generation
 from tilewright.fuse.cuda.operations import (
     Form,
@@ -22,10 +25,11 @@ from tilewright.fuse.cuda.operations import (
     with_copy,
 )
 from tilewright.fuse.cuda.stack import Source, Stack
+from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
-Kernel = Stack | Dense
+Kernel = Stack | Dense | Tiles
 # Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
 MOST_TOGETHER = 32
 
@@ -59,6 +63,56 @@ def _choose(
     return choice
 
 
+def with_few(
+    choice: Choice, stages: Sequence[Stage], arithmetic: Arithmetic, capability: int
+) -> Choice:
+    """The same with kernels for few images, where they promise to be faster."""
+    many = tuple(build(stages, arithmetic, capability, choice))
+    gpu = generation(capability)
+    todo = tuple(to_do(stages, for_few(gpu)))
+    search = (*searched(), MOST_TOGETHER, TIERS)
+    question = repr(([each.alike for each in todo], arithmetic, gpu, choice, search))
+    kept = planned.read(question)
+    if kept is None:
+        kept = _with_few(choice, many, todo, arithmetic, for_few(gpu))
+        planned.keep(question, kept)
+    return kept
+
+
+def _with_few(
+    choice: Choice,
+    many: Sequence[Kernel],
+    todo: Sequence[Operation],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+) -> Choice:
+    found, up_to = [], 0
+    for images in TIERS:
+        try:
+            few = choose_few(
+                todo, arithmetic, gpu, images, lambda part: _stacks(part, arithmetic, gpu, 0)
+            )
+        except DoesNotFit:  # what lies between layers: all images go by the kernels for many
+            few = None
+        if few is None:
+            return choice
+        plans = _plans(todo, arithmetic, gpu, few.kernels)
+        least = sum(cycles(each, images, gpu) for each in plans)
+        one = one_kernel(todo, arithmetic, gpu, images) if len(todo) <= MOST_TOGETHER else None
+        if one is not None and cycles(one[0], images, gpu) < least:
+            few, least = Few(images, (one[1],)), cycles(one[0], images, gpu)
+        found.append(few)
+        if least < sum(cycles(each, images, gpu) for each in many):
+            up_to = images
+    return structs.replace(choice, few=tuple(found), few_up_to=up_to)
+
+
+@cache
+def for_few(gpu: Generation) -> Generation:
+    """No fully connected layer is done over the batch."""
+    return replace(gpu, most_connected=10**12)
+
+
 def recut(
     stages: Sequence[Stage], arithmetic: Arithmetic, capability: int, extra: int
 ) -> Choice | None:
@@ -89,24 +143,52 @@ def _search(
 
 
 def build(
-    stages: Sequence[Stage], arithmetic: Arithmetic, capability: int, choice: Choice
+    stages: Sequence[Stage],
+    arithmetic: Arithmetic,
+    capability: int,
+    choice: Choice,
+    few: Few | None = None,
 ) -> list[Kernel]:
-    """The kernels as they were chosen; refused if they are not for these layers or this GPU."""
-    return list(_build(tuple(stages), arithmetic, generation(capability), choice))
+    """The kernels as they were chosen; refused if they are not for these layers or this GPU.
 
-
-@lru_cache(maxsize=100)
-def _build(
-    stages: tuple[Stage, ...], arithmetic: Arithmetic, gpu: Generation, choice: Choice
-) -> tuple[Kernel, ...]:
+    Those for many images, or for few.
+    """
+    gpu = generation(capability)
     if choice.generation != gpu.name:
         raise TilewrightError(
             f"options.generation: kernels for {choice.generation:.40}, and the GPU is {gpu.name}"
         )
-    todo = to_do(stages, gpu)
+    if few is None:
+        return list(_build(tuple(stages), arithmetic, gpu, choice.kernels))
+    return list(_build(tuple(stages), arithmetic, for_few(gpu), few.kernels))
+
+
+def few_of(choice: Choice, images: int) -> Few | None:
+    """The kernels for so many images, if they are few."""
+    if images > choice.few_up_to or not choice.few:
+        return None
+    return next((each for each in choice.few if images <= each.images), choice.few[-1])
+
+
+@lru_cache(maxsize=100)
+def _build(
+    stages: tuple[Stage, ...],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    chosen_kernels: tuple[Stacked | Multiplied | Spread, ...],
+) -> tuple[Kernel, ...]:
+    return _plans(to_do(stages, gpu), arithmetic, gpu, chosen_kernels)
+
+
+def _plans(
+    todo: Sequence[Operation],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    chosen_kernels: Sequence[Stacked | Multiplied | Spread],
+) -> tuple[Kernel, ...]:
     kernels: list[Kernel] = []
     at = 0
-    for number, chosen in enumerate(choice.kernels):
+    for number, chosen in enumerate(chosen_kernels):
         end = at + chosen.operations
         plan = None
         if end <= len(todo):
@@ -130,13 +212,15 @@ def _build(
 
 
 def _kernel(
-    chosen: Stacked | Multiplied,
+    chosen: Stacked | Multiplied | Spread,
     part: Sequence[Operation],
     arithmetic: Arithmetic,
     gpu: Generation,
     after: Operation | None,
 ) -> Kernel | None:
     """A part of the operations in one kernel; `after` comes after it."""
+    if isinstance(chosen, Spread):
+        return tiles_as(chosen, arithmetic, part, gpu)
     if isinstance(chosen, Multiplied):
         # They do not read pixels; a softmax comes last of all.
         layers = part[:-1] if part[-1].kind == "softmax" and after is None else part

@@ -100,7 +100,7 @@ def _struct(step: Step | Blank) -> list[str]:
     """A step's constants, if it has any, as the building blocks take them."""
     match step:
         case Fill():
-            return [struct(_load(step), constants(step), _value(step.pixels))]
+            return [struct(_load(step), constants(step), value(step.pixels))]
         case Border():
             return [struct(f"Border{step.index}", constants(step))]
         case Blank():
@@ -117,7 +117,7 @@ def _struct(step: Step | Blank) -> list[str]:
             made = [struct(f"Layer{step.index}", values, activation("after", step.activations))]
             if isinstance(step, Join):
                 made += [
-                    struct(f"Layer{step.index}Part{number}", constants(part), _value(part.pixels))
+                    struct(f"Layer{step.index}Part{number}", constants(part), value(part.pixels))
                     for number, part in enumerate(step.parts)
                 ]
             return made
@@ -131,7 +131,7 @@ def _load(step: Fill) -> str:
     return f"Load{step.index}" if step.index else "Load"
 
 
-def _value(pixels: Pixels | None) -> str:
+def value(pixels: Pixels | None) -> str:
     """What becomes of a pixel, of some channel, as it is read."""
     body = "return x;"
     if pixels:

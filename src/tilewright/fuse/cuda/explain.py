@@ -13,6 +13,7 @@ from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.fuse.cuda.stack import Phase, Stack
 from tilewright.fuse.cuda.sums import reads_of
+from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.network import Stages
 from tilewright.runtime import nvrtc
 from tilewright.runtime.nvrtc import Compiled
@@ -57,7 +58,7 @@ def explain(
             text = kernel_text(plan, name, stages[0].layer, source)
             compiled = nvrtc.compile_cubin(name, text, architecture)
         first = ("input",) if index == 0 and stages[0].kind == "input" else ()
-        arrangement, memory, shares = _dense(plan) if isinstance(plan, Dense) else _stack(plan)
+        arrangement, memory, shares = _described(plan)
         work = sum(flops[layer] for layer in plan.names)
         layers = (*first, *plan.names)
         found.append(Facts(name, layers, arrangement, memory, shares, work, compiled))
@@ -66,6 +67,12 @@ def explain(
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _described(plan: Kernel) -> tuple[str, str, tuple[Share, ...]]:
+    if isinstance(plan, Tiles):
+        return _tiles(plan)
+    return _dense(plan) if isinstance(plan, Dense) else _stack(plan)
 
 
 def _stack(plan: Stack) -> tuple[str, str, tuple[Share, ...]]:
@@ -127,6 +134,26 @@ def _dense(plan: Dense) -> tuple[str, str, tuple[Share, ...]]:
         more = plan.more if index == 0 else 1
         unit = f"{TILE * more} images, {8 * columns} outputs"
         shares.append(Share(layer, unit, tiles // columns, useful / issued, weights="caches"))
+    if plan.softmax:
+        shares.append(Share(plan.softmax, "a warp, an image", 1))
+    return arrangement, memory, tuple(shares)
+
+
+def _tiles(plan: Tiles) -> tuple[str, str, tuple[Share, ...]]:
+    rows, filters = plan.rows, 8 * plan.block_columns
+    arrangement = (
+        f"a block for {rows} positions and {filters} filters, {plan.threads // 32} warps, "
+        f"{plan.deep} of which share a sum; up to {plan.most_parts} blocks do"
+    )
+    memory = f"{plan.shared_bytes:,} bytes shared: positions and weights pass through in rounds"
+    operation = plan.operation
+    pool = 4 if operation.pool else 1
+    units = plan.row_blocks(1) * plan.column_blocks * plan.threads // 32
+    depth = plan.rounds * plan.round_words * plan.arithmetic.per_word
+    issued = plan.row_blocks(1) * rows * plan.column_blocks * filters * depth
+    useful = pool * plan.results * operation.weights
+    unit = f"{16 * plan.tiles} positions, {8 * plan.columns} filters"
+    shares = [Share(operation, unit, units, useful / issued, weights="caches")]
     if plan.softmax:
         shares.append(Share(plan.softmax, "a warp, an image", 1))
     return arrangement, memory, tuple(shares)

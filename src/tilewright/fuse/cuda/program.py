@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tilewright.fuse.cuda.operations import Window
+from tilewright.fuse.cuda.operations import Operation, Window
 from tilewright.fuse.cuda.pictures import plain, runs
 from tilewright.fuse.cuda.stack import Phase, Source, Stack, Taken
 from tilewright.fuse.cuda.steps import (
@@ -25,6 +25,7 @@ from tilewright.fuse.cuda.steps import (
     Join,
     Outside,
     Part,
+    PoolStep,
     Program,
     Softmax,
     Step,
@@ -37,6 +38,7 @@ from tilewright.model.layers import (
     Add,
     AveragePool,
     Convolution,
+    Elementwise,
     Layer,
     Multiply,
     Pixels,
@@ -313,11 +315,7 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
     reads = reads_of(shares, phase.source)
     count, full, half = runs(plan.arithmetic, phase.source, taps_x, reads)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
-    before, after, pool = operation.before, operation.after, operation.pool
-    if not pool and not operation.added:
-        before, after = (), before + after
-    # Activations that keep order give after a maximum what they would have given before it.
-    each = pool == "max" and not all(layer.keeps_order for layer in before)
+    pool, before, after = pool_of(operation)
     return Convolve(
         index=index,
         at=_source_at(plan, index),
@@ -349,12 +347,25 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         unroll=written_out(count * full, taps_y * shares.rows * shares.columns)
         if plan.arithmetic.tensor
         else 1,
-        pool="max of each" if each else pool,
+        pool=pool,
         rounds=operation.mixed and plan.arithmetic.rounds,
         added=_added(plan, index, phase, given) if operation.added else None,
         narrow=shares.narrow,
         warpgroup=phase.warpgroup,
     )
+
+
+def pool_of(
+    operation: Operation,
+) -> tuple[PoolStep, tuple[Elementwise, ...], tuple[Elementwise, ...]]:
+    """How sums are pooled, and the activations before that, or before something is added, and
+    after it."""
+    before, after, pool = operation.before, operation.after, operation.pool
+    if not pool and not operation.added:
+        return "", (), before + after
+    # Activations that keep order give after a maximum what they would have given before it.
+    each = pool == "max" and not all(layer.keeps_order for layer in before)
+    return "max of each" if each else pool, before, after
 
 
 def _added(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Added:

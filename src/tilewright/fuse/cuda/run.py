@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
-from tilewright.fuse.cuda.choice import Choice
-from tilewright.fuse.cuda.cut import Kernel, build, sources
+from tilewright.fuse.cuda.choice import Choice, Few
+from tilewright.fuse.cuda.cut import Kernel, build, few_of, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_stack import stack_text
+from tilewright.fuse.cuda.emit_tiles import tiles_text
 from tilewright.fuse.cuda.stack import Source, Stack
+from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.layers import Layer, Pixels, Shape
 from tilewright.model.network import Parameters, Stages
 from tilewright.runtime import Buffer, GpuKernel, HostArray, are_pixels
@@ -41,7 +43,10 @@ def kernel_text(plan: Kernel, name: str, first: Layer, source: Source) -> str:
     """What the compiler gets; `first` is the first layer of all, `source` what is read."""
     if isinstance(plan, Dense):
         return dense_text(plan, name)
-    return stack_text(plan, name, first if isinstance(first, Pixels) else None, source)
+    pixels = first if isinstance(first, Pixels) else None
+    if isinstance(plan, Tiles):
+        return tiles_text(plan, name, pixels, source)
+    return stack_text(plan, name, pixels, source)
 
 
 class Launcher(Protocol):
@@ -75,8 +80,9 @@ class Launcher(Protocol):
 class FusedNetwork:
     """Consecutive layers in few kernels, as they were chosen; their names begin with the rung's.
 
-    They are compiled when it is called, for the type of images that comes, or before that when it
-    is told what will come (`compile_for`).
+    There are kernels for many images, and may be others for few. They are compiled when it is
+    called, for the type of images that comes, or before that when it is told what will come
+    (`compile_for`).
     """
 
     runtime: Launcher
@@ -85,16 +91,87 @@ class FusedNetwork:
     stages: Stages
     parameters: Parameters
     choice: Choice
+    # By what they are for: those with the weights, for all, and those with memory to work in.
+    made: dict[Few | None, Series] = field(init=False, default_factory=dict)
+    series: dict[Few | None, Series] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for few in (None, *self.choice.few):  # what was not chosen for these layers is refused now
+            self._kernels(few)
+
+    def _kernels(self, few: Few | None) -> list[Kernel]:
+        arithmetic, capability = ARITHMETICS[self.precision], self.runtime.capability
+        return build(self.stages, arithmetic, capability, self.choice, few)
+
+    @property
+    def plans(self) -> list[Kernel]:
+        """Those for many images."""
+        return self._kernels(None)
+
+    def series_of(self, images: int) -> Series:
+        """The kernels for so many images; made when they are first needed."""
+        few = few_of(self.choice, images)
+        if few not in self.series:
+            self.series[few] = self._with_weights(few).beside(self.runtime)
+        return self.series[few]
+
+    def _with_weights(self, few: Few | None) -> Series:
+        if few not in self.made:
+            self.made[few] = Series(
+                self.runtime, self.rung, self.precision, self.stages, self.parameters, self.choice,
+                few,
+            )  # fmt: skip
+        return self.made[few]
+
+    def beside(self, runtime: Launcher) -> FusedNetwork:
+        """The same kernels and weights with memory of its own to work in, for calls that overlap.
+
+        It launches through a runtime that may be another one for the same device.
+        """
+        self._with_weights(few_of(self.choice, 1))  # which every caller may come with
+        other = copy(self)
+        other.runtime, other.series = runtime, {}
+        return other
+
+    def compile_for(self, pixels: bool, images: int) -> None:
+        """Compile what so many images need that are pixels, or float32 values."""
+        self.series_of(images).compile_for(pixels)
+
+    def send_parameters(self) -> None:
+        for each in self.series.values():
+            each.send_parameters()
+
+    def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None:
+        self.series_of(len(x))(x, out)
+
+
+@dataclass
+class Series:
+    """The kernels for batches of some size, one after the other, and what they work in.
+
+    They are those for `few` images, or for many.
+    """
+
+    runtime: Launcher
+    rung: str
+    precision: str
+    stages: Stages
+    parameters: Parameters
+    choice: Choice
+    few: Few | None
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Words]] = field(init=False)
     compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
+    # Room for what passes from kernel to kernel, and for the parts of sums that blocks share.
     scratch: list[Buffer] = field(init=False, default_factory=list)
+    parts: Buffer | None = field(init=False, default=None)
+    arrived: Buffer | None = field(init=False, default=None)
     capacity: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         runtime = self.runtime
         arithmetic = ARITHMETICS[self.precision]
-        self.plans = build(self.stages, arithmetic, runtime.capability, self.choice)
+        self.plans = build(self.stages, arithmetic, runtime.capability, self.choice, self.few)
         packed = [plan.parameters(self.parameters) for plan in self.plans]
         self.sent = [(runtime.upload(words), words) for words in packed if words.size]
         held = iter(self.sent)
@@ -103,24 +180,15 @@ class FusedNetwork:
             runtime.upload(plan.tables[0]) if isinstance(plan, Stack) else None
             for plan in self.plans
         ]
-        self._make_room()
 
-    def _make_room(self) -> None:
-        """For the parts of sums that dense layers' blocks share."""
-        runtime = self.runtime
-        most = [plan.part_floats for plan in self.plans if isinstance(plan, Dense)]
-        processors = runtime.limits.processors
-        self.parts = runtime.allocate((max(most) * processors,)) if most else None
-        self.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
-
-    def beside(self, runtime: Launcher) -> FusedNetwork:
-        """The same kernels and weights with memory of its own to work in, for calls that overlap.
-
-        It launches through a runtime that may be another one for the same device.
-        """
+    def beside(self, runtime: Launcher) -> Series:
+        """The same with memory of its own to work in."""
         other = copy(self)
         other.runtime, other.scratch, other.capacity = runtime, [], 0
-        other._make_room()
+        most = [plan.part_floats for plan in self.plans if not isinstance(plan, Stack)]
+        processors = runtime.limits.processors
+        other.parts = runtime.allocate((max(most) * processors,)) if most else None
+        other.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
         return other
 
     def compile_for(self, pixels: bool) -> None:
@@ -132,7 +200,7 @@ class FusedNetwork:
         for buffer, words in self.sent:
             self.runtime.write(buffer, words)
 
-    def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None:
+    def __call__(self, x: Buffer, out: Buffer) -> None:
         most = self.most
         for first in range(0, len(x), most):
             self._piece(x[first : first + most], out[first : first + most])
@@ -148,11 +216,11 @@ class FusedNetwork:
         if images > self.capacity:
             # Zeros: the words after an image's last feature meet weights of zero, not NaN.
             self.scratch = []
+            self.capacity = max(images, self.few.images if self.few else 0)
             for plan in self.plans[:-1]:
-                words = self.runtime.allocate((images, plan.result_words), np.uint32)
+                words = self.runtime.allocate((self.capacity, plan.result_words), np.uint32)
                 words.fill(0)
                 self.scratch.append(words)
-            self.capacity = images
         read = sources(self.plans, "uint8" if are_pixels(x) else "float32")
         made = {-1: x}  # by the operation that gave it
         for index, plan in enumerate(self.plans):
@@ -182,9 +250,13 @@ class FusedNetwork:
                 x, out, self._weights(index), self.tables[index], items, *others
             )  # fmt: skip
         else:
-            blocks, parts = plan.parts(images, processors)
-            grid = (blocks, parts if self.choice.share_sums else 1, 1)
-            arguments = (x, out, self._weights(index), self.parts, self.arrived, images)
+            arguments = (x, out, self._weights(index), self.parts, self.arrived, images, *others)
+            if isinstance(plan, Dense):
+                blocks, parts = plan.parts(images, processors)
+                grid = (blocks, parts if self.choice.share_sums else 1, 1)
+            else:
+                parts = plan.parts(images, processors) if self.choice.share_sums else 1
+                grid = (plan.row_blocks(images), plan.column_blocks, parts)
         self.runtime.enqueue(kernel, grid, arguments, names, self._cost(index, taken, out, images))
 
     def _cost(self, index: int, taken: list[Buffer], out: Buffer, images: int) -> Cost:
@@ -198,7 +270,7 @@ class FusedNetwork:
 
     def _weights(self, index: int) -> Buffer | None:
         held = self.weights[index]
-        return self.tables[0] if held is None else held
+        return self.tables[index] if held is None else held
 
     def _kernel(self, index: int, source: Source) -> GpuKernel:
         """Compiled when first needed for a type of pixels."""

@@ -17,6 +17,8 @@ from tilewright.fuse.cuda.sums import To
 from tilewright.model.layers import Elementwise, Pixels
 from tilewright.model.layers.multiply import Reach
 
+PoolStep = Literal["", "max", "max of each", "average"]
+
 
 @dataclass(frozen=True)
 class Clear:
@@ -224,7 +226,7 @@ class Convolve:
     half: int
     rows_first: bool
     unroll: int
-    pool: Literal["", "max", "max of each", "average"]
+    pool: PoolStep
     rounds: bool  # what is read is rounded to operands first
     added: Added | None
     narrow: bool = False  # the last column has one filter of each lane

@@ -20,6 +20,16 @@ def generated_plan(device: Device, stages: Stages, precision: Precision) -> Opti
     return as_options(choose(stages, ARITHMETICS[precision.name], capability))
 
 
+def network_plan(device: Device, stages: Stages, precision: Precision) -> Options:
+    """The same, with other kernels for few images."""
+    from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+    from tilewright.fuse.cuda.cut import choose, with_few
+
+    capability, arithmetic = cuda.gpu(device.index).capability, ARITHMETICS[precision.name]
+    many = choose(stages, arithmetic, capability)
+    return as_options(with_few(many, stages, arithmetic, capability))
+
+
 def generated_candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
     """Other arrangements of the same kernels, by the planner's estimate."""
     from tilewright.fuse.cuda.alternatives import alternatives

@@ -1,0 +1,163 @@
+"""Kernels for batches of few images: layers with much to do are spread over all multiprocessors.
+
+Between these are kernels as for many images, for what little is left: the last layers, mostly. All
+of it is worth it only where images alone do not keep the multiprocessors busy; which is estimated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, stack_as
+from tilewright.fuse.cuda.choice import Few, Spread, Stacked
+from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.generations import Generation
+from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.sums import WEIGHTS
+from tilewright.fuse.cuda.tiles import Tiles, all_tiles, can_spread, fits
+
+# Images of a batch that kernels are made for, at most.
+TIERS = (1, 4, 16, 64)
+# Multiply-adds of an image's layer that are not worth a launch of their own.
+LITTLE = 500
+SCHEDULERS = 4  # of a multiprocessor: so many warps work at a time
+
+
+def spread(plan: Tiles) -> Spread:
+    """A plan as it is chosen."""
+    return Spread(len(plan.operations), plan.tiles, plan.columns, plan.down, plan.across,
+                  plan.deep, plan.chunk, plan.stages, plan.most_parts)  # fmt: skip
+
+
+def tiles_as(
+    chosen: Spread, arithmetic: Arithmetic, part: Sequence[Operation], gpu: Generation
+) -> Tiles | None:
+    """The plan that was chosen, if there is such a one."""
+    if not can_spread(part):
+        return None
+    softmax = part[1] if len(part) > 1 else None
+    plan = Tiles(arithmetic, part[0], softmax, chosen.tiles, chosen.columns, chosen.down,
+                 chosen.across, chosen.deep, chosen.chunk, chosen.stages, chosen.parts)  # fmt: skip
+    return plan if fits(plan, gpu) else None
+
+
+@lru_cache(maxsize=1000)
+def best_tiles(
+    arithmetic: Arithmetic, part: tuple[Operation, ...], gpu: Generation, images: int
+) -> Tiles | None:
+    """The best for so many images, or fewer; None: none fits."""
+    plans = _tried(arithmetic, part, gpu)
+    return min(plans, key=lambda plan: tiles_cycles(plan, images, gpu), default=None)
+
+
+# The same for all numbers of images.
+@lru_cache(maxsize=50)
+def _tried(
+    arithmetic: Arithmetic, part: tuple[Operation, ...], gpu: Generation
+) -> tuple[Tiles, ...]:
+    return tuple(all_tiles(arithmetic, part, gpu))
+
+
+def tiles_cycles(plan: Tiles, images: int, gpu: Generation) -> float:
+    """About how long a launch takes."""
+    few, tensor = gpu.few, plan.arithmetic.tensor
+    parts = plan.parts(images, few.processors)
+    blocks = plan.row_blocks(images) * plan.column_blocks * parts
+    warps, steps = plan.threads // 32, plan.chunk // plan.arithmetic.step
+    products = plan.tiles * plan.columns
+    registers = plan.threads * (plan.registers + gpu.other_registers)
+    resident = max(1, min(gpu.shared_bytes // plan.shared_bytes, 65536 // registers))
+    load = -(-blocks // few.processors)
+    together = min(load, resident)
+    others = max(0, together * warps - SCHEDULERS)
+    each = few.step + products * (few.product[tensor] + few.more_product[tensor] * others)
+    fetch = plan.corners * few.corner + together * plan.round_weights / few.weights_a_cycle
+    least = few.ahead / (plan.stages - 1)
+    rounds = -(-plan.rounds // parts) * max(few.round + steps * each + fetch, least)
+    gather = few.gather + few.part * -(-parts // plan.deep) * products if parts > 1 else 0
+    return few.launch + -(-load // resident) * (few.block + rounds) + gather
+
+
+def stack_cycles(plan: Stack, images: int, gpu: Generation) -> float:
+    """The same of a kernel that takes an image, or a strip of one, to a block's group."""
+    items = images * (len(plan.strip.starts) if plan.strip else 1)
+    load = -(-items // gpu.few.processors)
+    together = min(load, plan.groups)
+    work = gpu.image_work + sum(phase.work(gpu) for phase in plan.phases)
+    wait = gpu.image_wait + sum(phase.wait(plan.warps, gpu) for phase in plan.phases)
+    weights = plan.shared_words / gpu.few.weights_a_cycle
+    waves = -(-load // plan.groups)
+    return gpu.few.launch + weights + waves * math.hypot(together * work, wait)
+
+
+def dense_cycles(plan: Dense, images: int, gpu: Generation) -> float:
+    """The same of large fully connected layers over the batch."""
+    blocks, parts = plan.parts(images, gpu.few.processors)
+    words = plan.chunk_weights + plan.images * plan.chunk
+    rounds = -(-plan.chunks // parts) * -(-blocks // gpu.few.processors)
+    each = max(words / gpu.few.weights_a_cycle, 200)
+    return gpu.few.launch + gpu.few.block + 2 * gpu.few.gather + rounds * each
+
+
+def cycles(plan: Stack | Dense | Tiles, images: int, gpu: Generation) -> float:
+    if isinstance(plan, Tiles):
+        return tiles_cycles(plan, images, gpu)
+    if isinstance(plan, Dense):
+        return dense_cycles(plan, images, gpu)
+    return stack_cycles(plan, images, gpu)
+
+
+def choose_few(
+    todo: Sequence[Operation],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    images: int,
+    stacked: Callable[[Sequence[Operation]], list[Stacked]],
+) -> Few | None:
+    """The kernels for up to so many images; `stacked` are those of operations with little to do.
+
+    None if there is nothing to spread.
+    """
+    kernels: list[Stacked | Spread] = []
+    little: list[Operation] = []
+    at = 0
+    while at < len(todo):
+        plan = None
+        for part in (tuple(todo[at : at + 2]), tuple(todo[at : at + 1])):
+            if plan is None and can_spread(part) and _much(part[0]):
+                plan = best_tiles(arithmetic, part, gpu, images)
+        if plan is None:
+            little.append(todo[at])
+            at += 1
+            continue
+        if little:
+            kernels += stacked(little)
+            little = []
+        kernels.append(spread(plan))
+        at += len(plan.operations)
+    if little:
+        kernels += stacked(little)
+    if not any(isinstance(each, Spread) for each in kernels):
+        return None
+    return Few(images, tuple(kernels))
+
+
+def one_kernel(
+    todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, images: int
+) -> tuple[Stack, Stacked] | None:
+    """All operations in one kernel that is arranged for so many images; None: there is none."""
+    found = []
+    for (warps, groups), weight in itertools.product(SHAPES, WEIGHTS):
+        plan = stack_as(Arrangement(0, warps, groups, weight), arithmetic, todo, gpu)
+        if plan is not None:
+            found.append((plan, Stacked(len(todo), 0, warps, groups, weight)))
+    return min(found, key=lambda each: stack_cycles(each[0], images, gpu), default=None)
+
+
+def _much(operation: Operation) -> bool:
+    return math.prod(operation.summed[1:]) * operation.weights > LITTLE
