@@ -40,13 +40,25 @@ class Multiplied(
     stages: int
 
 
+class Connected(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="connected", tag_field="kind"
+):
+    """A kernel of one fully connected layer, and softmax if it takes two operations (`panels`).
+
+    Of up to `few` images it works as is best for few.
+    """
+
+    operations: Positive
+    few: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """All kernels, for a generation of GPUs.
 
-    Blocks share the long sums of large fully connected layers where images are few, unless they
-    are told not to (`share_sums`).
+    Blocks, or the warps of a block, share the long sums of large fully connected layers where
+    images are few, unless they are told not to (`share_sums`).
     """
 
     generation: str
-    kernels: tuple[Stacked | Multiplied, ...]
+    kernels: tuple[Stacked | Multiplied | Connected, ...]
     share_sums: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from tilewright.fuse.cuda.emit import activation, constants, head, struct
+from tilewright.fuse.cuda.emit import activation, constants, head, struct, value
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Rows, Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -65,7 +65,7 @@ def _struct(step: Step | Blank) -> list[str]:
     """A step's constants, if it has any, as the building blocks take them."""
     match step:
         case Fill():
-            return [struct(_load(step), constants(step), _value(step.pixels))]
+            return [struct(_load(step), constants(step), value(step.pixels))]
         case Border():
             return [struct(f"Border{step.index}", constants(step))]
         case Blank():
@@ -82,7 +82,7 @@ def _struct(step: Step | Blank) -> list[str]:
             made = [struct(f"Layer{step.index}", values, activation("after", step.activations))]
             if isinstance(step, Join):
                 made += [
-                    struct(f"Layer{step.index}Part{number}", constants(part), _value(part.pixels))
+                    struct(f"Layer{step.index}Part{number}", constants(part), value(part.pixels))
                     for number, part in enumerate(step.parts)
                 ]
             return made
@@ -94,23 +94,6 @@ def _struct(step: Step | Blank) -> list[str]:
 
 def _load(step: Fill) -> str:
     return f"Load{step.index}" if step.index else "Load"
-
-
-def _value(pixels: Pixels | None) -> str:
-    """What becomes of a pixel, of some channel, as it is read."""
-    body = "return x;"
-    if pixels:
-        body = f"return fmaf(x, {pixels.scales[0]:.9e}f, {pixels.shifts[0]:.9e}f);"
-        if pixels.specials:
-            scales, shifts = (
-                ", ".join(f"{each:.9e}f" for each in values)
-                for values in (pixels.scales, pixels.shifts)
-            )
-            body = (
-                f"const float scales[] = {{{scales}}}, shifts[] = {{{shifts}}}; "
-                "return fmaf(x, scales[c], shifts[c]);"
-            )
-    return f"static __device__ __forceinline__ float value(float x, int c) {{ {body} }}"
 
 
 def _kernel(made: Program, name: str) -> str:

@@ -74,6 +74,11 @@ class Generation:
     # that share a sum (more would spend more on adding up than they save).
     dense_sums: int
     most_parts: int
+    # Datasheet: whether fully connected layers over the batch are kernels of their own, in panels
+    # (`panels`): tensor cores that read shared memory, and copies that tell when they are done.
+    panels: bool
+    # Measured: images up to which the warps of a block divide the sums of such layers.
+    most_few: int
 
     def rates(self, tensor: bool) -> Rates:
         return self.tensor if tensor else self.plain
@@ -111,15 +116,20 @@ HOPPER = Generation(
     worth_it=1.25,
     dense_sums=100,
     most_parts=16,
+    panels=True,
+    most_few=64,
 )
+# What other generations take over: their tensor cores read registers.
+OTHER = replace(HOPPER, panels=False)
 
 # By compute capability, 10 * major + minor.
 GENERATIONS = {
-    80: replace(HOPPER, name="Ampere (A100)", shared_bytes=163 * 1024),
-    86: replace(HOPPER, name="Ampere (GeForce RTX 30)", shared_bytes=99 * 1024),
-    89: replace(HOPPER, name="Ada", shared_bytes=99 * 1024),
+    80: replace(OTHER, name="Ampere (A100)", shared_bytes=163 * 1024),
+    86: replace(OTHER, name="Ampere (GeForce RTX 30)", shared_bytes=99 * 1024),
+    89: replace(OTHER, name="Ada", shared_bytes=99 * 1024),
     90: HOPPER,
-    120: replace(HOPPER, name="Blackwell (GeForce RTX 50)", shared_bytes=99 * 1024),
+    100: replace(OTHER, name="Blackwell (B200)"),
+    120: replace(OTHER, name="Blackwell (GeForce RTX 50)", shared_bytes=99 * 1024),
 }
 
 

@@ -16,7 +16,9 @@ from tilewright.fuse.cuda.choice import Choice
 from tilewright.fuse.cuda.cut import Kernel, build, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
+from tilewright.fuse.cuda.emit_panels import panels_text
 from tilewright.fuse.cuda.emit_stack import stack_text
+from tilewright.fuse.cuda.panels import PANEL, How, Into, Panels
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.model.layers import Layer, Pixels, Shape
 from tilewright.model.network import Parameters, Stages
@@ -37,11 +39,17 @@ def kernel_name(rung: str, precision: str, plan: Kernel, alone: bool) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def kernel_text(plan: Kernel, name: str, first: Layer, source: Source) -> str:
-    """What the compiler gets; `first` is the first layer of all, `source` what is read."""
+def kernel_text(
+    plan: Kernel, name: str, first: Layer, source: Source, how: How | None = None
+) -> str:
+    """What the compiler gets; `first` is the first layer of all, `source` what is read, and `how`
+    which of a plan's kernels it is where there are several, if not the usual one."""
+    pixels = first if isinstance(first, Pixels) else None
+    if isinstance(plan, Panels):
+        return panels_text(plan, how or plan.usual, name, pixels, source)
     if isinstance(plan, Dense):
         return dense_text(plan, name)
-    return stack_text(plan, name, first if isinstance(first, Pixels) else None, source)
+    return stack_text(plan, name, pixels, source)
 
 
 class Launcher(Protocol):
@@ -88,7 +96,9 @@ class FusedNetwork:
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Words]] = field(init=False)
     compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
+    ways: dict[tuple[int, Source, How], GpuKernel] = field(init=False, default_factory=dict)
     scratch: list[Buffer] = field(init=False, default_factory=list)
+    rows: dict[int, Buffer] = field(init=False, default_factory=dict)  # made into panels
     capacity: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -119,14 +129,15 @@ class FusedNetwork:
         It launches through a runtime that may be another one for the same device.
         """
         other = copy(self)
-        other.runtime, other.scratch, other.capacity = runtime, [], 0
+        other.runtime, other.scratch, other.rows, other.capacity = runtime, [], {}, 0
         other._make_room()
         return other
 
     def compile_for(self, pixels: bool) -> None:
         """Compile what pixels need, or float32 values."""
         for index, source in enumerate(sources(self.plans, "uint8" if pixels else "float32")):
-            self._kernel(index, source)
+            if not isinstance(self.plans[index], Panels):  # how those work depends on the batch
+                self._kernel(index, source)
 
     def send_parameters(self) -> None:
         for buffer, words in self.sent:
@@ -147,25 +158,67 @@ class FusedNetwork:
         images = len(x)
         if images > self.capacity:
             # Zeros: the words after an image's last feature meet weights of zero, not NaN.
-            self.scratch = []
-            for plan in self.plans[:-1]:
-                words = self.runtime.allocate((images, plan.result_words), np.uint32)
-                words.fill(0)
-                self.scratch.append(words)
+            self.scratch = [
+                self._zeros(plan.rows(images) if isinstance(plan, Panels) else images,
+                            plan.result_words)
+                for plan in self.plans[:-1]
+            ]  # fmt: skip
+            self.rows = {
+                index: self._zeros(-(-images // PANEL) * PANEL, plan.words)
+                for index, plan in enumerate(self.plans)
+                if isinstance(plan, Panels) and plan.given != "panels"
+            }
             self.capacity = images
         read = sources(self.plans, "uint8" if are_pixels(x) else "float32")
         made = {-1: x}  # by the operation that gave it
         for index, plan in enumerate(self.plans):
-            kernel = self._kernel(index, read[index])
             target = self.scratch[index] if index + 1 < len(self.plans) else out
             taken = [made[each] for each in plan.inputs]
-            self._launch(index, plan, kernel, taken, target, images)
+            if isinstance(plan, Panels):
+                self._connect(index, plan, read[index], taken[0], target, images)
+            else:
+                kernel = self._kernel(index, read[index])
+                self._launch(index, plan, kernel, taken, target, images)
             made[plan.last] = target
+
+    def _zeros(self, rows: int, words: int) -> Buffer:
+        buffer = self.runtime.allocate((rows, words), np.uint32)
+        buffer.fill(0)
+        emptied: Buffer = buffer
+        return emptied
+
+    def _connect(
+        self, index: int, plan: Panels, source: Source, x: Buffer, out: Buffer, images: int
+    ) -> None:
+        """A fully connected layer, as is best for so many images."""
+        processors = self.runtime.limits.processors
+        for how in plan.how(images, processors, self.choice.share_sums):
+            target = self.rows[index] if isinstance(how, Into) else out
+            key = index, source, how
+            if key not in self.ways:
+                name = kernel_name(self.rung, self.precision, plan, len(self.plans) == 1)
+                name += f"_{type(how).__name__.lower()}"
+                text = kernel_text(plan, name, self.stages[0].layer, source, how)
+                self.ways[key] = self.runtime.compile_text(
+                    name, text, plan.threads_of(how), plan.bytes_of(how)
+                )
+            cost = self._cost(index, [x], target, images)
+            if isinstance(how, Into):
+                cost = Cost(0, cost.bytes)
+            self.runtime.enqueue(
+                self.ways[key], plan.grid(how, images), (x, target, self.weights[index], images),
+                self._names(index, plan), cost,
+            )  # fmt: skip
+            x, source = target, "panels"
+
+    def _names(self, index: int, plan: Kernel) -> tuple[str, ...]:
+        first = index == 0 and self.stages[0].kind == "input"
+        return ("input", *plan.names) if first else plan.names
 
     def _launch(
         self,
         index: int,
-        plan: Kernel,
+        plan: Stack | Dense,
         kernel: GpuKernel,
         taken: list[Buffer],
         out: Buffer,
@@ -173,8 +226,7 @@ class FusedNetwork:
     ) -> None:
         x, *others = taken
         processors = self.runtime.limits.processors
-        first = index == 0 and self.stages[0].kind == "input"
-        names = ("input", *plan.names) if first else plan.names
+        names = self._names(index, plan)
         if isinstance(plan, Stack):
             items = images * (len(plan.strip.starts) if plan.strip else 1)
             grid = (min(processors, items), 1, 1)
@@ -204,6 +256,7 @@ class FusedNetwork:
         """Compiled when first needed for a type of pixels."""
         if (index, source) not in self.compiled:
             plan = self.plans[index]
+            assert not isinstance(plan, Panels)  # `_connect` compiles theirs
             name = kernel_name(self.rung, self.precision, plan, len(self.plans) == 1)
             text = kernel_text(plan, name, self.stages[0].layer, source)
             self.compiled[index, source] = self.runtime.compile_text(
