@@ -96,14 +96,14 @@ def test_what_cannot_be_built_is_refused() -> None:
     ):  # fmt: skip
         refused(r"options.kernels(\[1\])?: ", kernels=(first, wrong))
     refused(r"options.kernels\[2\]", kernels=(first, second, second))
-    refused(r"options.kernels\[1\]", kernels=(first, Connected(1, 64)))
+    refused(r"options.kernels\[1\]", kernels=(first, Connected(1, 128)))
 
 
 def test_layers_in_panels_that_cannot_be_built_are_refused() -> None:
     network = zoo.network("ece408")
     choice = choose(network.stages, FP16, 90)
     first, second, third = choice.kernels
-    assert (second, third) == (Connected(1, 64), Connected(2, 64))
+    assert (second, third) == (Connected(1, 128), Connected(2, 128))
     change = msgspec.structs.replace
     build(network.stages, FP16, 90, change(choice, kernels=(first, second, change(third, few=0))))
     for number, kernels in (

@@ -26,7 +26,8 @@ def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source
             body = _few(plan, how)
         case Many():
             values |= {"PANELS": how.panels, "WIDE": how.wide, "STAGES": how.stages,
-                       "SPLITS": how.splits, "PARTS": how.parts}  # fmt: skip
+                       "SPLITS": how.splits, "PARTS": how.parts,
+                       "FETCHES": int(how.fetches)}  # fmt: skip
             body = _many(how)
         case Into():
             body = ["    into_panels<Layer>(features, reinterpret_cast<uint4*>(results), count);"]
@@ -94,6 +95,8 @@ def _many(how: Many) -> list[str]:
         "    Ring<Layer> ring;",
         "    ring.begin(memory, barriers, features, weights, panel, "
         f"(count + {PANEL - 1}) / {PANEL}, outputs);",
+        "    if (ring.fetched_all())",
+        "        return;",
         f"    float sum[{how.wide // 2}];",
         "    begin_panels<Layer>(sum, bias, outputs);",
         "    multiply_panels<Layer>(sum, ring, memory);",

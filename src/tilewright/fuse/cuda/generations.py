@@ -117,7 +117,7 @@ HOPPER = Generation(
     dense_sums=100,
     most_parts=16,
     panels=True,
-    most_few=64,
+    most_few=128,
 )
 # What other generations take over: their tensor cores read registers.
 OTHER = replace(HOPPER, panels=False)

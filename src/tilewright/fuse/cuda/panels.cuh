@@ -350,7 +350,7 @@ __device__ __forceinline__ void add_up(
 //
 // A block takes PANELS panels of images and WIDE outputs, four warps a panel. A chunk of a panel is
 // one copy into a ring in shared memory, a chunk of all panels a turn; one thread begins the copies
-// STAGES turns ahead. Where SPLITS is more than one, as many times four warps take turns in turn;
+// up to STAGES turns ahead, of a warp of its own if FETCHES. Where SPLITS is more than one, as many times four warps take turns in turn;
 // where PARTS is, as many blocks, a cluster, take a part of all turns each. Their sums are added at
 // the end, always in the same order.
 
@@ -440,10 +440,24 @@ struct Ring {
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         __syncthreads();
-        if (leads())
+        if (!L::FETCHES && leads())
             for (int turn = own_split<L>(); turn < min(L::STAGES, turns); turn += L::SPLITS)
                 fetch(turn);
         __syncwarp();
+    }
+
+    // What a warp does that only fetches; true for that warp.
+    __device__ __forceinline__ bool fetched_all() const
+    {
+        if (!L::FETCHES || threadIdx.x < 128 * L::PANELS)
+            return false;
+        if (threadIdx.x == 128 * L::PANELS)
+            for (int turn = 0; turn < turns; ++turn) {
+                if (turn >= L::STAGES)
+                    wait_for(empty + 8 * (turn % L::STAGES), (turn / L::STAGES - 1) & 1);
+                fetch(turn);
+            }
+        return true;
     }
 
     // The thread that begins copies, of those that take turns together.
@@ -475,7 +489,7 @@ struct Ring {
         if (turn + L::STAGES < turns) {
             if ((threadIdx.x & 31) == 0)
                 arrive(barrier);
-            if (leads()) {
+            if (!L::FETCHES && leads()) {
                 wait_for(barrier, turn / L::STAGES & 1);
                 fetch(turn + L::STAGES);
             }

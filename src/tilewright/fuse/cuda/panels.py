@@ -50,8 +50,8 @@ class Few:
 class Many:
     """Blocks of `panels` x 64 images and `wide` outputs, `blocks` of them a multiprocessor.
 
-    Up to `stages` chunks are in flight. `splits` times four warps divide the sums of a panel, and
-    `parts` blocks the sums of a block.
+    Up to `stages` chunks are in flight, begun by a warp of its own if one `fetches`. `splits` times
+    four warps divide the sums of a panel, and `parts` blocks the sums of a block.
     """
 
     panels: int
@@ -60,6 +60,7 @@ class Many:
     blocks: int
     splits: int = 1
     parts: int = 1
+    fetches: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,17 @@ class Into:
 
 
 How = Few | Many | Into
-MANY = {
-    True: (Many(1, 64, 4, 3), Many(1, 128, 4, 2), Many(2, 128, 3, 2), Many(3, 256, 4, 1)),
-    False: (Many(1, 64, 4, 3), Many(1, 128, 3, 3)),
-}
+# What was fastest on an H200 (2026-11-16) for layers of 512 to 3,136 features and 512 outputs, by
+# how many tiles of 64 x 64 outputs there are for a multiprocessor: up to a half, one, two or four.
+HALF = Many(1, 64, 8, 1, splits=2, parts=2)
+ONE = Many(1, 64, 8, 1, splits=2)
+LONG_ONE = Many(1, 64, 12, 1, splits=4)
+PLAIN_ONE = Many(1, 64, 8, 1, splits=4)
+TWO = Many(1, 64, 4, 3, fetches=True)
+FOUR = Many(1, 128, 4, 2, fetches=True)
+# Of more, with what an output costs in each.
+MORE = ((Many(2, 128, 3, 2, fetches=True), 1.04), (Many(3, 256, 4, 1), 1.0))
+PLAIN_MORE = Many(1, 128, 3, 3, fetches=True)
 
 
 @dataclass(frozen=True)
@@ -191,28 +199,45 @@ class Panels:
         return (many,) if self.given == "panels" else (Into(), many)
 
     def _few(self, images: int) -> Few:
-        """What was fastest on an H200, of tiles of 16 images."""
+        """What was fastest on an H200."""
         tensor = self.arithmetic.tensor
         rows = TILE if tensor else min(TILE, 1 << (images - 1).bit_length())
         if self.softmax:
             columns = -(-self.filters // 8)
-            warps = 16 if columns <= 2 else 8
-            if tensor or (images <= TILE and columns * rows <= 2 * TILE):
-                return Few(1, columns, warps, 2, rows)
-            return Few(2 if columns <= 2 else 1, columns, 8, 2, many=True)
-        unroll = 2 if self.own_pieces <= LONG else 4
+            if tensor or rows <= 4:
+                return Few(1, columns, 16 if columns <= 2 else 8, 2, rows)
+            if columns > 2 or images < 1000:
+                return Few(1, columns, 8, 2, many=True)
+            return Few(2, columns, 4, 4, many=True)
+        unroll = 4 if tensor and self.own_pieces > LONG else 2
         if images <= TILE:
             return Few(1, 1, 16, unroll, rows)
-        return Few(1, 2, 16, unroll) if images <= 4 * TILE or not tensor else Few(1, 4, 8, unroll)
+        if images <= (8 if tensor else 4) * TILE:
+            return Few(1, 2, 16, unroll)
+        return Few(1, 4, 8, unroll)
 
     def _many(self, images: int, processors: int) -> Many:
-        """The least work for the multiprocessor that has the most."""
+        tensor = self.arithmetic.tensor
+        tiles = -(-images // PANEL) * self.outputs // PANEL
+        if 2 * tiles <= processors:
+            return HALF
+        if tiles <= processors:
+            long = self.own_pieces > LONG // 2
+            return (LONG_ONE if long else ONE) if tensor else PLAIN_ONE
+        if tiles <= 2 * processors:
+            return TWO
+        if not tensor:
+            return PLAIN_MORE
+        if tiles <= 4 * processors:
+            return FOUR
 
-        def work(how: Many) -> float:
+        def work(each: tuple[Many, float]) -> float:
+            """Of the multiprocessor that has the most."""
+            how, cost = each
             x, y, _ = self.grid(how, images)
-            return -(-x * y // processors) * how.panels * how.wide
+            return -(-x * y // processors) * how.panels * how.wide * cost
 
-        return min(MANY[self.arithmetic.tensor], key=work)
+        return min(MORE, key=work)[0]
 
     def grid(self, how: How, images: int) -> tuple[int, int, int]:
         match how:
@@ -231,7 +256,7 @@ class Panels:
             case Few():
                 return 32 * how.warps
             case Many():
-                return 128 * how.panels * how.splits
+                return 128 * how.panels * how.splits + 32 * how.fetches
             case Into():
                 return 256
 
