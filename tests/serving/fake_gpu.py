@@ -188,7 +188,7 @@ class FakeCard:
     """Of one network, whose kernels it stands in for."""
 
     index = 0
-    capability = 90
+    capability = 80
     limits: Any = SimpleNamespace(processors=132)
 
     def __init__(self, network: Network) -> None:

@@ -74,7 +74,8 @@ def test_and_so_are_arrangements_of_the_whole_network() -> None:
     candidates = tuple(Candidate.of("network", "fp32", as_options(each)) for each in some)
     on, compiler = workshop(network, find("network"))
     on.ahead(Span(network.stages, candidates[:1], candidates), candidates)
-    assert len(set(compiler.texts)) > len(candidates)  # two kernels each, some of them the same
+    # Of those that do not wait for the batch, one each; two candidates have the same.
+    assert len(set(compiler.texts)) >= len(candidates) - 1
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 3, 5])

@@ -44,6 +44,11 @@ MULTIPROCESSORS = {
 }
 
 
+def own_architecture(capability: int) -> str:
+    """What the compiler calls a GPU with the instructions that no later one has."""
+    return f"sm_{capability}" + ("a" if capability == 90 else "")
+
+
 @dataclass(frozen=True)
 class Gpu:
     """A GPU's size and rates: all that limits of throughput follow from."""
@@ -57,6 +62,11 @@ class Gpu:
     @property
     def architecture(self) -> str:
         return f"sm_{self.capability}"
+
+    @property
+    def own_architecture(self) -> str:
+        """The same with all that is its own, which later GPUs do not have."""
+        return own_architecture(self.capability)
 
     @property
     def multiprocessor(self) -> Multiprocessor:

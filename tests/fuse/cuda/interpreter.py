@@ -27,7 +27,9 @@ from tests.fuse.cuda.instructions import (
     values,
 )
 from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
+from tests.fuse.cuda.panels_interpreter import run_panels
 from tilewright.fuse.cuda.cut import Kernel
+from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -60,8 +62,10 @@ Array = NDArray[Any]
 SOURCES: dict[str, Source] = {"uint8": "uint8", "float32": "float32", "uint32": "words"}
 
 
-def interpret(kernels: Sequence[Kernel], network: Network, images: Array) -> Array:
-    """The output of every image, in float32."""
+def interpret(
+    kernels: Sequence[Kernel], network: Network, images: Array, shares: bool = True
+) -> Array:
+    """The output of every image, in float32; sums may be shared where images are few, or not."""
     made = {-1: images}
     x = images
     for plan in kernels:
@@ -69,6 +73,9 @@ def interpret(kernels: Sequence[Kernel], network: Network, images: Array) -> Arr
         if isinstance(plan, Stack):
             steps = program(plan, network.input, SOURCES[str(taken[0].dtype)])
             x = run_program(steps, plan, network, *taken)
+        elif isinstance(plan, Panels):
+            given, count = network.parameters, len(images)
+            x = run_panels(plan, given, network.input, taken[0], count, shares)
         else:
             x = run_dense(dense_program(plan), plan.parameters(network.parameters), taken[0])
         made[plan.last] = x

@@ -10,7 +10,7 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
-from tilewright.fuse.cuda.choice import Choice, Multiplied, Spread, Stacked
+from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Spread, Stacked
 from tilewright.fuse.cuda.cut import build, choose, cut, few_of, sources, to_do, with_few
 from tilewright.fuse.cuda.generations import generation
 from tilewright.fuse.cuda.run import kernel_text
@@ -73,14 +73,14 @@ def test_another_arrangement_gives_another_kernel() -> None:
 
 def test_what_cannot_be_built_is_refused() -> None:
     network = zoo.network("ece408")
-    choice = choose(network.stages, FP16, 90)
+    choice = choose(network.stages, FP16, 80)
     first, second = choice.kernels
     assert isinstance(first, Stacked) and isinstance(second, Multiplied)
     change = msgspec.structs.replace
 
     def refused(words: str, **fields: object) -> None:
         with pytest.raises(TilewrightError, match=words):
-            build(network.stages, FP16, 90, change(choice, **fields))
+            build(network.stages, FP16, 80, change(choice, **fields))
 
     refused("options.generation: kernels for nothing, and the GPU is", generation="nothing")
     refused("options.kernels: they leave fc1 out", kernels=(first,))
@@ -96,6 +96,24 @@ def test_what_cannot_be_built_is_refused() -> None:
     ):  # fmt: skip
         refused(r"options.kernels(\[1\])?: ", kernels=(first, wrong))
     refused(r"options.kernels\[2\]", kernels=(first, second, second))
+    refused(r"options.kernels\[1\]", kernels=(first, Connected(1, 128)))
+
+
+def test_layers_in_panels_that_cannot_be_built_are_refused() -> None:
+    network = zoo.network("ece408")
+    choice = choose(network.stages, FP16, 90)
+    first, second, third = choice.kernels
+    assert (second, third) == (Connected(1, 128), Connected(2, 128))
+    change = msgspec.structs.replace
+    build(network.stages, FP16, 90, change(choice, kernels=(first, second, change(third, few=0))))
+    for number, kernels in (
+        (0, (second, second, third)),  # a convolution
+        (1, (first, third)),  # two layers in one
+        (1, (first, Multiplied(3, 10, 2, 5, 32, 4))),  # of another generation
+        (3, (first, second, change(third, operations=1), second)),
+    ):
+        with pytest.raises(TilewrightError, match=rf"options.kernels(\[{number}\])?: "):
+            build(network.stages, FP16, 90, change(choice, kernels=kernels))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
+from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.model.layers import (
     AveragePool,
@@ -39,8 +40,8 @@ from tilewright.truth.trials import random_parameters
 PRECISIONS = list(ARITHMETICS)
 
 
-def planned(network: Network, precision: str) -> list[Kernel]:
-    return cut(network.stages, ARITHMETICS[precision], 90)
+def planned(network: Network, precision: str, capability: int = 90) -> list[Kernel]:
+    return cut(network.stages, ARITHMETICS[precision], capability)
 
 
 def ready(shape: Shape, layers: tuple[Layer, ...]) -> tuple[Network, np.ndarray]:
@@ -50,13 +51,15 @@ def ready(shape: Shape, layers: tuple[Layer, ...]) -> tuple[Network, np.ndarray]
     return made, generator.normal(size=(3, *shape)).astype(np.float32)
 
 
-def check_others(network: Network, kernels: list[Kernel], images: np.ndarray) -> None:
+def check_others(
+    network: Network, kernels: list[Kernel], images: np.ndarray, shares: bool = True
+) -> None:
     """The second of three images is all NaN; the others give what they give beside numbers."""
-    alone = interpret(kernels, network, images)
+    alone = interpret(kernels, network, images, shares)
     assert np.isfinite(alone).all()
     spoilt = images.copy()
     spoilt[1] = np.nan
-    found = interpret(kernels, network, spoilt)
+    found = interpret(kernels, network, spoilt, shares)
     # Where windows see nothing but zeros around the picture, nothing arrives.
     truth = reference.chain(network.stages, network.parameters, spoilt)[-1].value
     assert np.isfinite(truth[1]).all() or np.isnan(found[1]).all()
@@ -106,9 +109,13 @@ def test_rows_of_fully_connected_layers_are_no_other_images(precision: str) -> N
     """The fourth layer's rows lie where the second's were, closer together."""
     layers = (FullyConnected(130), FullyConnected(70), FullyConnected(33), FullyConnected(5))
     network, images = ready((3, 8, 8), (*layers, FullyConnected(3), Softmax()))
-    _, dense = kernels = planned(network, precision)
+    _, dense = kernels = planned(network, precision, 80)
     assert isinstance(dense, Dense)
     check_others(network, kernels, images)
+    in_panels = planned(network, precision)
+    assert all(isinstance(each, Panels) for each in in_panels)
+    for shares in (True, False):
+        check_others(network, in_panels, images, shares)
 
 
 @examples(20)
@@ -150,7 +157,7 @@ def test_what_is_too_large_for_a_half_is_not_lost(shape: Shape) -> None:
         found = interpret(planned(network, precision), network, images)
         np.testing.assert_allclose(found, 3, rtol=0.02)
     assert np.isnan(interpret(planned(network, "fp16"), network, images)).all()
-    assert isinstance(planned(network, "fp16")[-1], Stack if shape[0] == 1 else Dense)
+    assert isinstance(planned(network, "fp16")[-1], Stack if shape[0] == 1 else Panels)
 
 
 def test_a_pixel_that_is_too_large_for_a_half_is_not_lost() -> None:

@@ -22,6 +22,7 @@ from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import MOST_TOGETHER, Kernel, cut
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
+from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.model import zoo
 from tilewright.model.layers import (
@@ -214,7 +215,7 @@ def test_what_fits_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_large_fully_connected_layer_is_a_kernel_over_the_batch() -> None:
     stages = zoo.network("ece408").stages
-    first, second = cut(stages, ARITHMETICS["fp16"], 90)
+    first, second = cut(stages, ARITHMETICS["fp16"], 80)
     assert isinstance(first, Stack)
     assert isinstance(second, Dense)
     assert first.names == ("conv1", "tanh1", "pool", "conv2")
@@ -222,6 +223,16 @@ def test_a_large_fully_connected_layer_is_a_kernel_over_the_batch() -> None:
     # Rows of features end on whole chunks.
     assert first.result_words == second.words >= 26 * 26 * 12
     assert second.words % second.chunk == 0
+
+
+def test_large_fully_connected_layers_are_kernels_of_their_own_on_hopper() -> None:
+    stages = zoo.network("ece408").stages
+    first, second, third = cut(stages, ARITHMETICS["fp16"], 90)
+    assert isinstance(first, Stack)
+    assert isinstance(second, Panels) and isinstance(third, Panels)
+    assert (second.names, third.names) == (("fc1", "tanh2"), ("fc2", "softmax"))
+    assert first.result_words == second.words >= 26 * 26 * 12
+    assert (second.given, second.gives, third.given) == ("words", "panels", "panels")
 
 
 def test_softmax_in_the_middle() -> None:
@@ -242,7 +253,7 @@ def test_softmax_in_the_middle() -> None:
     [
         # A softmax with a kernel of its own reads floats in the order of the output.
         ((1, 100, 100), (Convolution(5, 1), Flatten(), Softmax()), 2),
-        ((3, 13, 18), (FullyConnected(130), Softmax(), FullyConnected(10)), 3),
+        ((3, 13, 18), (FullyConnected(130), Softmax(), FullyConnected(10)), 2),
         # What follows a softmax reads floats, too, where both do not fit together.
         ((1, 200, 200), (Flatten(), Softmax(), FullyConnected(10)), 3),
         # What is handed to something that is no sum is not rounded to an operand.
@@ -267,7 +278,7 @@ def test_what_kernels_hand_to_each_other(
 def test_a_layer_with_too_many_outputs_is_named() -> None:
     network = Network("wide", Pixels((1, 32, 32)), (FullyConnected(20_000),))
     with pytest.raises(DoesNotFit, match=r"^fc: 20,000 outputs of a fully connected layer do not"):
-        cut(network.stages, ARITHMETICS["fp16"], 90)
+        cut(network.stages, ARITHMETICS["fp16"], 80)
 
 
 def test_deep_networks_are_planned_in_time_that_grows_with_their_layers() -> None:

@@ -75,7 +75,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     )  # fmt: skip
     network = Network("rows", Pixels((FEATURES, 1, 1)), layers)
     network = network.with_parameters(random_parameters(network, generator))
-    plan = cut(network.stages, arithmetic, 90)[-1]
+    plan = cut(network.stages, arithmetic, 80)[-1]
     assert isinstance(plan, Dense)
     images = generator.normal(size=(IMAGES, FEATURES, 1, 1)).astype(np.float32)
     features = np.zeros((IMAGES, plan.words), np.uint32)

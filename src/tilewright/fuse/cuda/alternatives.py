@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES
-from tilewright.fuse.cuda.choice import Choice, Multiplied, Stacked
+from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Stacked
 from tilewright.fuse.cuda.cut import build, choose, cost_of, recut
 from tilewright.fuse.cuda.dense import CHUNKS, STAGES
 from tilewright.fuse.cuda.generations import Generation, generation
@@ -29,9 +29,10 @@ MOST = 200  # choices in all
 EACH = 24  # arrangements of a kernel
 EXTRA = (0, 1, -1, 2)  # kernels more than the planner would have
 MORE_DIVISIONS = 2  # ways to divide an image besides the one that was chosen
+FEW = (0, 16, 32, 64, 128, 256)  # images that a connected kernel takes as few
 MOST_TILES = 5  # of 16 images, in a block of a dense kernel
 
-Kernel = Stacked | Multiplied
+Kernel = Stacked | Multiplied | Connected
 
 
 def alternatives(
@@ -80,6 +81,8 @@ def _ranked(
 def _shape(kernel: Kernel) -> object:
     if isinstance(kernel, Stacked):
         return kernel.division, kernel.warps, kernel.groups
+    if isinstance(kernel, Connected):
+        return kernel.few
     return kernel.more, kernel.chunk
 
 
@@ -90,6 +93,9 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
         divisions = range(kernel.division, kernel.division + MORE_DIVISIONS + 1)
         for division, (warps, groups), weight in itertools.product(divisions, SHAPES, WEIGHTS):
             yield replace(kernel, division=division, warps=warps, groups=groups, weight=weight)
+    elif isinstance(kernel, Connected):
+        for few in FEW:
+            yield replace(kernel, few=few)
     else:
         tiles = range(MOST_TILES, 0, -1)
         for more, stages, chunk in itertools.product(tiles, STAGES, CHUNKS):

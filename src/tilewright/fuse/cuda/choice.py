@@ -63,16 +63,28 @@ class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernels: tuple[Stacked | Spread, ...]
 
 
+class Connected(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="connected", tag_field="kind"
+):
+    """A kernel of one fully connected layer, and softmax if it takes two operations (`panels`).
+
+    Of up to `few` images it works as is best for few.
+    """
+
+    operations: Positive
+    few: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """All kernels, for a generation of GPUs.
 
     Batches of up to `few_up_to` images have kernels of their own: the first of `few` that are for
-    so many, or the last. Blocks share long sums where images are few, unless they are told not to
-    (`share_sums`).
+    so many, or the last. Blocks, or the warps of a block, share long sums where images are few,
+    unless they are told not to (`share_sums`).
     """
 
     generation: str
-    kernels: tuple[Stacked | Multiplied, ...]
+    kernels: tuple[Stacked | Multiplied | Connected, ...]
     share_sums: bool = True
     few: tuple[Few, ...] = ()
     few_up_to: int = 0

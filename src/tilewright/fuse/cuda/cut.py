@@ -13,7 +13,7 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, searched, stack_as
-from tilewright.fuse.cuda.choice import Choice, Few, Multiplied, Spread, Stacked
+from tilewright.fuse.cuda.choice import Choice, Connected, Few, Multiplied, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense, dense, denses
 from tilewright.fuse.cuda.few import TIERS, choose_few, cycles, one_kernel, tiles_as
 from tilewright.fuse.cuda.generations import Generation, generation
@@ -24,12 +24,13 @@ from tilewright.fuse.cuda.operations import (
     operations,
     with_copy,
 )
+from tilewright.fuse.cuda.panels import MOST_SCORES, Panels, connected
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
-Kernel = Stack | Dense | Tiles
+Kernel = Stack | Dense | Panels | Tiles
 # Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
 MOST_TOGETHER = 32
 
@@ -72,6 +73,8 @@ def with_few(
     todo = tuple(to_do(stages, for_few(gpu)))
     search = (*searched(), MOST_TOGETHER, TIERS)
     question = repr(([each.alike for each in todo], arithmetic, gpu, choice, search))
+    if all(isinstance(each, Panels) for each in many):
+        return choice  # which have a way of their own for few
     kept = planned.read(question)
     if kept is None:
         kept = _with_few(choice, many, todo, arithmetic, for_few(gpu))
@@ -110,7 +113,7 @@ def _with_few(
 @cache
 def for_few(gpu: Generation) -> Generation:
     """No fully connected layer is done over the batch."""
-    return replace(gpu, most_connected=10**12)
+    return replace(gpu, most_connected=10**12, panels=False)
 
 
 def recut(
@@ -127,14 +130,18 @@ def recut(
 def _search(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int = 0
 ) -> Choice:
-    kernels: list[Stacked | Multiplied] = []
+    kernels: list[Stacked | Multiplied | Connected] = []
     at = 0
     while at < len(todo):
         large = _large(todo[at], gpu)
-        end = _over_the_batch(todo, at) if large else at
+        end = _over_the_batch(todo, at, gpu) if large else at
         while not large and end < len(todo) and not _large(todo[end], gpu):
             end += 1
-        if large:
+        if large and gpu.panels:
+            layers = [each for each in todo[at:end] if each.connected]
+            taken = [1] * (len(layers) - 1) + [end - at - len(layers) + 1]
+            kernels += [Connected(count, gpu.most_few) for count in taken]
+        elif large:
             kernels.append(_multiplied(dense(arithmetic, todo[at:end], gpu)))
         else:
             kernels += _stacks(todo[at:end], arithmetic, gpu, extra)
@@ -175,7 +182,7 @@ def _build(
     stages: tuple[Stage, ...],
     arithmetic: Arithmetic,
     gpu: Generation,
-    chosen_kernels: tuple[Stacked | Multiplied | Spread, ...],
+    chosen_kernels: tuple[Stacked | Multiplied | Connected | Spread, ...],
 ) -> tuple[Kernel, ...]:
     return _plans(to_do(stages, gpu), arithmetic, gpu, chosen_kernels)
 
@@ -184,7 +191,7 @@ def _plans(
     todo: Sequence[Operation],
     arithmetic: Arithmetic,
     gpu: Generation,
-    chosen_kernels: Sequence[Stacked | Multiplied | Spread],
+    chosen_kernels: Sequence[Stacked | Multiplied | Connected | Spread],
 ) -> tuple[Kernel, ...]:
     kernels: list[Kernel] = []
     at = 0
@@ -199,7 +206,7 @@ def _plans(
                 f"options.kernels[{number}]: {chosen!s:.120} is no kernel of these layers that "
                 f"fits {gpu.name}"
             )
-        if isinstance(plan, Dense):
+        if isinstance(plan, Dense | Panels) and plan.given == "words":
             # What it reads ends on whole chunks.
             for place, other in enumerate(kernels):
                 if isinstance(other, Stack) and other.last == plan.inputs[0]:
@@ -212,7 +219,7 @@ def _plans(
 
 
 def _kernel(
-    chosen: Stacked | Multiplied | Spread,
+    chosen: Stacked | Multiplied | Connected | Spread,
     part: Sequence[Operation],
     arithmetic: Arithmetic,
     gpu: Generation,
@@ -221,14 +228,17 @@ def _kernel(
     """A part of the operations in one kernel; `after` comes after it."""
     if isinstance(chosen, Spread):
         return tiles_as(chosen, arithmetic, part, gpu)
+    if isinstance(chosen, Connected):
+        return _connected(chosen, part, arithmetic, gpu)
     if isinstance(chosen, Multiplied):
         # They do not read pixels; a softmax comes last of all.
         layers = part[:-1] if part[-1].kind == "softmax" and after is None else part
         if (
-            part[0].forms[0] != "words"
+            gpu.panels
+            or part[0].forms[0] != "words"
             or not _large(part[0], gpu)
             or not all(x.connected for x in layers)
-            or _over_the_batch([*part, *([after] if after else [])], 0) < len(part)
+            or _over_the_batch([*part, *([after] if after else [])], 0, gpu) < len(part)
         ):
             return None
         return next((x for x in denses(arithmetic, part, gpu) if _multiplied(x) == chosen), None)
@@ -242,6 +252,21 @@ def _kernel(
     return stack_as(arrangement, arithmetic, part, gpu)
 
 
+def _connected(
+    chosen: Connected, part: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
+) -> Panels | None:
+    """A fully connected layer in panels, with a softmax that nobody reads but the caller."""
+    layer, *more = part
+    if (
+        not gpu.panels
+        or not (_large(layer, gpu) or layer.forms[0] == "panels")
+        or len(more) > 1
+        or any(_over_the_batch(part, 0, gpu) < 2 or each.connected for each in more)
+    ):
+        return None
+    return connected(arithmetic, tuple(part), chosen.few)
+
+
 def _multiplied(plan: Dense) -> Multiplied:
     return Multiplied(
         len(plan.operations), plan.warps, plan.columns, plan.more, plan.chunk, plan.stages
@@ -253,7 +278,7 @@ def to_do(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
     todo = operations(stages) or [only_input(stages)]
     at = 0
     while at < len(todo):
-        end = _over_the_batch(todo, at) if _large(todo[at], gpu) else at + 1
+        end = _over_the_batch(todo, at, gpu) if _large(todo[at], gpu) else at + 1
         if _large(todo[at], gpu) and not _has_own_rows(todo, at, gpu):
             todo = with_copy(todo, at)
             end += 1
@@ -269,11 +294,13 @@ def _handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
     at = 0
     while at < len(todo):
         large = _large(todo[at], gpu)
-        end = _over_the_batch(todo, at) if large else at + 1
+        end = _over_the_batch(todo, at, gpu) if large else at + 1
         for each in todo[at:end]:
             of = readers[each.index]
             floats = not of or large or "softmax" in (each.kind, *(one.kind for one in of))
             gives[each.index] = "output" if floats else "words"
+            if large and gpu.panels and each is not todo[end - 1] and of[0].connected:
+                gives[each.index] = "panels"
         at = end
     for index, of in readers.items():
         sums[index] = bool(of) and all(
@@ -283,7 +310,8 @@ def _handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
     for each in todo:
         # Floats in the order of an output come as pixels that are floats already do.
         forms: tuple[Form, ...] = tuple(
-            "words" if gives[taken] == "words" else "pixels" for taken in each.takes
+            gives[taken] if gives[taken] in ("words", "panels") else "pixels"
+            for taken in each.takes
         )
         made.append(
             replace(
@@ -307,8 +335,11 @@ def _readers(todo: Sequence[Operation]) -> dict[int, list[Operation]]:
     return found
 
 
-def _over_the_batch(todo: Sequence[Operation], at: int) -> int:
-    """Where the fully connected layers end that are done over the batch from operation `at` on."""
+def _over_the_batch(todo: Sequence[Operation], at: int, gpu: Generation) -> int:
+    """Where the fully connected layers end that are done over the batch from operation `at` on.
+
+    A softmax that is last of all belongs to them, in panels if it has few scores.
+    """
     readers: dict[int, int] = {}
     for each in todo[at:]:
         for taken in each.takes:
@@ -318,7 +349,14 @@ def _over_the_batch(todo: Sequence[Operation], at: int) -> int:
         end < len(todo)
         and todo[end].takes == (todo[end - 1].index,)
         and readers[todo[end - 1].index] == 1
-        and (todo[end].connected or (todo[end].kind == "softmax" and end == len(todo) - 1))
+        and (
+            todo[end].connected
+            or (
+                todo[end].kind == "softmax"
+                and end == len(todo) - 1
+                and (not gpu.panels or todo[end - 1].summed[0] <= MOST_SCORES)
+            )
+        )
     ):
         end += 1
     return end
@@ -327,6 +365,8 @@ def _over_the_batch(todo: Sequence[Operation], at: int) -> int:
 def _has_own_rows(todo: Sequence[Operation], at: int, gpu: Generation) -> bool:
     """Whether what a large fully connected layer takes is made for it alone, in words."""
     (taken,) = todo[at].takes
+    if taken < 0 and gpu.panels:
+        return True  # pixels are read as they come
     if taken < 0 or sum(taken in each.takes for each in todo) > 1:
         return False
     # Not by a kernel over the batch: that gives floats.
@@ -350,7 +390,11 @@ def _large(operation: Operation, gpu: Generation) -> bool:
 def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
     """The type of what each kernel reads first: the pixels' (`first`), or what another gives."""
     return [
-        first if plan.inputs[0] < 0 else "words" if plan.given == "words" else "float32"
+        first
+        if plan.inputs[0] < 0
+        else plan.given
+        if plan.given in ("words", "panels")
+        else "float32"
         for plan in kernels
     ]
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import ClassVar, Protocol
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.model.layers import Elementwise
+from tilewright.model.layers import Elementwise, Pixels
 
 # What activations are written with, as in the dialect.
 MATHEMATICS = {
@@ -59,3 +59,20 @@ def activation(name: str, layers: tuple[Elementwise, ...]) -> str:
     """A function that applies activations one after the other."""
     steps = "".join(f"x = {layer.expression()}; " for layer in layers)
     return f"static __device__ __forceinline__ float {name}(float x) {{ {steps}return x; }}"
+
+
+def value(pixels: Pixels | None) -> str:
+    """What becomes of a pixel, of some channel, as it is read."""
+    body = "return x;"
+    if pixels:
+        body = f"return fmaf(x, {pixels.scales[0]:.9e}f, {pixels.shifts[0]:.9e}f);"
+        if pixels.specials:
+            scales, shifts = (
+                ", ".join(f"{each:.9e}f" for each in values)
+                for values in (pixels.scales, pixels.shifts)
+            )
+            body = (
+                f"const float scales[] = {{{scales}}}, shifts[] = {{{shifts}}}; "
+                "return fmaf(x, scales[c], shifts[c]);"
+            )
+    return f"static __device__ __forceinline__ float value(float x, int c) {{ {body} }}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.emit import activation, constants, head, struct, text
+from tilewright.fuse.cuda.emit import activation, constants, head, struct, text, value
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Rows, Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -129,23 +129,6 @@ def _struct(step: Step | Blank) -> list[str]:
 
 def _load(step: Fill) -> str:
     return f"Load{step.index}" if step.index else "Load"
-
-
-def value(pixels: Pixels | None) -> str:
-    """What becomes of a pixel, of some channel, as it is read."""
-    body = "return x;"
-    if pixels:
-        body = f"return fmaf(x, {pixels.scales[0]:.9e}f, {pixels.shifts[0]:.9e}f);"
-        if pixels.specials:
-            scales, shifts = (
-                ", ".join(f"{each:.9e}f" for each in values)
-                for values in (pixels.scales, pixels.shifts)
-            )
-            body = (
-                f"const float scales[] = {{{scales}}}, shifts[] = {{{shifts}}}; "
-                "return fmaf(x, scales[c], shifts[c]);"
-            )
-    return f"static __device__ __forceinline__ float value(float x, int c) {{ {body} }}"
 
 
 def _kernel(made: Program, name: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tilewright.fuse.cuda.cut import Kernel, sources
 from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.panels import PANEL, PIECE, Many, Panels
 from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.fuse.cuda.stack import Phase, Stack
@@ -65,14 +66,16 @@ def explain(
     return found
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
 def _described(plan: Kernel) -> tuple[str, str, tuple[Share, ...]]:
+    if isinstance(plan, Panels):
+        return _panels(plan)
     if isinstance(plan, Tiles):
         return _tiles(plan)
     return _dense(plan) if isinstance(plan, Dense) else _stack(plan)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _stack(plan: Stack) -> tuple[str, str, tuple[Share, ...]]:
@@ -154,6 +157,30 @@ def _tiles(plan: Tiles) -> tuple[str, str, tuple[Share, ...]]:
     useful = pool * plan.results * operation.weights
     unit = f"{16 * plan.tiles} positions, {8 * plan.columns} filters"
     shares = [Share(operation, unit, units, useful / issued, weights="caches")]
+    if plan.softmax:
+        shares.append(Share(plan.softmax, "a warp, an image", 1))
+    return arrangement, memory, tuple(shares)
+
+
+def _panels(plan: Panels) -> tuple[str, str, tuple[Share, ...]]:
+    usual = plan.usual
+    if isinstance(usual, Many):
+        rows, columns = PANEL * usual.panels, usual.wide
+        arrangement = (
+            f"a block for {rows} images and {columns} outputs; of up to {plan.most_few} images, "
+            "for 16 and fewer outputs, whose warps divide the sums"
+        )
+        memory = f"{plan.shared_bytes:,} bytes shared: features and weights pass through in chunks"
+        weights = "shared memory"
+    else:
+        rows, columns, weights = TILE, 8 * -(-plan.filters // 8), "caches"
+        arrangement = f"a block for {rows} images, whose warps divide the sums"
+        memory = f"{plan.shared_bytes:,} bytes shared: sums of all warps"
+    depth = PIECE * plan.own_pieces * plan.arithmetic.per_word
+    outputs = -(-plan.filters // columns)
+    used = plan.layer.weights / (depth * columns * outputs)
+    unit = f"{rows} images, {columns} outputs"
+    shares = [Share(plan.layer, unit, outputs, used, weights=weights)]
     if plan.softmax:
         shares.append(Share(plan.softmax, "a warp, an image", 1))
     return arrangement, memory, tuple(shares)

@@ -17,6 +17,7 @@ from tilewright.fuse.cuda.choice import Few, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.panels import TILE, Panels
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.fuse.cuda.tiles import Tiles, all_tiles, can_spread, fits
@@ -104,9 +105,18 @@ def dense_cycles(plan: Dense, images: int, gpu: Generation) -> float:
     return gpu.few.launch + gpu.few.block + 2 * gpu.few.gather + rounds * each
 
 
-def cycles(plan: Stack | Dense | Tiles, images: int, gpu: Generation) -> float:
+def panels_cycles(plan: Panels, images: int, gpu: Generation) -> float:
+    """The same of one of them on Hopper: a block reads the weights of a tile of outputs."""
+    blocks = -(-images // TILE) * -(-plan.filters // TILE)
+    words = TILE * plan.words * -(-blocks // gpu.few.processors)
+    return gpu.few.launch + gpu.few.block + words / gpu.few.weights_a_cycle
+
+
+def cycles(plan: Stack | Dense | Panels | Tiles, images: int, gpu: Generation) -> float:
     if isinstance(plan, Tiles):
         return tiles_cycles(plan, images, gpu)
+    if isinstance(plan, Panels):
+        return panels_cycles(plan, images, gpu)
     if isinstance(plan, Dense):
         return dense_cycles(plan, images, gpu)
     return stack_cycles(plan, images, gpu)

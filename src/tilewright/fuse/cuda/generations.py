@@ -97,6 +97,11 @@ class Generation:
     dense_sums: int
     most_parts: int
     few: FewRates
+    # Datasheet: whether fully connected layers over the batch are kernels of their own, in panels
+    # (`panels`): tensor cores that read shared memory, and copies that tell when they are done.
+    panels: bool
+    # Measured: images up to which the warps of a block divide the sums of such layers.
+    most_few: int
 
     def rates(self, tensor: bool) -> Rates:
         return self.tensor if tensor else self.plain
@@ -149,9 +154,11 @@ HOPPER = Generation(
         gather=3000,
         part=70,
     ),
+    panels=True,
+    most_few=128,
 )
-
-OTHERS = replace(HOPPER, name="others", warpgroups=False)
+# What other generations take over: their tensor cores read registers.
+OTHERS = replace(HOPPER, name="others", warpgroups=False, panels=False)
 
 # By compute capability, 10 * major + minor.
 GENERATIONS = {

@@ -28,7 +28,7 @@ from tilewright.model.network import Stage
 Kind = Literal["sum", "channels", "each", "join", "softmax"]
 Pool = Literal["", "max", "average"]
 # How values come to a kernel, and go from one.
-Form = Literal["pixels", "words", "output"]
+Form = Literal["pixels", "words", "panels", "output"]
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from tilewright.fuse.cuda.choice import Choice, Few
 from tilewright.fuse.cuda.cut import Kernel, build, few_of, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
+from tilewright.fuse.cuda.emit_panels import panels_text
 from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.emit_tiles import tiles_text
+from tilewright.fuse.cuda.panels import PANEL, How, Into, Panels
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.layers import Layer, Pixels, Shape
@@ -39,11 +41,16 @@ def kernel_name(rung: str, precision: str, plan: Kernel, alone: bool) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def kernel_text(plan: Kernel, name: str, first: Layer, source: Source) -> str:
-    """What the compiler gets; `first` is the first layer of all, `source` what is read."""
+def kernel_text(
+    plan: Kernel, name: str, first: Layer, source: Source, how: How | None = None
+) -> str:
+    """What the compiler gets; `first` is the first layer of all, `source` what is read, and `how`
+    which of a plan's kernels it is where there are several, if not the usual one."""
+    pixels = first if isinstance(first, Pixels) else None
+    if isinstance(plan, Panels):
+        return panels_text(plan, how or plan.usual, name, pixels, source)
     if isinstance(plan, Dense):
         return dense_text(plan, name)
-    pixels = first if isinstance(first, Pixels) else None
     if isinstance(plan, Tiles):
         return tiles_text(plan, name, pixels, source)
     return stack_text(plan, name, pixels, source)
@@ -135,7 +142,7 @@ class FusedNetwork:
 
     def compile_for(self, pixels: bool, images: int) -> None:
         """Compile what so many images need that are pixels, or float32 values."""
-        self.series_of(images).compile_for(pixels)
+        self.series_of(images).compile_for(pixels, images)
 
     def send_parameters(self) -> None:
         for each in self.series.values():
@@ -162,8 +169,12 @@ class Series:
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Words]] = field(init=False)
     compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
-    # Room for what passes from kernel to kernel, and for the parts of sums that blocks share.
+    # By how they work, where that depends on the number of images.
+    ways: dict[tuple[int, Source, How], GpuKernel] = field(init=False, default_factory=dict)
+    # Room for what passes from kernel to kernel, for rows made into panels, and for the parts of
+    # sums that blocks share.
     scratch: list[Buffer] = field(init=False, default_factory=list)
+    rows: dict[int, Buffer] = field(init=False, default_factory=dict)
     parts: Buffer | None = field(init=False, default=None)
     arrived: Buffer | None = field(init=False, default=None)
     capacity: int = field(init=False, default=0)
@@ -184,17 +195,22 @@ class Series:
     def beside(self, runtime: Launcher) -> Series:
         """The same with memory of its own to work in."""
         other = copy(self)
-        other.runtime, other.scratch, other.capacity = runtime, [], 0
-        most = [plan.part_floats for plan in self.plans if not isinstance(plan, Stack)]
+        other.runtime, other.scratch, other.rows, other.capacity = runtime, [], {}, 0
+        most = [plan.part_floats for plan in self.plans if isinstance(plan, Dense | Tiles)]
         processors = runtime.limits.processors
         other.parts = runtime.allocate((max(most) * processors,)) if most else None
         other.arrived = runtime.upload(np.zeros(processors, np.int32)) if most else None
         return other
 
-    def compile_for(self, pixels: bool) -> None:
-        """Compile what pixels need, or float32 values."""
+    def compile_for(self, pixels: bool, images: int) -> None:
+        """Compile what so many images need that are pixels, or float32 values."""
         for index, source in enumerate(sources(self.plans, "uint8" if pixels else "float32")):
-            self._kernel(index, source)
+            plan = self.plans[index]
+            if isinstance(plan, Panels):
+                for how, read in self._ways(plan, source, images):
+                    self._way(index, plan, read, how)
+            else:
+                self._kernel(index, source)
 
     def send_parameters(self) -> None:
         for buffer, words in self.sent:
@@ -215,25 +231,77 @@ class Series:
         images = len(x)
         if images > self.capacity:
             # Zeros: the words after an image's last feature meet weights of zero, not NaN.
-            self.scratch = []
             self.capacity = max(images, self.few.images if self.few else 0)
-            for plan in self.plans[:-1]:
-                words = self.runtime.allocate((self.capacity, plan.result_words), np.uint32)
-                words.fill(0)
-                self.scratch.append(words)
+            self.scratch = [
+                self._zeros(
+                    plan.rows(self.capacity) if isinstance(plan, Panels) else self.capacity,
+                    plan.result_words,
+                )
+                for plan in self.plans[:-1]
+            ]
+            self.rows = {
+                index: self._zeros(-(-self.capacity // PANEL) * PANEL, plan.words)
+                for index, plan in enumerate(self.plans)
+                if isinstance(plan, Panels) and plan.given != "panels"
+            }
         read = sources(self.plans, "uint8" if are_pixels(x) else "float32")
         made = {-1: x}  # by the operation that gave it
         for index, plan in enumerate(self.plans):
-            kernel = self._kernel(index, read[index])
             target = self.scratch[index] if index + 1 < len(self.plans) else out
             taken = [made[each] for each in plan.inputs]
-            self._launch(index, plan, kernel, taken, target, images)
+            if isinstance(plan, Panels):
+                self._connect(index, plan, read[index], taken[0], target, images)
+            else:
+                kernel = self._kernel(index, read[index])
+                self._launch(index, plan, kernel, taken, target, images)
             made[plan.last] = target
+
+    def _zeros(self, rows: int, words: int) -> Buffer:
+        buffer = self.runtime.allocate((rows, words), np.uint32)
+        buffer.fill(0)
+        emptied: Buffer = buffer
+        return emptied
+
+    def _connect(
+        self, index: int, plan: Panels, source: Source, x: Buffer, out: Buffer, images: int
+    ) -> None:
+        """A fully connected layer, as is best for so many images."""
+        for how, read in self._ways(plan, source, images):
+            target = self.rows[index] if isinstance(how, Into) else out
+            cost = self._cost(index, [x], target, images)
+            if isinstance(how, Into):
+                cost = Cost(0, cost.bytes)
+            self.runtime.enqueue(
+                self._way(index, plan, read, how), plan.grid(how, images),
+                (x, target, self.weights[index], images), self._names(index, plan), cost,
+            )  # fmt: skip
+            x = target
+
+    def _ways(self, plan: Panels, source: Source, images: int) -> list[tuple[How, Source]]:
+        """The kernels of a fully connected layer for so many images, and what each reads."""
+        every = plan.how(images, self.runtime.limits.processors, self.choice.share_sums)
+        return [(how, "panels" if number else source) for number, how in enumerate(every)]
+
+    def _way(self, index: int, plan: Panels, source: Source, how: How) -> GpuKernel:
+        """Compiled when first needed."""
+        key = index, source, how
+        if key not in self.ways:
+            name = kernel_name(self.rung, self.precision, plan, len(self.plans) == 1)
+            name += f"_{type(how).__name__.lower()}"
+            text = kernel_text(plan, name, self.stages[0].layer, source, how)
+            self.ways[key] = self.runtime.compile_text(
+                name, text, plan.threads_of(how), plan.bytes_of(how)
+            )
+        return self.ways[key]
+
+    def _names(self, index: int, plan: Kernel) -> tuple[str, ...]:
+        first = index == 0 and self.stages[0].kind == "input"
+        return ("input", *plan.names) if first else plan.names
 
     def _launch(
         self,
         index: int,
-        plan: Kernel,
+        plan: Stack | Dense | Tiles,
         kernel: GpuKernel,
         taken: list[Buffer],
         out: Buffer,
@@ -241,8 +309,7 @@ class Series:
     ) -> None:
         x, *others = taken
         processors = self.runtime.limits.processors
-        first = index == 0 and self.stages[0].kind == "input"
-        names = ("input", *plan.names) if first else plan.names
+        names = self._names(index, plan)
         if isinstance(plan, Stack):
             items = images * (len(plan.strip.starts) if plan.strip else 1)
             grid = (min(processors, items), 1, 1)
@@ -276,6 +343,7 @@ class Series:
         """Compiled when first needed for a type of pixels."""
         if (index, source) not in self.compiled:
             plan = self.plans[index]
+            assert not isinstance(plan, Panels)  # `_connect` compiles theirs
             name = kernel_name(self.rung, self.precision, plan, len(self.plans) == 1)
             text = kernel_text(plan, name, self.stages[0].layer, source)
             self.compiled[index, source] = self.runtime.compile_text(

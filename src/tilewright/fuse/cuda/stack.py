@@ -35,7 +35,7 @@ from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Parameters
 
 # The type of what a kernel reads.
-Source = Literal["uint8", "float32", "words"]
+Source = Literal["uint8", "float32", "words", "panels"]
 
 
 class Taken(NamedTuple):

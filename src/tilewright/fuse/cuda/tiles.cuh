@@ -181,7 +181,7 @@ __device__ __forceinline__ void add_rounds(
                 const Rows both = read_rows<L, TW_STEP>(even, even + 8 * L::ROW, 0);
 #pragma unroll
                 for (int n = 0; n < L::COLUMNS; ++n)
-                    add_products<TW_STEP>(sum[m][n], both, w[n]);
+                    add_products<TW_STEP>(sum[m][n], both, w[n], false);
             }
         }
     }
@@ -318,7 +318,7 @@ __device__ __forceinline__ void put_sums(
                     high = sum[m][n][2 * position + 1] + start.y;
                     if (L::ADDED) {
                         const float2 both =
-                            more<L>(added + size_t(result) * L::ADDED_WORDS, 0, channel);
+                            more<L>(added + size_t(result) * L::ADDED_WORDS, 0, channel, false);
                         low = L::before(low) + both.x;
                         high = L::before(high) + both.y;
                     }

@@ -1,0 +1,156 @@
+"""Fully connected layers in panels: every way of every source against the truth, and the layout."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.fuse.cuda.interpreter import interpret
+from tests.fuse.cuda.panels_interpreter import PROCESSORS, place
+from tests.fuse.cuda.test_run import fused, images
+from tests.kept import compile_cubin
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.emit import text
+from tilewright.fuse.cuda.panels import Few, Into, Many, Panels, in_panels
+from tilewright.fuse.cuda.run import kernel_text
+from tilewright.model.layers import Convolution, FullyConnected, Layer, Pixels, ReLU, Softmax, Tanh
+from tilewright.model.network import Network
+from tilewright.runtime import nvrtc
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
+from tilewright.truth.trials import random_parameters
+
+PRECISIONS = list(ARITHMETICS)
+PANELS = text("panels.cuh")
+ROWS = (FullyConnected(70), Tanh(), FullyConnected(130), ReLU(), FullyConnected(11), Softmax())
+SCALED = Pixels((3, 7, 11), scale=(1.0, 0.5, 0.25), shift=(0.0, 1.0, -1.0))
+
+
+def ready(pixels: Pixels, layers: tuple[Layer, ...]) -> Network:
+    network = Network("rows", pixels, layers)
+    return network.with_parameters(random_parameters(network, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("shares", [True, False], ids=["few", "many"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "pixels, layers, kind, kernels",
+    [
+        (SCALED, ROWS, "uint8", 3),
+        (SCALED, ROWS, "float32", 3),
+        # Words of a picture with an odd number of channels; a softmax of too many scores.
+        (Pixels((2, 9, 9)), (Convolution(5, 2), FullyConnected(90), Softmax()), "float32", 3),
+    ],
+)
+def test_every_way_gives_the_truth(
+    pixels: Pixels, layers: tuple[Layer, ...], kind: str, kernels: int, precision: str, shares: bool
+) -> None:
+    network, generator = ready(pixels, layers), np.random.default_rng(1)
+    if kind == "uint8":
+        given = generator.integers(0, 256, (67, *pixels.shape), np.uint8)
+    else:
+        given = generator.normal(size=(67, *pixels.shape)).astype(np.float32)
+    if shares:
+        given = given[:19]
+    arithmetic = ARITHMETICS[precision]
+    plans = cut(network.stages, arithmetic, 90)
+    assert len(plans) == kernels and any(isinstance(each, Panels) for each in plans)
+    output = interpret(plans, network, given, shares)
+    truth = reference.chain(network.stages, network.parameters, given, arithmetic.precision)[-1]
+    assert compare(output, truth)[1] is None
+
+
+def test_how_depends_on_the_batch() -> None:
+    network = ready(Pixels((1, 28, 28)), (FullyConnected(512), ReLU(), FullyConnected(512)))
+    first, second = cut(network.stages, ARITHMETICS["fp16"], 90)
+    assert isinstance(first, Panels) and isinstance(second, Panels)
+    for count in (1, 16, first.most_few):
+        assert [type(each) for each in first.how(count, PROCESSORS, True)] == [Few]
+    assert [type(each) for each in first.how(1, PROCESSORS, False)] == [Into, Many]
+    assert [type(each) for each in second.how(1000, PROCESSORS, True)] == [Many]
+    for plan in (first, second):
+        for count in (1, 17, 300, 1000, 10_000):
+            for shares in (True, False):
+                for how in plan.how(count, PROCESSORS, shares):
+                    x, y, z = plan.grid(how, count)
+                    assert plan.bytes_of(how) <= 227 * 1024 - 1024
+                    if isinstance(how, Into):
+                        assert x * 8 * 16 >= -(-count // 8) * plan.own_pieces
+                    elif isinstance(how, Few):
+                        assert x * how.columns * 8 >= 512 and y * how.tiles * 16 >= count
+                    else:
+                        assert x * how.wide >= 512 and y * how.panels * 64 >= count
+                        check_many(plan, how, z)
+
+
+def check_many(plan: Panels, how: Many, parts: int) -> None:
+    """What `panels.cuh` needs: stages of each that takes turns, and room for sums."""
+    sums = 4 * how.wide // 2 * 128 * how.panels
+    assert how.stages % how.splits == 0 and how.stages > how.splits
+    assert not how.fetches or how.splits == how.parts == 1  # such a warp leaves before others meet
+    assert (how.splits - 1) * sums <= plan.bytes_of(how)
+    assert parts == how.parts in (1, 2, 4, 8) and (parts == 1 or sums <= plan.bytes_of(how))
+    assert how.wide // 8 % parts == 0
+
+
+def test_what_is_launched() -> None:
+    network = ready(Pixels((1, 28, 28)), (FullyConnected(512), ReLU(), FullyConnected(10)))
+    made, runtime = fused(network)
+    x, out = images(network, 3)
+    made(x, out)
+    first, second = runtime.launches
+    assert (first[0], first[3]) == ("network_fp16_fc1_to_relu_few", ("input", "fc1", "relu"))
+    assert second[2][0] is first[2][1] and np.shares_memory(second[2][1], out)
+    assert first[2][1].shape == (64, 256)
+    runtime.launches.clear()
+    made(*images(network, 300))
+    into, first, second = runtime.launches
+    assert (into[4].flops, first[4].flops) == (0, 300 * 2 * 784 * 512)
+    assert into[2][1] is first[2][0] and first[2][0].shape == (320, 416)
+    assert first[2][1] is second[2][0]
+    assert [each[2][-1] for each in runtime.launches] == [300] * 3
+
+
+@pytest.mark.parametrize("pieces", [8, 24])
+def test_a_piece_is_where_the_text_says(pieces: int) -> None:
+    (found,) = re.findall(r"piece_at\(int row, int piece\)\n\{\n    return (.*?);", PANELS, re.S)
+    names = {"TW_PANEL": 64, "TW_CHUNK_WORDS": 2048, "TW_CHUNK": 8, "PIECES": pieces}
+    for name, value in names.items():
+        found = re.sub(rf"\b{name}\b", str(value), found)
+    row, piece = np.arange(128)[:, None], np.arange(pieces)
+    said = eval(
+        " ".join(found.replace("/", "//").split()),
+        {"size_t": np.asarray, "row": row, "piece": piece},
+    )
+    np.testing.assert_array_equal(said, place(row, piece, pieces))
+    packed = in_panels(np.arange(128 * pieces * 4, dtype=np.uint32).reshape(128, -1))
+    np.testing.assert_array_equal(packed[place(row, piece, pieces)] // 4, row * pieces + piece)
+
+
+def test_operands_are_described_as_they_lie() -> None:
+    """Without swizzling, tensor cores take blocks of 8 rows of 16 bytes: two along the sum, the
+    first distance apart, and as many along the rows as there are, the second."""
+    along, down = map(int, re.findall(r"\((\d+)ull >> 4\) << (?:16|32)", PANELS))
+    row, piece = np.arange(256)[:, None], np.arange(8)
+    # Chunks of several panels follow each other.
+    expected = row // 64 * 8192 + 4 * place(row % 64, piece, 8)
+    np.testing.assert_array_equal(row // 8 * down + row % 8 * 16 + piece * along, expected)
+    assert f"i * {2 * along} >> 4" in PANELS  # an instruction takes two pieces
+
+
+@pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
+@pytest.mark.parametrize(
+    "precision, which, images",
+    [("fp16", 0, 1), ("fp16", 1, 300), ("tf32", 2, 1), ("fp32", 0, 300), ("fp32", 2, 1)],
+)
+def test_every_way_compiles(precision: str, which: int, images: int) -> None:
+    network = ready(SCALED, ROWS)
+    plan = cut(network.stages, ARITHMETICS[precision], 90)[which]
+    assert isinstance(plan, Panels)
+    for how in plan.how(images, PROCESSORS, True):
+        source = "panels" if which or isinstance(how, Many) else "uint8"
+        made = compile_cubin("rows", kernel_text(plan, "rows", SCALED, source, how), "sm_90a")
+        assert made.spilled_bytes == 0
