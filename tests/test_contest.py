@@ -96,3 +96,32 @@ def test_convolutions_that_are_timed_alone_are_compiled_before(monkeypatch, name
     rung = replace(find(name), open_runtime=lambda device, memory: noted)
     begin_convolutions(rung, network, CUDA, 100, None)
     assert len(noted.begun) == len(set(noted.begun)) == count
+
+
+def test_what_a_program_shows_of_its_layers_is_looked_at_with_a_whole_batch(monkeypatch):
+    """Few images may have a kernel for each layer where many have one for all."""
+    network = tilewright.load("cifar10")
+    given = []
+
+    class Split:
+        """A program that shows convolutions by themselves when it gets one image."""
+
+        def __init__(self, network, *_, **more):
+            self.network, self.plan = network, SimpleNamespace(device=CPU, memory="host")
+            self.runtime = SimpleNamespace(recording_disturbs=False)
+
+        def __call__(self, images, trace):
+            given.append(len(images))
+            names = [stage.name for stage in self.network.stages]
+            parts = [(each,) for each in names] if len(images) == 1 else [tuple(names)]
+            for layers in parts:
+                trace.add(Event("kernel", "k", 0.0, 1.0, layers))
+
+    monkeypatch.setattr(contest, "program_of", Split)
+    monkeypatch.setattr(contest, "pins", lambda program: False)
+    monkeypatch.setattr(Contest, "_alone", lambda self, program, stage: stage.name)
+    made = Contest(np.zeros((7, 3, 32, 32), np.uint8), 5)
+    made.enter("network", find("fused"), network, CPU, None)
+    assert given == [5]
+    alone = [part for _, part in made.subjects if part]
+    assert alone == [stage.name for stage in network.stages if stage.kind == "conv"]

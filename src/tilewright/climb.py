@@ -387,6 +387,8 @@ def _new(rung: Rung, network: Network, device: Device) -> bool:
     sum's again."""
     if not rung.precisions or not isinstance(rung.precision.fast, tuple):
         return True
+    if any(rung.supports(stage) for stage in network.stages):
+        return False  # which the direct sum's row says
     on = device_of(rung, device)
     return any(
         rung.plan(on, stages, rung.precision) != rung.plan(on, stages, FLOAT32)

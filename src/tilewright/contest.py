@@ -129,7 +129,7 @@ class Contest:
         if disturbs:
             self.subjects[name, RECORDED] = partial(turn, recorded=True)
         probe, network = Trace(), program.network
-        program(images[:1], probe)
+        program(images[: self.batch], probe)  # few images may have kernels of their own
         for stage in network.stages:
             if stage.kind == "conv" and not _computing(probe, stage.name, network):
                 rung, plan = rungs[stage.name], program.plan
