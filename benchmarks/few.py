@@ -1,10 +1,12 @@
 """Few images on a CUDA GPU through the public call, against PyTorch; both as CUDA graphs.
 
-Five networks, All-CNN among them, at 1, 4, 16 and 64 images that lie on the device, in fp32, fp16
-and TF32: `tilewright.compile(network, device="cuda", batch=N)` from bytes to probabilities, and
-PyTorch with cuDNN's algorithms chosen by trial, its channels first or last, from pixels that are
-normalised already. Medians of turns, by device events. `called` is ours without a graph, one call
-after the other. The largest difference is to PyTorch in float64.
+Five networks, All-CNN among them, at 1, 4, 16 and 64 images that lie on the device, or others if
+asked for (`mlp` is a perceptron of three layers), in fp32, fp16 and TF32:
+`tilewright.compile(network, device="cuda", batch=N)` from bytes to probabilities, and PyTorch with
+cuDNN's algorithms chosen by trial, its channels first or last, from pixels that are normalised
+already. Medians of turns, by device events; PyTorch has no graph of more than 1,000 images.
+`called` is ours without a graph, one call after the other. The largest difference is to PyTorch in
+float64.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ from benchmarks.cuda import forward_of, graphed, peers, set_tf32, timed
 
 import tilewright
 from tilewright.files import atomic_write
+from tilewright.model.layers import Flatten, FullyConnected, Pixels, ReLU, Softmax
 from tilewright.model.network import Network
 from tilewright.truth.trials import random_parameters
 
 NETWORKS = ("ece408", "cifar64", "mnist3x3", "all-cnn", "cifar10")
 PRECISIONS = ("fp32", "fp16", "tf32")
 BATCHES = (1, 4, 16, 64)
+MLP = Network("mlp", Pixels((1, 28, 28)), (
+    Flatten(), FullyConnected(512), ReLU(), FullyConnected(512), ReLU(), FullyConnected(10),
+    Softmax()))  # fmt: skip
 HEAD = "| network | images | ours | called | eager | channels last | times the best | difference |"
 RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 
@@ -48,7 +54,9 @@ def measured(network: Network, precision: str, images: int, repeats: int) -> dic
     set_tf32(precision == "tf32")
     others = peers(network, precision, pixels, images, compiled=False)
     calls = {"network": ours, "called": lambda: compiled(pixels, out=out)}
-    calls |= {name: others[f"{name}-graph"] for name in ("eager", "channels-last")}
+    calls |= {
+        name: others.get(f"{name}-graph", others[name]) for name in ("eager", "channels-last")
+    }
     found = timed(calls, repeats)
     return {
         "network": network.name, "precision": precision, "images": images,
@@ -80,11 +88,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="FILE.json; FILE.md beside it")
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
     parser.add_argument("--repeats", type=int, default=7)
     given = parser.parse_args()
     import torch
 
-    known = {each.name: each for each in (*networks(), all_cnn())}
+    known = {each.name: each for each in (*networks(), all_cnn(), MLP)}
     document: dict[str, Any] = {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": [],
     }  # fmt: skip
@@ -92,7 +101,7 @@ def main() -> None:
         bare = known[name]
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         for precision in PRECISIONS:
-            for images in BATCHES:
+            for images in given.batches:
                 with torch.inference_mode():
                     row = measured(network, precision, images, given.repeats)
                 document["rows"].append(row)
