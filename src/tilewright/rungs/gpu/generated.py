@@ -39,6 +39,13 @@ def generated_candidates(device: Device, stages: Stages, precision: Precision) -
     yield from map(as_options, alternatives(stages, ARITHMETICS[precision.name], capability))
 
 
+def network_candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
+    """The same for a network, whose few images have the kernels that the planner chose for them."""
+    own = network_plan(device, stages, precision)
+    for each in generated_candidates(device, stages, precision):
+        yield {**each, "few": own["few"], "few_up_to": own["few_up_to"]}
+
+
 def generated(
     rung: str,
     runtime: cuda.CudaRuntime,

@@ -16,7 +16,7 @@ from functools import partial
 
 from tilewright.memory import DEVICE_PLANS
 from tilewright.precision import FLOAT32, FP16, TF32
-from tilewright.rungs.gpu.generated import generated, generated_candidates, network_plan
+from tilewright.rungs.gpu.generated import generated, network_candidates, network_plan
 from tilewright.rungs.gpu.prepare import missing, open_runtime
 from tilewright.rungs.rung import Rung, whole_network
 
@@ -28,7 +28,7 @@ RUNG = Rung(
     against="tensor",
     devices=("cuda",),
     plan=network_plan,
-    candidates=generated_candidates,
+    candidates=network_candidates,
     prepare=partial(generated, "network"),
     open_runtime=open_runtime,
     form="cuda",
