@@ -27,7 +27,8 @@ from tests.fuse.cuda.instructions import (
     values,
 )
 from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
-from tests.fuse.cuda.panels_interpreter import run_panels
+from tests.fuse.cuda.panels_interpreter import PROCESSORS, run_panels
+from tests.fuse.cuda.tiles_interpreter import run_tiles
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.program import program
@@ -56,6 +57,8 @@ from tilewright.fuse.cuda.steps import (
     Windows,
 )
 from tilewright.fuse.cuda.steps_dense import dense_program
+from tilewright.fuse.cuda.steps_tiles import tiles_program
+from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.network import Network
 
 Array = NDArray[Any]
@@ -76,10 +79,24 @@ def interpret(
         elif isinstance(plan, Panels):
             given, count = network.parameters, len(images)
             x = run_panels(plan, given, network.input, taken[0], count, shares)
+        elif isinstance(plan, Tiles):
+            x = _spread(plan, network, taken, len(images), shares)
         else:
             x = run_dense(dense_program(plan), plan.parameters(network.parameters), taken[0])
         made[plan.last] = x
     return x.reshape(len(images), *network.output_shape)
+
+
+def _spread(
+    plan: Tiles, network: Network, taken: Sequence[Array], images: int, shares: bool
+) -> Array:
+    made = tiles_program(plan, network.input, SOURCES[str(taken[0].dtype)])
+    parts = plan.parts(images, PROCESSORS) if shares else 1
+    blocks = plan.row_blocks(images), plan.column_blocks, parts
+    x = run_tiles(made, plan.parameters(network.parameters), *taken[:1], blocks, *taken[1:])
+    if plan.gives == "output" or plan.softmax is not None:
+        return x.view(FLOAT)
+    return np.where(x == POISON, 0, x).astype(np.uint32)  # memory is emptied first, as above
 
 
 def run_program(

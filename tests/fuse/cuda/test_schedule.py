@@ -19,7 +19,7 @@ from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda import cut as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import MOST_TOGETHER, Kernel, cut
+from tilewright.fuse.cuda.cut import MOST_TOGETHER, Kernel, build, choose, cut, with_few
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.panels import Panels
@@ -95,6 +95,23 @@ def test_what_the_verifier_tries(precision: str, one_in: int) -> None:
         wrong = problem(network, trial.images[:2], precision, kernels)
         assert wrong is None, f"{layers} on {network.input.shape}, {trial.inputs}: {wrong}"
     assert tried > 210 // step
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_what_the_verifier_tries_by_kernels_for_few_images(precision: str) -> None:
+    tried, arithmetic = 0, ARITHMETICS[precision]
+    for trial in tried_of(precision):
+        network = trial.network
+        if trial.arrival:
+            continue
+        many = choose(network.stages, arithmetic, 90)
+        choice = with_few(many, network.stages, arithmetic, 90)
+        for few in choice.few[:2]:
+            tried += 1
+            kernels = build(network.stages, arithmetic, 90, choice, few)
+            wrong = problem(network, trial.images[:2], precision, kernels)
+            assert wrong is None, f"{network.layers} on {network.input.shape}: {wrong}"
+    assert tried > 500
 
 
 @examples(15)
