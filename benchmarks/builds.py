@@ -65,14 +65,14 @@ class CompilesOnly(Gathering):
         super().__init__(H200, 90)
 
     def compile_ahead(self, texts: dict[tuple[str, str], None]) -> object:
-        return nvrtc.compile_ahead([(*text, "sm_90") for text in texts])
+        return nvrtc.compile_ahead([(*text, "sm_90a") for text in texts])
 
     def compile(self, source: Source) -> object:
-        nvrtc.compile_cubin(source.name, source.complete, "sm_90")
+        nvrtc.compile_cubin(source.name, source.complete, "sm_90a")
         return super().compile(source)
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> object:
-        nvrtc.compile_cubin(name, text, "sm_90")
+        nvrtc.compile_cubin(name, text, "sm_90a")
         return super().compile_text(name, text, threads, shared_bytes)
 
 

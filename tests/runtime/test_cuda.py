@@ -13,6 +13,7 @@ from tests.test_trace import ticking
 from tilewright.runtime import GpuKernel, cuda, nvrtc
 from tilewright.runtime.cuda import TOUCHED_BYTES, CudaRuntime
 from tilewright.runtime.device import CUDA
+from tilewright.runtime.multiprocessor import architecture
 from tilewright.runtime.recorder import PENDING
 from tilewright.runtime.staging import Staging
 from tilewright.trace import Cost, Trace
@@ -216,3 +217,19 @@ def test_a_gpu_is_held_back():
     after.record(runtime.kernels)
     runtime.synchronise()
     assert runtime.elapsed(before, after) >= 4.5  # ms
+
+
+def test_what_is_compiled_ahead_is_what_is_asked_for(monkeypatch):
+    """For the same architecture: else every generated kernel would be compiled twice."""
+    ahead, asked = [], []
+    runtime = object.__new__(cuda.CudaRuntime)
+    runtime.index, runtime.architecture = 0, architecture(90)
+    runtime.cupy = SimpleNamespace(
+        cuda=SimpleNamespace(driver=SimpleNamespace(funcSetAttribute=lambda *given: None))
+    )
+    monkeypatch.setattr(cuda.nvrtc, "compile_ahead", ahead.extend)
+    monkeypatch.setattr(cuda.nvrtc, "compile_cubin", lambda *given: asked.append(given))
+    monkeypatch.setattr(cuda, "_function", lambda index, cubin: SimpleNamespace(ptr=0))
+    runtime.compile_ahead([("k", "text")])
+    runtime.compile_text("k", "text", 32, 0)
+    assert ahead == asked == [("k", "text", "sm_90a")]

@@ -32,7 +32,7 @@ from tilewright.runtime.dialect import (
     Source,
 )
 from tilewright.runtime.inventory import Found
-from tilewright.runtime.multiprocessor import Gpu, own_architecture
+from tilewright.runtime.multiprocessor import Gpu, architecture
 from tilewright.runtime.recorder import EventRecorder, TimingEvent
 from tilewright.runtime.staging import LEAST_BYTES, PIECE_BYTES, PIECES, Staging
 from tilewright.trace import (
@@ -207,7 +207,7 @@ class CudaRuntime(EventRecorder):
         self.device = cupy.cuda.Device(self.index)
         self.device.use()
         self.capability = int(self.device.compute_capability)
-        self.architecture = f"sm_{self.capability}"
+        self.architecture = architecture(self.capability)
         self.kernels = cupy.cuda.Stream.null
         self.sends, self.fetches = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
 
@@ -295,8 +295,7 @@ class CudaRuntime(EventRecorder):
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         """A kernel in CUDA's own language, launched with so much shared memory."""
-        architecture = own_architecture(self.capability)
-        handle = _function(self.index, nvrtc.compile_cubin(name, text, architecture))
+        handle = _function(self.index, nvrtc.compile_cubin(name, text, self.architecture))
         self.cupy.cuda.driver.funcSetAttribute(handle.ptr, SHARED_ATTRIBUTE, shared_bytes)
         return GpuKernel(name, (threads, 1, 1), handle, shared_bytes=shared_bytes)
 

@@ -44,8 +44,8 @@ MULTIPROCESSORS = {
 }
 
 
-def own_architecture(capability: int) -> str:
-    """What the compiler calls a GPU with the instructions that no later one has."""
+def architecture(capability: int) -> str:
+    """What the compiler calls a GPU, with the instructions that no later one has."""
     return f"sm_{capability}" + ("a" if capability == 90 else "")
 
 
@@ -61,12 +61,7 @@ class Gpu:
 
     @property
     def architecture(self) -> str:
-        return f"sm_{self.capability}"
-
-    @property
-    def own_architecture(self) -> str:
-        """The same with all that is its own, which later GPUs do not have."""
-        return own_architecture(self.capability)
+        return architecture(self.capability)
 
     @property
     def multiprocessor(self) -> Multiprocessor:

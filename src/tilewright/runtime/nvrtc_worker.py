@@ -59,17 +59,12 @@ def headers() -> tuple[str, ...]:
     return ()
 
 
-def target_of(text: str, architecture: str) -> str:
-    """Instructions that one architecture alone has are taken by its own target alone."""
-    return "sm_90a" if architecture == "sm_90" and "wgmma." in text else architecture
-
-
 def translate(name: str, text: str, architecture: str) -> Answer:
     from cuda.bindings import nvrtc
 
     _, program = _check(nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
     options = [
-        f"--gpu-architecture={target_of(text, architecture)}".encode(),
+        f"--gpu-architecture={architecture}".encode(),
         *(o.encode() for o in options_of(text)),
     ]
     status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), options)

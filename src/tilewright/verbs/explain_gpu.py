@@ -107,7 +107,7 @@ def explain_generated(
                 name = kernel_name(rung.name, precision, plan, len(kernels) == 1)
                 texts.append(kernel_text(plan, name, stages[0].layer, each))
         else:
-            facts += explain_cut(kernels, stages, rung.name, precision, at.gpu.own_architecture)
+            facts += explain_cut(kernels, stages, rung.name, precision, at.gpu.architecture)
     if source:
         return Found(assumptions(at), batch, code="\n".join(texts))
     shown = tuple(report(rung, network, facts, at, batch, few_up_to))

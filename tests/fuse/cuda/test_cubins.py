@@ -43,7 +43,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
-from tilewright.runtime.multiprocessor import own_architecture
+from tilewright.runtime.multiprocessor import architecture
 from tilewright.truth.trials import ODD_GRAPHS
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
@@ -73,7 +73,7 @@ def compiled(
             continue
         assert plan.shared_bytes <= generation(capability).shared_bytes
         text = kernel_text(plan, "network", network.input, source)
-        made = compile_text("network", text, own_architecture(capability))
+        made = compile_text("network", text, architecture(capability))
         assert made.registers <= lane_registers(plan.threads // 32)
         found.append(made)
     return found
