@@ -37,4 +37,5 @@ def test_occupancy(architecture, threads, registers, shared, blocks, share, limi
 def test_an_architecture_between_two_known_ones_is_like_the_older():
     assert replace(REFERENCE, capability=103).multiprocessor == MULTIPROCESSORS[100]
     assert replace(REFERENCE, capability=70).multiprocessor == MULTIPROCESSORS[75]
-    assert REFERENCE.architecture == "sm_90"
+    assert REFERENCE.architecture == "sm_90a"
+    assert replace(REFERENCE, capability=89).architecture == "sm_89"
