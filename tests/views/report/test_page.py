@@ -130,6 +130,14 @@ def test_every_chart_has_a_table_with_as_much():
             assert len(row) == len(chart.table.columns)
 
 
+def test_every_chart_is_one_that_vega_lite_knows():
+    altair = pytest.importorskip("altair")
+    sections = page(Material(everything())).sections
+    charts = [block for section in sections for block in section.blocks if isinstance(block, Chart)]
+    for spec in [spec for chart in charts for spec in chart.variants.values()]:
+        assert altair.Chart.from_dict(spec).to_dict(validate=False)["datasets"]
+
+
 def test_raw_data_comes_back_as_it_was(tmp_path):
     records = everything()
     text = to_html(page(Material(records)))
