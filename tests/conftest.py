@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -174,6 +175,18 @@ def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         return made | {"PYTHONPATH": os.pathsep.join(folders)}
 
     monkeypatch.setattr(sandbox, "environment", environment)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, through Playwright; whoever takes it is of the group `browser`."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        program = shutil.which("chromium")
+        opened = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture
