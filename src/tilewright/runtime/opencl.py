@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -26,7 +26,6 @@ from numpy.typing import DTypeLike
 
 from tilewright.errors import TilewrightError
 from tilewright.files import cache_home
-from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark, pocl_builds
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.complaints import (
@@ -62,6 +61,9 @@ from tilewright.trace import (
     at_start,
     calling,
 )
+
+if TYPE_CHECKING:
+    from tilewright.model.layers import Shape
 
 INSTALL = "pip install 'tilewright[opencl]'"
 # Checks kernels, a thousand times slower than a device: used only when named.
