@@ -33,6 +33,7 @@ from tilewright.runtime.device import CPU, CUDA
 from tilewright.tune.whole import Asked
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'tilewright[cluster]'")
+Node = pytest.importorskip("ray._private.node").Node
 
 # One worker of the tests has the cluster: each would start its own.
 pytestmark = pytest.mark.xdist_group("ray")
@@ -41,9 +42,14 @@ ASKED = {"data": (IMAGES, LABELS), "batch": 8, "rung": "im2col"}
 
 @pytest.fixture(scope="module")
 def cluster():
-    """One for all tests. It is told of two GPUs: what is sent there needs none."""
-    told = partial(ray.init, num_gpus=2)
-    with mock.patch.object(ray, "init", told), session.connected(None, processors=2):
+    """One for all tests. It is told of two GPUs: what is sent there needs none. It is not watched
+    for machines to start, nor its logs for lines to print: two processes that nobody here asks."""
+    told, nobody = partial(ray.init, num_gpus=2), lambda node: None
+    with (
+        mock.patch.object(ray, "init", told),
+        mock.patch.multiple(Node, start_monitor=nobody, start_log_monitor=nobody),
+        session.connected(None, processors=2),
+    ):
         yield
 
 

@@ -28,6 +28,7 @@ pytestmark = [
         platform.machine() not in ("x86_64", "aarch64"),
         reason="knows system calls of x86-64 and aarch64 alone",
     ),
+    pytest.mark.xdist_group("attacks"),  # compiled once
 ]
 TEXT = (Path(__file__).parent / "attacks.cl").read_text()
 SOURCE = Source("attack", TEXT, (1, 1, 1), ())

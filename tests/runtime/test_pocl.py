@@ -40,7 +40,7 @@ def test_success_is_remembered_until_something_changes(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", refuse)
     assert check() is None
-    monkeypatch.setattr(pocl, "version", lambda package: "another")
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "another")
     with pytest.raises(AssertionError, match="tried again"):
         check()
 

@@ -46,6 +46,7 @@ def few_trials(monkeypatch):
     monkeypatch.setattr(verify_module, "trials", lambda *given: islice(trials(*given), 0, None, 40))
 
 
+pytestmark = pytest.mark.xdist_group("results of verbs")  # one worker makes them
 MADE: dict[str, object] = {}
 
 

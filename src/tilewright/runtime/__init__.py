@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import Block, Grid, Limits, Source
 from tilewright.trace import Cost, Trace
+
+if TYPE_CHECKING:
+    from tilewright.model.layers import Shape
 
 # In the host's memory: pixels, values or packed parameters.
 HostArray = NDArray[Any]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tilewright.model.layers import Shape
+if TYPE_CHECKING:
+    from tilewright.model.layers import Shape
 
 
 class Copier(Protocol):

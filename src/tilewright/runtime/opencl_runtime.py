@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from tilewright.errors import TilewrightError
-from tilewright.model.layers import Shape
 from tilewright.runtime import Buffer, DeviceFault, GpuKernel, HostArray, Mark, opencl
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.device import Device
@@ -39,6 +38,9 @@ from tilewright.trace import (
     Kind,
     calling,
 )
+
+if TYPE_CHECKING:
+    from tilewright.model.layers import Shape
 
 # Launches that may wait in the queue: the host is not far ahead when it shows how far the work has
 # come, or when it is interrupted.

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -83,6 +82,8 @@ def _known() -> Path:
 
 def _fingerprint(linker: str | None) -> str:
     """Of everything the answer depends on: another linker or C library is tried again."""
+    from importlib.metadata import PackageNotFoundError, version  # workers have no use for it
+
     facts = [sys.executable]
     for path in (
         Path(linker or "/"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.classroom.made import right
-from tests.views.report.test_browser import CHROMIUM, PATIENCE, browser  # noqa: F401
+from tests.views.report.test_browser import CHROMIUM, PATIENCE
 from tilewright.results.grade import Judged
 
 pytestmark = [
@@ -22,7 +22,7 @@ CORRECT = {"100": 0.91, "1000": 0.9, "10000": 0.8765}
 
 
 @pytest.fixture
-def open_page(browser, served):  # noqa: F811
+def open_page(browser, served):
     """A page; whatever it complains of, or asks for elsewhere, is an error."""
     contexts, wrong = [], []
 

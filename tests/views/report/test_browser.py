@@ -8,12 +8,14 @@ import shutil
 
 import pytest
 
+from tests.kept import vega
 from tests.views.report.made import everything, long
+from tilewright.views.report import html
 from tilewright.views.report.html import to_html
 from tilewright.views.report.material import Material
 from tilewright.views.report.page import page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+pytest.importorskip("playwright", reason="Playwright is not installed")
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (apt install chromium)"),
@@ -32,12 +34,12 @@ text.getAttribute('fill')))].sort()"
 PATIENCE = 30_000  # ms: the machine may be busy
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+@pytest.fixture(scope="module", autouse=True)
+def _kept_vega():
+    with pytest.MonkeyPatch.context() as patch:
+        made = vega()
+        patch.setattr(html, "library", lambda: made)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +89,8 @@ def open_page(browser, address):
     assert wrong == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
-def test_charts_are_drawn_and_nothing_sticks_out(open_page, width, scheme):
-    view = open_page(width, scheme)
+def check_drawn(view, width, scheme):
+    """All charts, inside the page, in colours that can be read."""
     view.wait_for_function(DRAWN)
     figures = view.locator("figure[data-chart]")
     assert figures.count() >= 12
@@ -108,8 +109,12 @@ def test_charts_are_drawn_and_nothing_sticks_out(open_page, width, scheme):
     }[scheme]
 
 
+def test_charts_are_drawn_and_nothing_sticks_out_on_a_phone(open_page):
+    check_drawn(open_page(360, "dark"), 360, "dark")
+
+
 def test_charts_are_drawn_when_they_come_near_and_can_be_sorted_toggled_and_downloaded(open_page):
-    view = open_page(part="")
+    view = open_page(1440, "light", part="")
     view.wait_for_function("document.querySelector('figure').dataset.state == 'drawn'")
     last = view.locator("figure[data-chart]").last
     assert last.get_attribute("data-state") is None
@@ -137,6 +142,9 @@ def test_charts_are_drawn_when_they_come_near_and_can_be_sorted_toggled_and_down
     view.wait_for_function(
         "[...document.querySelectorAll('figure[data-chart]')].at(-1).dataset.state == 'drawn'"
     )
+    for figure in view.locator("figure[data-chart]").all():
+        figure.scroll_into_view_if_needed()
+    check_drawn(view, 1440, "light")
 
 
 def test_what_a_browser_cannot_unpack_it_says_and_gives_as_it_is(open_page):

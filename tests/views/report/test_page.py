@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -53,8 +54,13 @@ class Seen(HTMLParser):
             self.scripts[self.inside] = self.scripts.get(self.inside, "") + data
 
 
+@cache
+def whole_page():
+    return page(Material(everything()))
+
+
 def test_every_section_is_there_with_a_sentence_on_how_to_read_it():
-    made = page(Material(everything()))
+    made = whole_page()
     assert [section.id for section in made.sections] == [
         "ladder", "layers", "roofline", "memory", "timeline", "calls", "compiler", "correctness",
         "optimizations", "environment",
@@ -116,18 +122,26 @@ def test_no_line_ends_between_a_number_and_its_unit():
 
 
 def test_the_code_of_a_rung_is_there_once():
-    text = to_html(page(Material(everything())))
+    text = to_html(whole_page())
     assert text.count("The code of direct") == 1
 
 
 def test_every_chart_has_a_table_with_as_much():
-    sections = page(Material(everything())).sections
+    sections = whole_page().sections
     charts = [block for section in sections for block in section.blocks if isinstance(block, Chart)]
     assert len(charts) >= 6
     for chart in charts:
         assert chart.summary and chart.table.rows and chart.variants
         for row in chart.table.rows:
             assert len(row) == len(chart.table.columns)
+
+
+def test_every_chart_is_one_that_vega_lite_knows():
+    altair = pytest.importorskip("altair")
+    sections = whole_page().sections
+    charts = [block for section in sections for block in section.blocks if isinstance(block, Chart)]
+    for spec in [spec for chart in charts for spec in chart.variants.values()]:
+        assert altair.Chart.from_dict(spec).to_dict(validate=False)["datasets"]
 
 
 def test_raw_data_comes_back_as_it_was(tmp_path):
@@ -149,7 +163,7 @@ def test_hostile_names_stay_text():
         answers(classes=(HOSTILE, "b"), data=HOSTILE, **where),
         kernels(rung=HOSTILE, **where),
     )
-    plain, seen = Seen(to_html(page(Material(everything())))), None
+    plain, seen = Seen(to_html(whole_page())), None
     seen = Seen(to_html(page(Material(records, {"ladder": HOSTILE}))))
     assert {tag for tag, _ in seen.tags} <= {tag for tag, _ in plain.tags} | {"a"}
     assert sum(tag == "script" for tag, _ in seen.tags) == 4

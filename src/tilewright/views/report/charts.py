@@ -38,8 +38,12 @@ def _name(rows: Sequence[Row]) -> str:
 def spec(
     chart: alt.Chart | alt.LayerChart | alt.FacetChart, height: int, *drawn: Sequence[Row]
 ) -> Spec:
-    """A chart as wide as the page as plain data, with the rows that it draws."""
-    made: dict[str, object] = chart.properties(width="container", height=height).to_dict()
+    """A chart as wide as the page as plain data, with the rows that it draws.
+
+    Not held to Vega-Lite's schema, which took half of a page's time: tests do that.
+    """
+    wide = chart.properties(width="container", height=height)
+    made: dict[str, object] = wide.to_dict(validate=False)
     made.pop("config", None)  # the page has its own
     made["datasets"] = {_name(rows): [_short(row) for row in rows] for rows in drawn}
     return made
