@@ -339,7 +339,7 @@ def test_what_was_proven_before_is_not_proven_again_unless_asked(quick, trusting
 
     monkeypatch.setattr(climb, "verify", verify)
     monkeypatch.setattr(climb, "rungs", lambda device: [find("im2col"), find("threads")])
-    subject = climb.prepare("ece408", None, None, images=2)
+    subject = climb.prepare("cifar10", None, None, images=2)
 
     def climbed(batch=2, **more):
         tried.clear()

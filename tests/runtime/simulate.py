@@ -131,7 +131,10 @@ def run_without_barrier(which: str, device: Device) -> None:
         pieces[int(number) :]
     )
     design.text_of = lambda name: changed if name == file else original(name)
-    run_network(STAGED.get(file, DEEP), rung, device, images=1)
+    try:
+        run_network(STAGED.get(file, DEEP), rung, device, images=1)
+    finally:
+        design.text_of = original
 
 
 def run_fault(name: str, device: Device) -> None:
@@ -146,28 +149,18 @@ def main(device: Device) -> dict[str, dict[str, str]]:
     """What is found in each of the planted faults, without each of the barriers, in each rung."""
     align_strictly()
     barriers = [" ".join(map(str, each)) for each in BARRIERS]
-    # Oclgrind falls silent after some findings: each has a process that has begun with nothing but
-    # imports. In rungs nothing is found, and they share what is compiled.
     return {
-        "faults": {name: heard(run_fault, name, device, apart=True) for name in FAULTS},
-        "barriers": {
-            name: heard(run_without_barrier, name, device, apart=True) for name in barriers
-        },
-        "rungs": {name: heard(run_rung, name, device, apart=False) for name in RUNGS},
+        "faults": {name: heard(run_fault, name, device) for name in FAULTS},
+        "barriers": {name: heard(run_without_barrier, name, device) for name in barriers},
+        "rungs": {name: heard(run_rung, name, device) for name in RUNGS},
     }
 
 
-def heard(run: Callable[[str, Device], None], name: str, device: Device, apart: bool) -> str:
-    """What is written to standard error meanwhile, by a child process if it is to be `apart`."""
+def heard(run: Callable[[str, Device], None], name: str, device: Device) -> str:
+    """What is written to standard error meanwhile."""
     with tempfile.TemporaryFile("w+") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
-        if not apart:
-            said(partial(run, name, device))
-        elif child := os.fork():
-            os.waitpid(child, 0)
-        else:
-            said(partial(run, name, device))
-            os._exit(0)
+        said(partial(run, name, device))
         file.seek(0)
         return file.read()
 

@@ -14,12 +14,17 @@ import tilewright.truth.trials as trials_module
 import tilewright.truth.verify as verify_module
 from tilewright.model import zoo
 from tilewright.model.layers import (
+    TYPES,
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     Elementwise,
     Flatten,
     FullyConnected,
+    Join,
     MaxPool,
+    Multiply,
     Pixels,
     ReLU,
     Softmax,
@@ -1501,6 +1506,15 @@ def others(shapes):
     ]
 
 
+# Of what takes several inputs: three of them, and each way in which the second of two is read. Each
+# comes with kernels that make its inputs.
+OF_JOINS = {Add: (2,), Concat: (2,), Multiply: (0, 2, 3, 4)}
+
+
+def few_joins(kind):
+    return [kind.joins()[number] for number in OF_JOINS.get(kind, ())]
+
+
 # A CPU that plays the GPU computes these most of the time. What is wrong with their sizes shows
 # with any numbers, with their long sums in some; smaller ones are tried with all kinds of numbers.
 LARGE = ((17, 9, 16), (33, 6, 37), (65, 3, 2), (64, 1, 1), (5000, 1, 1))
@@ -1544,6 +1558,8 @@ def test_every_gpu_rung_is_right(rung, monkeypatch, one_in):
     monkeypatch.setattr(trials_module, "ODD_SEQUENCES", trials_module.ODD_SEQUENCES[6:7])
     if one_in > 1:
         monkeypatch.setattr(trials_module, "ODD_GRAPHS", trials_module.ODD_GRAPHS[-2:])
+        monkeypatch.setattr(trials_module, "_joins", few_joins)
+        assert set(OF_JOINS) == {kind for kind in TYPES.values() if issubclass(kind, Join)}
     everything = verify_module.trials
     monkeypatch.setattr(
         verify_module,

@@ -49,7 +49,7 @@ class Memory:
     def read(self, at: Array, threads: Array | int, width: int = 1) -> Array:
         """Words by threads; `at` are the first of so many that are read at once."""
         at = self._spread(at, width)
-        thread = _threads(threads, at, width)
+        thread = _threads(threads, width)
         self._arrived(at)
         writers = self.writers[at]
         self._refuse(
@@ -66,13 +66,14 @@ class Memory:
     def write(self, at: Array, values: Array, threads: Array | int, width: int = 1) -> None:
         """The same word may be written twice, if it is with the same."""
         at = self._spread(at, width)
-        thread = _threads(threads, at, width)
-        values = np.broadcast_to(np.asarray(values, np.uint32), at.shape)
+        thread = _threads(threads, width)
+        values = np.asarray(values, np.uint32)
         self._arrived(at)
         self._unread(at, thread)
         writers = self.writers[at]
         others = ((writers != NOBODY) & (writers != thread[..., None])).any(-1)
-        self._refuse(at, others & _differ(self.words[at], values), "is written by two threads")
+        if others.any():
+            self._refuse(at, others & _differ(self.words[at], values), "is written by two threads")
         self.words[at] = values
         self.written_in[at] = len(self.doing) - 1
         self._refuse(at, _differ(self.words[at], values), "is written by two threads")
@@ -81,7 +82,7 @@ class Memory:
     def write_halves(self, at: Array, bits: Array, threads: Array) -> None:
         """The same for halves, counted in halves."""
         self._inside(at, 2 * len(self.words))
-        thread = np.broadcast_to(np.asarray(threads), at.shape)
+        thread = np.asarray(threads)
         word, side = at // 2, at % 2
         self._arrived(word)
         self._unread(word, thread)
@@ -95,7 +96,7 @@ class Memory:
     def fetch(self, at: Array, values: Array, threads: Array, width: int = 4) -> None:
         """16 bytes at a time, or less, which are there when their threads have waited for them."""
         at = self._spread(at, width)
-        thread = _threads(threads, at, width)
+        thread = _threads(threads, width)
         self._arrived(at)
         self._unread(at, thread)
         writers = self.writers[at]
@@ -130,7 +131,7 @@ class Memory:
     def _spread(self, at: Array, width: int) -> Array:
         """All words of accesses that are so wide."""
         at = np.asarray(at)
-        if (at % width).any():
+        if width > 1 and (at % width).any():
             raise Mistake(f"{self.name}: {width} words at once from word {at[at % width > 0][0]}")
         spread = at[..., None] + np.arange(width) if width > 1 else at
         self._inside(spread, len(self.words))
@@ -141,7 +142,8 @@ class Memory:
             raise Mistake(f"{self.name}: {at.min()} to {at.max()} is not inside its {size}")
 
     def _arrived(self, at: Array) -> None:
-        self._refuse(at, self.flying[at], "is used while a fetch is on its way to it")
+        if self.fetches or self.groups:
+            self._refuse(at, self.flying[at], "is used while a fetch is on its way to it")
 
     def _unread(self, at: Array, thread: Array) -> None:
         readers = self.readers[at]
@@ -169,15 +171,16 @@ def part(given: Array, at: int, size: int) -> Array:
     return given[at : at + size]
 
 
-def _threads(threads: Array | int, at: Array, width: int) -> Array:
+def _threads(threads: Array | int, width: int) -> Array:
+    """By words, as far as they are not all of one thread."""
     each = np.asarray(threads)
-    return np.broadcast_to(each[..., None] if width > 1 and each.ndim else each, at.shape)
+    return each[..., None] if width > 1 and each.ndim else each
 
 
 def _differ(ours: Array, theirs: Array) -> Array:
     """Whether words differ; what is not a number may be so in many ways."""
-    both = _odd(ours) & _odd(theirs)
-    return (ours != theirs) & ~both
+    differ = ours != theirs
+    return differ & ~(_odd(ours) & _odd(theirs)) if differ.any() else differ
 
 
 def _odd(words: Array) -> Array:

@@ -39,6 +39,7 @@ def mine(tmp_path):
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 def test_what_is_included_is_compiled_and_proven(mine):
     assert verify_at_hand(load(mine), OPENCL, network(ODD), batch=5).fault is None
 

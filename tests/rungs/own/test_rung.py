@@ -51,6 +51,7 @@ def written(folder, text, name="mine.cl"):
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(
     ("name", "layers"), [("plane.cl", ODD), ("padded.cl", ODD), ("course.cl", PLAIN)]
 )
@@ -62,6 +63,7 @@ def test_a_kernel_file_is_proven_like_any_rung(name, layers):
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -271,6 +273,7 @@ def test_a_layer_that_is_out_of_the_ordinary_is_not_for_a_file():
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 def test_another_rung_may_take_it(tmp_path):
     text = (KERNELS / "plane.cl").read_text()
     first, _, rest = text.partition("\n")

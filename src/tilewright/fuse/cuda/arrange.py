@@ -109,12 +109,30 @@ def _best(
              Arrangement(number, warps, groups, weight))
             for warps, groups in SHAPES
             if groups * least <= generation.shared_bytes
-            for weight in WEIGHTS
+            for weight in _weights(arithmetic, parts, generation, warps, groups)
         )  # fmt: skip
         plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
         if plans:
             return min(plans, key=lambda each: (each[0].cycles(generation), -each[0].groups))
     return None
+
+
+def _weights(
+    arithmetic: Arithmetic,
+    operations: Sequence[Operation],
+    generation: Generation,
+    warps: int,
+    groups: int,
+) -> list[float]:
+    """Those with which any sum is shared out otherwise: half of all plans would be made twice."""
+    registers = lane_registers(warps * groups)
+    found: dict[tuple[Shares, ...], float] = {}
+    for weight in WEIGHTS:
+        setting = _Setting(arithmetic, generation, warps, registers, weight)
+        found.setdefault(
+            tuple(_share(setting, each) for each in operations if each.kind == "sum"), weight
+        )
+    return list(found.values())
 
 
 def divisions(

@@ -193,8 +193,8 @@ def conflicts(arithmetic: Arithmetic, source: Picture, reads: Sequence[Reads]) -
 @lru_cache(maxsize=10_000)
 def bank_turns(places: tuple[int, ...], words: int) -> int:
     """How often the busiest bank is asked for another word, of so many at each place."""
-    banks: dict[int, set[int]] = {}
-    for place in places:
-        for word in range(place, place + words):
-            banks.setdefault(word % BANKS, set()).add(word)
-    return max(map(len, banks.values()))
+    asked = {place + word for place in places for word in range(words)}
+    turns = [0] * BANKS
+    for word in asked:
+        turns[word % BANKS] += 1
+    return max(turns)

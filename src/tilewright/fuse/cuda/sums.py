@@ -10,6 +10,7 @@ of a pooling window.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -142,9 +143,12 @@ class Shares:
 
     def wait(self, steps: float, warps: int, rates: Rates) -> float:
         """Cycles until the warp with most to do is done."""
+        return -(-self.units // warps) * self.own(steps, rates)
+
+    def own(self, steps: float, rates: Rates) -> float:
+        """Cycles that a unit takes its warp."""
         products = steps * self.geometry.window.taps[0] * self.rows * self.columns
-        each = rates.own_product * products + rates.own_step * steps + rates.own_unit
-        return -(-self.units // warps) * each
+        return rates.own_product * products + rates.own_step * steps + rates.own_unit
 
 
 @lru_cache(maxsize=20_000)
@@ -157,6 +161,21 @@ def share(
     weight: float,
 ) -> Shares:
     """The best units for so many warps of so many registers."""
+    best, least = None, (math.inf, 0)
+    for one, units, work, each in _units(geometry, arithmetic, generation, registers):
+        cost = work + weight * (-(-units // warps) * each), units
+        if best is None or cost < least:
+            best, least = one, cost
+    assert best is not None
+    return best
+
+
+@lru_cache(maxsize=5_000)
+def _units(
+    geometry: Geometry, arithmetic: Arithmetic, generation: Generation, registers: int
+) -> list[tuple[Shares, int, float, float]]:
+    """All units that so many registers hold: how many there are, the cycles that all of them take
+    of a multiprocessor, and each of a warp."""
     smallest = Shares(geometry, arithmetic, 2 if geometry.pool else 1, 1)
     words = arithmetic.words(geometry.source[0]) * geometry.window.taps[1]
     steps = max(0.5, words / arithmetic.step)
@@ -169,12 +188,8 @@ def share(
             if one.registers + generation.other_registers > registers:
                 break
             candidates.append(one)
-
-    def cost(one: Shares) -> tuple[float, int]:
-        rates = generation.rates(arithmetic.tensor)
-        return one.work(steps, rates) + weight * one.wait(steps, warps, rates), one.units
-
-    return min(candidates, key=cost)
+    rates = generation.rates(arithmetic.tensor)
+    return [(one, one.units, one.work(steps, rates), one.own(steps, rates)) for one in candidates]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ float32 and is verified as such.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -26,10 +27,13 @@ def missing(device: Device) -> str | None:
     if find_spec("torch") is None:
         return "torch not installed: pip install 'tilewright[torch]'"
     if device.kind == "cuda":
+        none = f"PyTorch {version('torch')} finds no CUDA GPU on this machine"
+        if version("torch").endswith("+cpu"):  # it need not be asked, which takes seconds
+            return none
         import torch
 
         if not torch.cuda.is_available():
-            return f"PyTorch {torch.__version__} finds no CUDA GPU on this machine"
+            return none
         if device.index >= torch.cuda.device_count():
             return f"there are {torch.cuda.device_count()} CUDA GPUs, numbered from 0"
     return None
