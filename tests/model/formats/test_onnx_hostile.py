@@ -105,6 +105,24 @@ def claim(made):
     made.graph.initializer.append(helper.make_tensor("huge", TensorProto.INT64, [2], [1 << 20] * 2))
 
 
+def biased(made):
+    """And scaled, so that something is computed of it."""
+    made.graph.node[0].input.append("k")
+    made.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [3], [1.0] * 3))
+    made.graph.initializer.append(helper.make_tensor("two", TensorProto.FLOAT, [], [2.0]))
+    made.graph.node.insert(1, helper.make_node("Mul", ["c", "two"], ["m"], "twice"))
+    made.graph.node[2].input[0] = "m"
+
+
+def between(made, operator, **settings):
+    """One more node, before the second, as older opsets have it."""
+    set_opset(made, 8)
+    made.graph.node.insert(
+        1, helper.make_node(operator, ["c"], ["b"], f"n0_{operator}", **settings)
+    )
+    made.graph.node[2].input[0] = "b"
+
+
 HOSTILE = {
     "3 GB are claimed": (lambda made: dims(made, 3, 1 << 28), "96 bytes of the 3,221,225,472"),
     "100 MB are claimed": (lambda made: dims(made, 5000, 5000), "96 bytes of the 100,000,000"),
@@ -136,6 +154,13 @@ HOSTILE = {
     "branches": (subgraph, "if (If): not an operator that is understood"),
     "a constant that grows": (doubled, "makes a constant that is too large"),
     "a constant that claims": (claim, "claim (ConstantOfShape): makes a constant that is too"),
+    "a bias for others": (biased, "n0_Conv (Conv): a bias of 3 for 2 outputs"),
+    "far beyond": (lambda made: between(made, "Pad", pads=[0, 0, 1 << 40, 0, 0, 0, 0, 0]),
+                   "are more than"),
+    "far too large": (lambda made: between(made, "Upsample", scales=[1.0, 1.0, 1e12, 1.0]),
+                      "resizes 4 to 3"),
+    "rows from far away": (lambda made: between(made, "Slice", starts=[1 << 60], ends=[1 << 62],
+                                                axes=[2]), "takes nothing of axis 2"),
     "functions": (lambda made: made.functions.add(), "functions of its own"),
     "another domain": (lambda made: setattr(made.graph.node[0], "domain", "com.microsoft"),
                        "(com.microsoft.Conv): not an operator"),

@@ -3,8 +3,9 @@
 Affine parts (batch normalisation and its like) go into the convolution or the fully connected layer
 before them if nobody else reads that, into scale and shift of pixels at the input, or, in a row,
 into the fully connected layer behind; what remains is a convolution of its own with a 1x1 kernel
-for every channel. Weights are computed in float64 and rounded once; what is multiplied by one keeps
-its bits. Zeros around a picture become the padding of those that read it.
+for every channel, or of a row a fully connected layer. Weights are computed in float64 and rounded
+once; what is multiplied by one keeps its bits. Zeros around a picture become the padding of those
+that read it, or else of a convolution of their own with a 1x1 kernel for every channel.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.draft import Draft
-from tilewright.model.formats.parts import Affine, Array, Erf, Pad, Part, Softplus, Value, Wide
+from tilewright.model.formats.parts import Above, Affine, Array, Erf, Exp, Pad, Part, Value, Wide
+from tilewright.model.formats.places import beyond
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -27,9 +29,12 @@ from tilewright.model.layers import (
     ReLU,
     ReLU6,
     Sigmoid,
+    Take,
 )
 from tilewright.model.layers.sizes import Sides
 from tilewright.model.network import Network
+
+MOST_OF_ROW = 1 << 20  # weights that scale a row of features
 
 
 def finish(draft: Draft, output: Value, name: str) -> Network:
@@ -72,12 +77,13 @@ class _Graph:
                 self._fold_padding(index)
             if isinstance(part.layer, FullyConnected):
                 self._fold_flatten(index)
+        self._own_padding(None)
 
     def network(self, name: str, notes: dict[str, str]) -> Network:
         kept = [index for index in range(1, len(self.parts)) if self._read(index)]
         for index in kept:
             part = self.parts[index]
-            if isinstance(part.layer, Pad | Erf | Softplus):
+            if isinstance(part.layer, Pad | Erf | Exp | Above):
                 raise TilewrightError(
                     f"{part.name}: nothing that takes it can do it ({part.layer.kind})"
                 )
@@ -150,7 +156,6 @@ class _Graph:
 
     def _fold_forward(self, index: int, affine: Affine) -> None:
         """Into the one fully connected layer that reads it."""
-        part = self.parts[index]
         place = min(self.readers[index], default=index)
         reader = self.parts[place]
         if self._alone(index) and isinstance(reader.layer, Affine):
@@ -160,9 +165,7 @@ class _Graph:
             self._bypass(index)
             return
         if not self._alone(index) or not isinstance(reader.layer, FullyConnected):
-            raise TilewrightError(
-                f"{part.name}: scales a row of features beside no fully connected layer"
-            )
+            return  # a layer of its own
         weight = np.asarray(reader.weights["weight"], np.float64)
         shift = weight @ affine.shift + reader.weights.get("bias", np.array(0.0))
         weights = {"weight": weight * affine.scale, "bias": shift}
@@ -175,18 +178,27 @@ class _Graph:
         part = self.parts[index]
         source = part.sources[0]
         padded = self.parts[source]
-        if not isinstance(padded.layer, Pad) or len(part.sources) > 1:
-            raise TilewrightError(f"{part.name}: takes a picture with zeros around it")
         before = self.parts[padded.sources[0]]
-        layer = _padded(part.layer, padded.layer, before.layer)
+        layer = None
+        if isinstance(padded.layer, Pad) and len(part.sources) == 1:
+            layer = _padded(part.layer, padded.layer, before.layer)
         if layer is None:
-            fill = padded.layer.fill
-            raise TilewrightError(f"{padded.name}: {fill} around a picture that {part.name} takes")
+            self._own_padding(index)
+            return
         self.parts[index] = replace(part, layer=layer, sources=padded.sources)
         self.readers[source].remove(index)
         self.readers[padded.sources[0]].add(index)
         if not self._read(source):
             self.readers[padded.sources[0]].remove(source)
+
+    def _own_padding(self, reader: int | None) -> None:
+        """What a part takes, or the network gives, that is a picture with something around it, and
+        not the reader's own padding, becomes a layer."""
+        taken = (self.output,) if reader is None else self.parts[reader].sources
+        for index in taken:
+            part = self.parts[index]
+            if isinstance(part.layer, Pad):
+                self.parts[index] = _own_padding(part, part.layer)
 
     def _fold_flatten(self, index: int) -> None:
         """A fully connected layer flattens by itself."""
@@ -201,9 +213,22 @@ class _Graph:
         if part.layer.norm:
             self.folded.append(f"{part.name} (into a convolution of its own)")
         channels = part.shape[0]
+        if len(part.shape) == 1:
+            return _own_row(part, part.layer)
         weight = part.layer.scale.reshape(-1, 1, 1, 1)
         weights = {"weight": weight, "bias": part.layer.shift}
         return replace(part, layer=Convolution(channels, 1, groups=channels), weights=weights)
+
+
+def _own_row(part: Part, affine: Affine) -> Part:
+    """Every feature of a row times a number: a fully connected layer of one weight to an output."""
+    (features,) = part.shape
+    if features**2 > MOST_OF_ROW:
+        raise TilewrightError(
+            f"{part.name}: scales a row of {features:,} features beside no fully connected layer"
+        )
+    weights = {"weight": np.diag(affine.scale), "bias": affine.shift}
+    return replace(part, layer=FullyConnected(features), weights=weights)
 
 
 def _scaled(part: Part, layer: Convolution | FullyConnected, affine: Affine) -> Part:
@@ -252,6 +277,20 @@ def _padded(layer: Layer, around: Pad, before: Layer) -> Layer | None:
         wider = _wider(layer.padding, padding)
         return MaxPool(layer.size, stride=layer.stride, padding=wider)
     return None
+
+
+def _own_padding(part: Part, around: Pad) -> Part:
+    """Zeros by a convolution with a 1x1 kernel, a repeated edge by places that are taken."""
+    channels, height, width = part.shape
+    above, left, below, right = around.padding
+    if around.fill == "minus infinity":
+        raise TilewrightError(f"{part.name}: minus infinity around a picture, before no maximum")
+    if around.fill == "the edge":
+        rows = beyond(height - above - below, above, below, "edge")
+        taken = Take(rows, beyond(width - left - right, left, right, "edge"))
+        return replace(part, layer=taken)
+    layer = Convolution(channels, 1, padding=around.padding, groups=channels, bias=False)
+    return replace(part, layer=layer, weights={"weight": np.ones((channels, 1, 1, 1))})
 
 
 def _wider(own: Sides, more: Sides) -> Sides:

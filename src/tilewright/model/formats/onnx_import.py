@@ -27,6 +27,9 @@ from tilewright.model.formats.parts import FREE, Value
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
 
+# What may come before pictures with channels last are turned round.
+PASSED = {"Add", "Cast", "Div", "Gather", "Identity", "Mul", "Pad", "Resize", "Slice", "Sub",
+          "Upsample"}  # fmt: skip
 COLOURS = (1, 3)  # how many channels pictures have that a file takes as they come
 
 
@@ -130,6 +133,6 @@ def _channels_last(file: OnnxFile) -> bool:
             return node.attributes.get("perm") == (0, 3, 1, 2)
         if node.operator in ("Reshape", "Flatten", "Squeeze"):
             return file.shape[2] in COLOURS and file.shape[0] not in COLOURS
-        if node.operator in ("Cast", "Identity", "Sub", "Mul", "Div", "Add", "Pad"):
+        if node.operator in PASSED:
             reached.update(node.outputs)
     return False

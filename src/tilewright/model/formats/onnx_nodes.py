@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import TilewrightError
+from tilewright.model.formats.draft import How
 from tilewright.model.formats.onnx_file import Node
 from tilewright.model.formats.onnx_inputs import (
     Building,
@@ -25,7 +26,7 @@ from tilewright.model.formats.onnx_inputs import (
     value,
 )
 from tilewright.model.formats.onnx_shapes import SHAPES, axes_of
-from tilewright.model.formats.parts import Erf, Softplus, Value
+from tilewright.model.formats.parts import Erf, Exp, Value
 from tilewright.model.formats.values import SELU
 from tilewright.model.layers import (
     GELU,
@@ -110,18 +111,18 @@ def _average_pool(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.average_pool(node.name, x, AveragePool(**settings, count_padding=counted))
 
 
-def _global(largest: bool) -> Maker:
+def _global(how: How) -> Maker:
     def make(at: Building, node: Node, inputs: Inputs) -> Value:
-        return at.draft.over_picture(node.name, at.draft.picture(value(inputs)), largest)
+        return at.draft.over_picture(node.name, at.draft.picture(value(inputs)), how)
 
     return make
 
 
-def _reduce(largest: bool) -> Maker:
+def _reduce(how: How) -> Maker:
     def make(at: Building, node: Node, inputs: Inputs) -> Value:
         along = axes_of(node, inputs)
         keep = bool(node.attributes.get("keepdims", 1))
-        return at.draft.reduce(node.name, value(inputs), along or (), keep, largest)
+        return at.draft.reduce(node.name, value(inputs), along or (), keep, how)
 
     return make
 
@@ -247,6 +248,10 @@ def _elu(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.elu(node.name, value(inputs), node.attributes.get("alpha", 1.0))
 
 
+def _celu(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.celu(node.name, value(inputs), node.attributes.get("alpha", 1.0))
+
+
 def _selu(at: Building, node: Node, inputs: Inputs) -> Value:
     alpha, gamma = node.attributes.get("alpha", SELU[0]), node.attributes.get("gamma", SELU[1])
     return at.draft.elu(node.name, value(inputs), alpha, gamma)
@@ -254,6 +259,10 @@ def _selu(at: Building, node: Node, inputs: Inputs) -> Value:
 
 def _negative(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.affine(node.name, value(inputs), np.array(-1.0), np.array(0.0))
+
+
+def _absolute(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.absolute(node.name, value(inputs))
 
 
 def _power(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -267,6 +276,21 @@ def _swish(at: Building, node: Node, inputs: Inputs) -> Value:
     if node.attributes.get("alpha", 1.0) != 1:
         raise TilewrightError("alpha is not 1")
     return at.draft.each(node.name, SiLU(), value(inputs))
+
+
+def _log(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.logarithm(node.name, value(inputs))
+
+
+def _greater(at: Building, node: Node, inputs: Inputs) -> Value:
+    bound = constant(inputs, 1)
+    if bound.size != 1:
+        raise TilewrightError("compares with several numbers; one for all is understood")
+    return at.draft.above(node.name, value(inputs), float(bound.reshape(())))
+
+
+def _where(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.where(node.name, *(value(inputs, place) for place in range(3)))
 
 
 def _softmax(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -296,13 +320,14 @@ def _plain() -> dict[str, Maker]:
 
 
 MAKERS: dict[str, Maker] = {
-    **_plain(), **SHAPES, "Add": _add, "AveragePool": _average_pool,
-    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Elu": _elu,
-    "Erf": _each(Erf()), "Gelu": _gelu, "Gemm": _gemm, "GlobalAveragePool": _global(False),
-    "GlobalMaxPool": _global(True), "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky,
+    **_plain(), **SHAPES, "Abs": _absolute, "Add": _add, "AveragePool": _average_pool,
+    "BatchNormalization": _batch_norm, "Celu": _celu, "Clip": _clip, "Conv": _conv, "Div": _divide,
+    "Elu": _elu, "Erf": _each(Erf()), "Exp": _each(Exp()), "Gelu": _gelu, "Gemm": _gemm,
+    "GlobalAveragePool": _global("average"), "GlobalMaxPool": _global("largest"),
+    "Greater": _greater, "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky, "Log": _log,
     "LogSoftmax": _log_softmax, "MatMul": _matmul, "Max": _least, "MaxPool": _max_pool,
     "Min": _most, "Mish": _each(Mish()), "Mul": _multiply, "Neg": _negative, "PRelu": _prelu,
-    "Pow": _power, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False), "Selu": _selu,
-    "Softmax": _softmax, "Softplus": _each(Softplus()), "Sub": _subtract, "Sum": _add,
-    "Swish": _swish,
+    "Pow": _power, "ReduceMax": _reduce("largest"), "ReduceMean": _reduce("average"),
+    "ReduceSum": _reduce("sum"), "Selu": _selu, "Softmax": _softmax, "Sub": _subtract, "Sum": _add,
+    "Swish": _swish, "Where": _where,
 }  # fmt: skip

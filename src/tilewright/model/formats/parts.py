@@ -1,7 +1,7 @@
 """What a network under construction is made of: parts, and what files see of their outputs.
 
 A part is a layer, or one of a few helpers that no network has: `Affine` (a batch normalisation, a
-constant added or multiplied), `Pad`, `Erf` and `Softplus`.
+constant added or multiplied), `Pad`, `Erf`, `Exp` and `Above`.
 """
 
 from __future__ import annotations
@@ -92,10 +92,19 @@ class Erf(Layer):
 
 
 @dataclass(frozen=True)
-class Softplus(Layer):
-    """The logarithm of 1 + exp(x), of which only Mish is made here."""
+class Exp(Layer):
+    """The power of e, or 1 less, of which only a softplus or an ELU is made here."""
 
-    kind = "softplus"
+    kind = "exp"
+    less_one: bool = False
+
+
+@dataclass(frozen=True)
+class Above(Layer):
+    """Whether values are larger than a bound, by which only activations choose here."""
+
+    kind = "comparison"
+    bound: float
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,14 @@ def _check_size(shape: Shape) -> None:
 
 
 def _weights(weight: Array, bias: Array | None) -> dict[str, Array]:
-    return {"weight": weight} if bias is None else {"weight": weight, "bias": bias.reshape(-1)}
+    """Checked before anything is computed of them."""
+    found = {"weight": weight} if bias is None else {"weight": weight, "bias": bias.reshape(-1)}
+    for what, each in found.items():
+        if each.dtype.kind not in "fiub":
+            raise TilewrightError(f"{what} has no numbers")
+    if bias is not None and bias.size != len(weight):
+        raise TilewrightError(f"a bias of {bias.size:,} for {len(weight):,} outputs")
+    return found
 
 
 def _channels_first(row: NDArray[np.generic], picture: Shape) -> NDArray[np.generic]:
