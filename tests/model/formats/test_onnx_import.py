@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tests.model.formats.graphs import agrees, model, outputs, runtime, saved
@@ -246,6 +247,24 @@ def test_older_ways_to_become_larger(opset, tmp_path):
     path = saved(model(nodes, ("n", 3, 7, 10), {"by": by}, opset=opset), tmp_path)
     network = agrees(path, drawn(2, 3, 7, 10))
     assert network.output_shape == (3, 14, 30)
+
+
+def test_weights_of_brief_floating_point(tmp_path):
+    """Inside, and beside the file."""
+    made = model([("Cast", "x", "a", {"to": 1}), ("Conv", "a,w", "y")], ("n", 3, 7, 10), {"w": W})
+    brief = helper.make_tensor("w", TensorProto.BFLOAT16, W.shape, W.ravel())
+    made.graph.initializer[0].CopyFrom(brief)
+    for each in (made.graph.node[0].attribute[0], made.graph.input[0].type.tensor_type):
+        setattr(each, "i" if hasattr(each, "i") else "elem_type", TensorProto.BFLOAT16)
+    inside = tilewright.load(saved(made, tmp_path)).parameters["conv.weight"]
+    np.testing.assert_allclose(inside, W, rtol=2**-8)
+    assert not (inside.view(np.uint32) & 0xFFFF).any()
+    path = tmp_path / "beside.onnx"
+    made.graph.initializer[0].CopyFrom(
+        numpy_helper.from_array(numpy_helper.to_array(made.graph.initializer[0]), "w")
+    )
+    onnx.save(made, path, save_as_external_data=True, location="data", size_threshold=0)
+    np.testing.assert_array_equal(tilewright.load(path).parameters["conv.weight"], inside)
 
 
 def test_channels_last_cropped_and_larger(tmp_path):

@@ -301,8 +301,15 @@ def test_weights_with_channels_last_in_memory():
     compare(tilewright.from_torch(module, X), module)
 
 
-def rewritten(program, path, change):
-    with zipfile.ZipFile(program) as old, zipfile.ZipFile(path, "w") as new:
+def test_weights_of_brief_floating_point():
+    """PyTorch's bfloat16 is the upper half of a float32."""
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval().bfloat16()
+    network = tilewright.from_torch(module, X.bfloat16())
+    compare(network, module.float())
+
+
+def rewritten(program, path, change, method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(program) as old, zipfile.ZipFile(path, "w", method) as new:
         for member in old.infolist():
             new.writestr(member.filename, change(member.filename, old.read(member)))
     return path
@@ -328,6 +335,28 @@ def test_a_file_that_claims_more_than_it_has(program, tmp_path):
 
     with pytest.raises(TilewrightError, match=r"numbers of the 900,000 it claims"):
         tilewright.load(rewritten(program, tmp_path / "a.pt2", change))
+
+
+def test_little_that_would_be_much(program, tmp_path):
+    """A member that is unpacked, a number that is repeated."""
+
+    def zeros(name, data):
+        return bytes(1 << 20) if name.endswith("weight_0") else data
+
+    path = rewritten(program, tmp_path / "a.pt2", zeros, zipfile.ZIP_DEFLATED)
+    with pytest.raises(TilewrightError, match=r"is compressed, as torch\.export\.save"):
+        tilewright.load(path)
+
+    def repeated(name, data):
+        if not name.endswith("weights_config.json"):
+            return data
+        content = json.loads(data)
+        meta = next(iter(content["config"].values()))["tensor_meta"]
+        meta["sizes"], meta["strides"] = [{"as_int": 1 << 15}] * 2, [{"as_int": 0}] * 2
+        return json.dumps(content)
+
+    with pytest.raises(TilewrightError, match="are larger than the file"):
+        tilewright.load(rewritten(program, tmp_path / "b.pt2", repeated))
 
 
 @pytest.mark.parametrize("length", [0, 10, 500, 3000, 12000])

@@ -34,7 +34,7 @@ from tilewright.model.layers import (
 from tilewright.model.layers.sizes import Sides
 from tilewright.model.network import Network
 
-MOST_OF_ROW = 1 << 20  # weights that scale a row of features
+MOST_OF_ROWS = 1 << 22  # weights that scale rows of features
 
 
 def finish(draft: Draft, output: Value, name: str) -> Network:
@@ -60,6 +60,7 @@ class _Graph:
         self.normalises = draft.normalises
         self.output = output
         self.folded: list[str] = []
+        self.of_rows = 0  # weights that scale rows
         self.readers: dict[int, set[int]] = {output: set()}
         for index in range(len(parts) - 1, 0, -1):
             for source in parts[index].sources if index in self.readers else ():
@@ -214,6 +215,12 @@ class _Graph:
             self.folded.append(f"{part.name} (into a convolution of its own)")
         channels = part.shape[0]
         if len(part.shape) == 1:
+            self.of_rows += channels**2
+            if self.of_rows > MOST_OF_ROWS:
+                raise TilewrightError(
+                    f"{part.name}: scales a row of {channels:,} features beside no fully connected "
+                    "layer"
+                )
             return _own_row(part, part.layer)
         weight = part.layer.scale.reshape(-1, 1, 1, 1)
         weights = {"weight": weight, "bias": part.layer.shift}
@@ -223,10 +230,6 @@ class _Graph:
 def _own_row(part: Part, affine: Affine) -> Part:
     """Every feature of a row times a number: a fully connected layer of one weight to an output."""
     (features,) = part.shape
-    if features**2 > MOST_OF_ROW:
-        raise TilewrightError(
-            f"{part.name}: scales a row of {features:,} features beside no fully connected layer"
-        )
     weights = {"weight": np.diag(affine.scale), "bias": affine.shift}
     return replace(part, layer=FullyConnected(features), weights=weights)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
+from tilewright.model.formats.numbers import bfloat16
 from tilewright.model.formats.problems import several
 from tilewright.model.layers import Shape
 from tilewright.model.layers.sizes import LARGEST
@@ -26,6 +27,12 @@ from tilewright.model.network import LARGEST_TENSOR, MOST_LAYERS
 LARGEST_BYTES = 2 << 30  # more than which the format has no room for
 MOST_NODES = 2 * MOST_LAYERS
 OLDEST = 7
+# How many times all tensors may take what is beside the file: some share weights.
+MOST_SHARED = 4
+# ONNX's numbers of types whose tensors are read: floating point of four sorts (the last is
+# bfloat16), whole numbers, truth values.
+FLOATS = (1, 10, 11, 16)
+TYPES = {*FLOATS, 2, 3, 6, 7, 9}
 # What an error shows of a name.
 LONGEST = 80
 
@@ -109,6 +116,7 @@ def _read(path: Path, model: Any) -> OnnxFile:
         raise TilewrightError("has functions of its own: inline them (onnx.inliner) first")
     if len(graph.sparse_initializer):
         raise TilewrightError("has sparse initialisers, which are not understood")
+    _check_beside(graph, path.parent)
     constants: dict[str, NDArray[np.generic]] = {}
     for tensor in graph.initializer:
         if tensor.name in constants:
@@ -142,15 +150,15 @@ def array(tensor: Any, folder: Path) -> NDArray[np.generic]:
     count = math.prod(sizes)
     if count > LARGEST_TENSOR:
         raise TilewrightError(f"tensor {name}: more than {LARGEST_TENSOR:,} values")
-    known = {
-        TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64,
-        TensorProto.INT32, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL,
-    }  # fmt: skip
-    if tensor.data_type not in known:
-        raise TilewrightError(f"tensor {name} holds numbers of a type that is not understood")
+    if tensor.data_type not in TYPES:
+        found = TensorProto.DataType.items()
+        kind = next((key for key, number in found if number == tensor.data_type), "no type")
+        raise TilewrightError(f"tensor {name} holds {kind}, which is not understood")
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
     if tensor.data_location == TensorProto.EXTERNAL:
         data = _external(tensor, folder, count * dtype.itemsize)
+        if dtype.name == "bfloat16":
+            return bfloat16(data).reshape(sizes)
         return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(sizes)
     raw = tensor.HasField("raw_data")
     held = len(tensor.raw_data) if raw else _typed(tensor)
@@ -159,9 +167,10 @@ def array(tensor: Any, folder: Path) -> NDArray[np.generic]:
         unit = "bytes" if raw else "numbers"
         raise TilewrightError(f"tensor {name} has {held:,} {unit} of the {needed:,} it claims")
     try:
-        return np.asarray(numpy_helper.to_array(tensor))
+        values = np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError, OverflowError) as error:
         raise TilewrightError(f"tensor {name} cannot be read: {error}") from error
+    return values.astype(np.float32) if dtype.name == "bfloat16" else values
 
 
 def _typed(tensor: Any) -> int:
@@ -205,6 +214,33 @@ def _external(tensor: Any, folder: Path, size: int) -> bytes:
         raise TilewrightError(f"cannot read {place}: {reason(error)}") from error
 
 
+def _check_beside(graph: Any, folder: Path) -> None:
+    """Tensors may share what is beside the file, but not all of it over and over: a hundred that
+    claim a gigabyte are a hundred gigabytes of memory."""
+    from onnx import TensorProto, helper
+
+    inside = [each.t for node in graph.node for each in node.attribute if each.HasField("t")]
+    claimed, places = 0, set()
+    for tensor in (*graph.initializer, *inside):
+        if tensor.data_location == TensorProto.EXTERNAL and tensor.data_type in TYPES:
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+            claimed += math.prod(max(0, size) for size in tensor.dims) * dtype.itemsize
+            places |= {each.value for each in tensor.external_data if each.key == "location"}
+    present = sum(_present(folder / name) for name in places)
+    if present and claimed > MOST_SHARED * present:
+        raise TilewrightError(
+            f"tensors claim {claimed:,} bytes of external data, of which there are {present:,}"
+        )
+
+
+def _present(place: Path) -> int:
+    """Bytes of a file; 0 for what is none, which is said when it is read."""
+    try:
+        return place.stat().st_size if place.is_file() else 0
+    except (OSError, ValueError):
+        return 0
+
+
 def _opset(model: Any) -> int:
     from onnx import defs
 
@@ -224,8 +260,7 @@ def _pictures(value: Any) -> tuple[int | None, Shape, bool]:
     from onnx import TensorProto
 
     kind, name = value.type.tensor_type, short(value.name)
-    types = {TensorProto.UINT8, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
-    if kind.elem_type not in types:
+    if kind.elem_type not in (TensorProto.UINT8, *FLOATS):
         raise TilewrightError(f"input {name} is neither uint8 nor floating point")
     sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
     if len(sizes) not in (2, 4):

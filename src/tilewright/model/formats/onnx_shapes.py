@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.nearest import nearest
 from tilewright.model.formats.onnx_constants import axes, sizes_of, target
-from tilewright.model.formats.onnx_file import Node
+from tilewright.model.formats.onnx_file import FLOATS, Node
 from tilewright.model.formats.onnx_inputs import (
     Building,
     Inputs,
@@ -139,8 +139,8 @@ def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
 def _gather(at: Building, node: Node, inputs: Inputs) -> Value:
     x, places = value(inputs), constant(inputs, 1)
     sizes, axis = at.sizes(x), int(node.attributes.get("axis", 0))
-    if places.ndim != 1 or not axis % len(sizes):
-        raise TilewrightError("gathers images, or other than a row of places")
+    if places.ndim != 1 or places.dtype.kind not in "iu" or not axis % len(sizes):
+        raise TilewrightError("gathers images, or other than a row of whole numbers")
     size = sizes[axis]
     if not ((places >= -size) & (places < size)).all():
         raise TilewrightError(f"gathers places that are not there, of {size}")
@@ -162,7 +162,7 @@ def _resize(at: Building, node: Node, inputs: Inputs) -> Value:
     sizes, axes = at.sizes(x), node.attributes.get("axes")
     order = [int(axis) % len(sizes) for axis in axes or range(len(sizes))]
     given = [each for each in (scales, wanted) if each is not None and each.size]
-    if len(given) != 1 or given[0].shape != (len(order),):
+    if len(given) != 1 or given[0].shape != (len(order),) or len({*order}) < len(order):
         raise TilewrightError("needs either scales or sizes, one for each axis")
     transform = node.attributes.get("coordinate_transformation_mode", "half_pixel")
     rounding = node.attributes.get("nearest_mode", "round_prefer_floor")
@@ -192,7 +192,7 @@ def _split(at: Building, node: Node, inputs: Inputs) -> tuple[Value, ...]:
 
 
 def _cast(at: Building, node: Node, inputs: Inputs) -> Value:
-    if node.attributes.get("to") not in (1, 10, 11):
+    if node.attributes.get("to") not in FLOATS:
         raise TilewrightError("casts values of the network to something else than floating point")
     return value(inputs)
 

@@ -15,11 +15,13 @@ import numpy as np
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.channels import Channels
 from tilewright.model.formats.parts import FREE, Pad, Value
-from tilewright.model.layers import AveragePool, MaxPool, Take
-from tilewright.model.layers.sizes import LARGEST, Sides
+from tilewright.model.layers import AveragePool, MaxPool, Pixels, Take
+from tilewright.model.layers.sizes import Sides
 
 # What windows of several sizes may grow to before they are averaged, times the picture.
 MOST_GROWN = 64
+# Rows and columns that are taken, and that they are taken of, in a whole network.
+MOST_TAKEN = 1 << 21
 # What NumPy calls the ways in which a picture goes on beyond its edges.
 BEYOND = {"reflect": "reflect", "wrap": "wrap", "circular": "wrap", "edge": "edge",
           "replicate": "edge"}  # fmt: skip
@@ -27,6 +29,10 @@ BEYOND = {"reflect": "reflect", "wrap": "wrap", "circular": "wrap", "edge": "edg
 
 class Places(Channels):
     """Of pictures: which rows and columns are taken, and what is put around them."""
+
+    def __init__(self, pixels: Pixels, normalises: bool) -> None:
+        super().__init__(pixels, normalises)
+        self.taken = 0  # rows and columns, of all that were
 
     def take(self, name: str, x: Value, rows: Sequence[int], columns: Sequence[int]) -> Value:
         """These rows and columns of a picture, whose channels may come last."""
@@ -36,8 +42,9 @@ class Places(Channels):
         if not len(rows) or not len(columns):
             raise TilewrightError("takes no rows, or no columns")
         _, height, width = part.shape
-        if max(height, width, len(rows), len(columns)) > LARGEST:
-            raise TilewrightError(f"takes more than {LARGEST:,} rows, or columns")
+        self.taken += height + width + len(rows) + len(columns)
+        if self.taken > MOST_TAKEN:
+            raise TilewrightError(f"takes more than {MOST_TAKEN:,} rows and columns in all")
         if list(rows) == list(range(height)) and list(columns) == list(range(width)):
             return x
         if isinstance(part.layer, Take):
@@ -138,6 +145,8 @@ class Places(Channels):
         return replace(x, part=self.add(name, around, x).part)
 
     def _cut(self, name: str, x: Value, padding: Sides) -> Value:
+        if min(padding) >= 0:
+            return x
         above, left, below, right = (max(0, -side) for side in padding)
         _, height, width = self.parts[x.part].shape
         return self.take(name, x, range(above, height - below), range(left, width - right))

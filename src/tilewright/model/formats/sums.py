@@ -187,8 +187,8 @@ def _weights(weight: Array, bias: Array | None) -> dict[str, Array]:
     """Checked before anything is computed of them."""
     found = {"weight": weight} if bias is None else {"weight": weight, "bias": bias.reshape(-1)}
     for what, each in found.items():
-        if each.dtype.kind not in "fiub":
-            raise TilewrightError(f"{what} has no numbers")
+        if each.dtype.kind != "f":
+            raise TilewrightError(f"its {what} holds {each.dtype}, not floating point")
     if bias is not None and bias.size != len(weight):
         raise TilewrightError(f"a bias of {bias.size:,} for {len(weight):,} outputs")
     return found
