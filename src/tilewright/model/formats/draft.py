@@ -16,14 +16,14 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.parts import Value
-from tilewright.model.formats.places import Places
+from tilewright.model.formats.transposed import Transposed
 from tilewright.model.formats.values import Values
 from tilewright.model.layers import AveragePool, Flatten, MaxPool, Shape, Softmax, dimensions
 
 How = Literal["average", "largest", "sum"]
 
 
-class Draft(Values, Places):
+class Draft(Values, Transposed):
     """All that formats share: sums, values and places, and here windows and shapes."""
 
     def max_pool(self, name: str, x: Value, layer: MaxPool) -> Value:
@@ -56,13 +56,22 @@ class Draft(Values, Places):
         places = {axis % rank for axis in axes}
         down, across = (1, 2) if x.last else (2, 3)
         over = (down in places, across in places)
-        if rank == 4 and places <= {down, across} and ((keep and any(over)) or all(over)):
-            return self._over(name, x, over, how, keep)
+        if rank == 4 and places <= {down, across} and any(over):
+            made = self._over(name, x, over, how, keep or not all(over))
+            return made if keep or all(over) else self._flat(made)
+        if x.flat and places == {2}:
+            row = self._over(name, replace(x, flat=False), (True, True), how, keep=False)
+            return replace(row, ones=int(keep))
         channels = self.parts[x.part].shape[0]
         if rank == 4 and keep and places == {3 if x.last else 1} and how != "largest":
             weight = np.full((1, channels), 1 / channels if how == "average" else 1.0)
             return replace(self._by_pixel(name, replace(x, last=False), weight, None), last=x.last)
         raise TilewrightError(f"reduces axes {list(axes)}; height and width are understood")
+
+    def _flat(self, x: Value) -> Value:
+        if x.last:
+            raise TilewrightError("reduces one of two axes of a picture with channels last")
+        return replace(x, flat=True)
 
     def softmax(self, name: str, x: Value, axis: int) -> Value:
         shape, features = self.shape(x), self.parts[x.part].shape
@@ -95,11 +104,16 @@ class Draft(Values, Places):
         if shape == self.shape(x):
             return x
         features = self.parts[x.part].shape
+        if x.flat:
+            return self.reshape(name, replace(x, flat=False), shape)
         if shape == features and x.split:
             return replace(x, split=None)
         plain = len(features) == 3 and not (x.last or x.expanded or x.split)
         if plain and len(shape) == 4 and (math.prod(shape[:2]), *shape[2:]) == features:
             return replace(x, split=(shape[0], shape[1]))
+        rows = math.prod(features[1:])
+        if plain and rows > 1 and shape == (features[0], rows):
+            return replace(x, flat=True)
         if shape == (*features, 1) and len(features) == 1 and not (x.last or x.rows):
             return replace(x, ones=1)
         if len(shape) == 3 and (pixel := self._pixel(x)) is not None:

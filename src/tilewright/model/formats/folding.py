@@ -16,22 +16,14 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.draft import Draft
-from tilewright.model.formats.parts import Above, Affine, Array, Erf, Exp, Pad, Part, Value, Wide
-from tilewright.model.formats.places import beyond
+from tilewright.model.formats.folded import entering, own_padding, padded, scaled, scaled_row
+from tilewright.model.formats.parts import Above, Affine, Erf, Exp, Pad, Part, Value
 from tilewright.model.layers import (
-    AveragePool,
     Convolution,
     Flatten,
     FullyConnected,
-    Layer,
-    MaxPool,
     Pixels,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    Take,
 )
-from tilewright.model.layers.sizes import Sides
 from tilewright.model.network import Network
 
 MOST_OF_ROWS = 1 << 22  # weights that scale rows of features
@@ -43,6 +35,8 @@ def finish(draft: Draft, output: Value, name: str) -> Network:
         raise TilewrightError("its output is a picture with channels last")
     if output.split:
         raise TilewrightError("its output has channels in groups")
+    if output.flat:
+        raise TilewrightError("its output is a picture whose rows are one behind the other")
     if output.expanded:
         raise TilewrightError("its output has values that were repeated")
     if output.rows is not None:
@@ -134,7 +128,7 @@ class _Graph:
         if affine.nothing:
             self._bypass(index)
         elif isinstance(before.layer, Convolution | FullyConnected) and self._alone(source):
-            self.parts[source] = _scaled(before, before.layer, affine)
+            self.parts[source] = scaled(before, before.layer, affine)
             self._folded(index)
         elif isinstance(before.layer, Affine) and self._alone(source):
             name = before.name if before.layer.norm or not affine.norm else part.name
@@ -144,7 +138,7 @@ class _Graph:
             if composed.nothing:
                 self._bypass(source)
         elif isinstance(before.layer, Pixels) and self.normalises and self._alone(source):
-            self.parts[source] = replace(before, layer=_entering(before.layer, affine))
+            self.parts[source] = replace(before, layer=entering(before.layer, affine))
             self._folded(index)
         elif len(part.shape) == 1:
             self._fold_forward(index, affine)
@@ -178,19 +172,19 @@ class _Graph:
         """Zeros around the picture that a part takes become its own padding."""
         part = self.parts[index]
         source = part.sources[0]
-        padded = self.parts[source]
-        before = self.parts[padded.sources[0]]
+        around = self.parts[source]
+        before = self.parts[around.sources[0]]
         layer = None
-        if isinstance(padded.layer, Pad) and len(part.sources) == 1:
-            layer = _padded(part.layer, padded.layer, before.layer)
+        if isinstance(around.layer, Pad) and len(part.sources) == 1:
+            layer = padded(part.layer, around.layer, before.layer)
         if layer is None:
             self._own_padding(index)
             return
-        self.parts[index] = replace(part, layer=layer, sources=padded.sources)
+        self.parts[index] = replace(part, layer=layer, sources=around.sources)
         self.readers[source].remove(index)
-        self.readers[padded.sources[0]].add(index)
+        self.readers[around.sources[0]].add(index)
         if not self._read(source):
-            self.readers[padded.sources[0]].remove(source)
+            self.readers[around.sources[0]].remove(source)
 
     def _own_padding(self, reader: int | None) -> None:
         """What a part takes, or the network gives, that is a picture with something around it, and
@@ -199,7 +193,7 @@ class _Graph:
         for index in taken:
             part = self.parts[index]
             if isinstance(part.layer, Pad):
-                self.parts[index] = _own_padding(part, part.layer)
+                self.parts[index] = own_padding(part, part.layer)
 
     def _fold_flatten(self, index: int) -> None:
         """A fully connected layer flattens by itself."""
@@ -221,81 +215,7 @@ class _Graph:
                     f"{part.name}: scales a row of {channels:,} features beside no fully connected "
                     "layer"
                 )
-            return _own_row(part, part.layer)
+            return scaled_row(part, part.layer)
         weight = part.layer.scale.reshape(-1, 1, 1, 1)
         weights = {"weight": weight, "bias": part.layer.shift}
         return replace(part, layer=Convolution(channels, 1, groups=channels), weights=weights)
-
-
-def _own_row(part: Part, affine: Affine) -> Part:
-    """Every feature of a row times a number: a fully connected layer of one weight to an output."""
-    (features,) = part.shape
-    weights = {"weight": np.diag(affine.scale), "bias": affine.shift}
-    return replace(part, layer=FullyConnected(features), weights=weights)
-
-
-def _scaled(part: Part, layer: Convolution | FullyConnected, affine: Affine) -> Part:
-    """A layer of weighted sums whose outputs are scaled and shifted at once."""
-    weight = part.weights["weight"]
-    bias: Array | None = part.weights.get("bias")
-    if (affine.scale != 1).any():
-        weight = weight * affine.scale.reshape(-1, *[1] * (weight.ndim - 1))
-        bias = None if bias is None else bias * affine.scale
-    if affine.shift.any():
-        bias = affine.shift if bias is None else bias + affine.shift
-    weights = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
-    if isinstance(layer, FullyConnected):
-        return replace(part, layer=replace(layer, bias=bias is not None), weights=weights)
-    changed = _convolution(layer, layer.padding, bias is not None)
-    return replace(part, layer=changed, weights=weights)
-
-
-def _convolution(layer: Convolution, padding: Sides, bias: bool) -> Convolution:
-    return Convolution(
-        layer.filters, layer.kernel, stride=layer.stride, padding=padding, dilation=layer.dilation,
-        groups=layer.groups, bias=bias,
-    )  # fmt: skip
-
-
-def _entering(pixels: Pixels, affine: Affine) -> Pixels:
-    scales, shifts = np.array(pixels.scales), np.array(pixels.shifts)
-    shifts = shifts * affine.scale + affine.shift
-    return Pixels(pixels.shape, _numbers(scales * affine.scale), _numbers(shifts))
-
-
-def _numbers(values: Wide) -> tuple[float, ...]:
-    return tuple(map(float, values))
-
-
-def _padded(layer: Layer, around: Pad, before: Layer) -> Layer | None:
-    """A layer that does the padding itself; None if it cannot."""
-    padding, zeros = around.padding, around.fill == "zeros"
-    if isinstance(layer, Convolution) and zeros:
-        return _convolution(layer, _wider(layer.padding, padding), layer.bias)
-    if isinstance(layer, AveragePool) and zeros and not (any(layer.padding) or layer.ceil):
-        return AveragePool(layer.size, stride=layer.stride, padding=padding, count_padding=True)
-    # Nothing there is smaller than what is around it.
-    least = not zeros or isinstance(before, ReLU | ReLU6 | Sigmoid)
-    if isinstance(layer, MaxPool) and least and not layer.ceil:
-        wider = _wider(layer.padding, padding)
-        return MaxPool(layer.size, stride=layer.stride, padding=wider)
-    return None
-
-
-def _own_padding(part: Part, around: Pad) -> Part:
-    """Zeros by a convolution with a 1x1 kernel, a repeated edge by places that are taken."""
-    channels, height, width = part.shape
-    above, left, below, right = around.padding
-    if around.fill == "minus infinity":
-        raise TilewrightError(f"{part.name}: minus infinity around a picture, before no maximum")
-    if around.fill == "the edge":
-        rows = beyond(height - above - below, above, below, "edge")
-        taken = Take(rows, beyond(width - left - right, left, right, "edge"))
-        return replace(part, layer=taken)
-    layer = Convolution(channels, 1, padding=around.padding, groups=channels, bias=False)
-    return replace(part, layer=layer, weights={"weight": np.ones((channels, 1, 1, 1))})
-
-
-def _wider(own: Sides, more: Sides) -> Sides:
-    above, left, below, right = (a + b for a, b in zip(own, more, strict=True))
-    return above, left, below, right

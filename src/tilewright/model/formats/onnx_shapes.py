@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.nearest import nearest
 from tilewright.model.formats.onnx_constants import axes, sizes_of, target
-from tilewright.model.formats.onnx_file import FLOATS, Node
+from tilewright.model.formats.onnx_file import Node
 from tilewright.model.formats.onnx_inputs import (
     Building,
     Inputs,
@@ -24,7 +24,8 @@ from tilewright.model.formats.onnx_inputs import (
     parted,
     value,
 )
-from tilewright.model.formats.parts import Value
+from tilewright.model.formats.onnx_tensors import FLOATS
+from tilewright.model.formats.parts import Value, listed
 
 
 def axes_of(node: Node, inputs: Inputs) -> tuple[int, ...] | None:
@@ -41,7 +42,7 @@ def _concat(at: Building, node: Node, inputs: Inputs) -> Value:
 
 def _reshaped(at: Building, node: Node, x: Value, sizes: Sequence[int]) -> Value:
     if not sizes or sizes[0] != at.batch:
-        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
+        raise TilewrightError(f"mixes images: reshapes them to {listed(sizes)}")
     return at.draft.reshape(node.name, x, tuple(sizes[1:]))
 
 
@@ -84,7 +85,7 @@ def _expand(at: Building, node: Node, inputs: Inputs) -> Value:
     x, wanted = value(inputs), [int(size) for size in np.ravel(constant(inputs, 1))]
     sizes = at.sizes(x)
     if len(wanted) != len(sizes) or wanted[0] not in (1, at.batch):
-        raise TilewrightError(f"repeats {list(sizes)} to {wanted}")
+        raise TilewrightError(f"repeats {listed(sizes)} to {listed(wanted)}")
     both = zip(sizes[1:], wanted[1:], strict=True)
     return at.draft.expand(x, tuple(own if size == 1 else size for own, size in both))
 

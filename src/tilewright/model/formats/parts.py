@@ -6,7 +6,7 @@ constant added or multiplied), `Pad`, `Erf`, `Exp` and `Above`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,6 +24,18 @@ FREE = 999_983
 CLOSE = 1e-6
 
 
+def listed(sizes: Sequence[int]) -> str:
+    """A shape that a graph computes, for errors: a free batch has no number."""
+    return f"[{', '.join(_listed(size) for size in sizes)}]"
+
+
+def _listed(size: int) -> str:
+    times, rest = divmod(size, FREE)
+    if rest or not times:
+        return str(size)
+    return "batch" if times == 1 else f"{times} batch"
+
+
 @dataclass(frozen=True)
 class Value:
     """The output of a part, as the file sees it.
@@ -32,7 +44,7 @@ class Value:
     is y, x, channel; its shape in our order. `ones`: how many axes of 1 a row has behind it, or
     before it where channels are `last`. `expanded`: the file's shape, if it repeats the values
     along axes where they have one place, as only a product understands it. `split`: into how many
-    groups of how many the channels are cut, as two axes.
+    groups of how many the channels are cut, as two axes. `flat`: height and width are one axis.
     """
 
     part: int
@@ -41,6 +53,7 @@ class Value:
     ones: int = 0
     expanded: Shape | None = None
     split: tuple[int, int] | None = None
+    flat: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.nearest import by_torch
-from tilewright.model.formats.parts import Value
+from tilewright.model.formats.parts import Value, listed
 from tilewright.model.formats.torch_file import Call
 from tilewright.model.formats.torch_inputs import Building, Given, Maker, value
 
@@ -24,7 +24,7 @@ def _cat(at: Building, call: Call, given: Given) -> Value:
 
 def _reshaped(at: Building, call: Call, x: Value, sizes: Sequence[int]) -> Value:
     if not sizes or sizes[0] != at.batch:
-        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
+        raise TilewrightError(f"mixes images: reshapes them to {listed(sizes)}")
     return at.draft.reshape(call.name, x, tuple(sizes[1:]))
 
 
@@ -70,7 +70,7 @@ def _expand(at: Building, call: Call, given: Given) -> Value:
     else:
         wanted = tuple(int(size) for size in given["size"])
     if len(wanted) != len(sizes) or wanted[0] not in (-1, at.batch):
-        raise TilewrightError(f"repeats {list(sizes)} to {list(wanted)}")
+        raise TilewrightError(f"repeats {listed(sizes)} to {listed(wanted)}")
     both = zip(sizes[1:], wanted[1:], strict=True)
     return at.draft.expand(x, tuple(own if size == -1 else size for own, size in both))
 
@@ -175,6 +175,19 @@ def _nearest(at: Building, call: Call, given: Given) -> Value:
     return at.draft.take(call.name, x, rows, columns)
 
 
+def _strided(at: Building, call: Call, given: Given) -> Value:
+    """What decompositions write behind an average whose channels lie last in memory: nothing, where
+    a pixel is a picture and memory has one order."""
+    x = value(given)
+    sizes, wanted = at.sizes(x), [int(each) for each in given["size"]]
+    steps = [int(step) for step, size in zip(given["stride"], wanted, strict=True) if size > 1]
+    row = [at.draft.shape(x)[0], 1][-len(steps) :]
+    alone = len(sizes) > 1 and set(sizes[2:]) <= {1}
+    if not alone or wanted != list(sizes) or given.get("storage_offset") or steps != row:
+        raise TilewrightError("reads memory in an order of its own")
+    return x
+
+
 def _pad_of(mode: str) -> Maker:
     def make(at: Building, call: Call, given: Given) -> Value:
         return _pad(at, call, {**given, "pad": given["padding"], "mode": mode})
@@ -185,6 +198,7 @@ def _pad_of(mode: str) -> Maker:
 SHAPES: dict[str, Maker] = {
     "_unsafe_index": _index,
     "_upsample_nearest_exact2d": _nearest,
+    "as_strided": _strided,
     "cat": _cat,
     "channel_shuffle": _shuffle,
     "chunk": _split,
