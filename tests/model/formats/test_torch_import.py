@@ -238,6 +238,17 @@ def test_decoders_and_weights_that_are_computed():
     compare(tilewright.from_torch(dynamic(module).run_decompositions()), module)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize("factor", [2, 1.05, (0.7, 1.3), (3.3, 1.01), (2.05, 0.5)])
+def test_nearest_neighbours(factor, mode):
+    class Larger(nn.Module):
+        def forward(self, x):
+            return functional.relu(functional.interpolate(x, scale_factor=factor, mode=mode))
+
+    module = Larger().eval()
+    compare(tilewright.from_torch(module, X), module)
+
+
 @pytest.mark.parametrize("wanted", [(3, 4), (7, 10), (9, 13), (1, 6)])
 def test_windows_of_several_sizes(wanted):
     for kind in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d):

@@ -19,7 +19,8 @@ HALF = np.float32(0.5)
 
 # How a place becomes a whole number.
 ROUNDINGS: dict[str, Callable[[Floats], Floats]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - HALF),
+    # What is a millionth above a half is one to ONNX Runtime 1.31.
+    "round_prefer_floor": lambda x: np.floor(x) + (x - np.floor(x) > HALF + np.float32(1e-6)),
     "round_prefer_ceil": lambda x: np.floor(x + HALF),
     "floor": np.floor,
     "ceil": np.ceil,
@@ -52,6 +53,8 @@ def by_torch(size: int, wanted: int, factor: float | None, exact: bool) -> list[
     """As PyTorch multiplies: by the reciprocal of a factor that was given, or by the ratio."""
     if not 0 < wanted <= LARGEST or (factor is not None and not factor > 0):
         raise TilewrightError(f"resizes {size} to {wanted}")
+    if not exact and wanted in (size, 2 * size):
+        return [place * size // wanted for place in range(wanted)]  # whatever the factor
     step = np.float32(1 / factor if factor else size / wanted)
     out = np.arange(wanted, dtype=np.float32) + (HALF if exact else np.float32(0))
     return [int(place) for place in np.minimum(np.floor(out * step), size - 1)]

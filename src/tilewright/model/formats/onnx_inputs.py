@@ -56,6 +56,14 @@ def optional(inputs: Inputs, at: int) -> NDArray[Any] | None:
     return found
 
 
+def flag(node: Node, name: str, default: int = 0) -> bool:
+    """A setting that is 0 or 1: readers differ in what others mean."""
+    found = node.attributes.get(name, default)
+    if found not in (0, 1):
+        raise TilewrightError(f"{name} is {found!r:.40}, where 0 or 1 is needed")
+    return bool(found)
+
+
 def numbers(node: Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
     found = node.attributes.get(name, default)
     if not isinstance(found, tuple) or len(found) != len(default):

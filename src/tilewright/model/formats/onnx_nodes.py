@@ -17,6 +17,7 @@ from tilewright.model.formats.onnx_inputs import (
     Inputs,
     Maker,
     constant,
+    flag,
     optional,
     parted,
     value,
@@ -39,11 +40,11 @@ from tilewright.model.layers import (
 def _gemm(at: Building, node: Node, inputs: Inputs) -> Value:
     x, weight, added = value(inputs), constant(inputs, 1), optional(inputs, 2)
     alpha, beta = node.attributes.get("alpha", 1.0), node.attributes.get("beta", 1.0)
-    if node.attributes.get("transA", 0):
+    if flag(node, "transA"):
         raise TilewrightError("its first input is transposed, which mixes images")
     if weight.ndim != 2:
         raise TilewrightError("weights are no matrix")
-    weight = weight if node.attributes.get("transB", 0) else weight.T
+    weight = weight if flag(node, "transB") else weight.T
     if alpha != 1:
         weight = weight.astype(np.float64) * alpha
     made = at.draft.fully_connected(node.name, x, weight, None)
@@ -61,7 +62,7 @@ def _matmul(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _batch_norm(at: Building, node: Node, inputs: Inputs) -> Value:
-    if node.attributes.get("training_mode", 0):
+    if flag(node, "training_mode"):
         raise TilewrightError("is in training mode")
     scale, shift, mean, variance = (constant(inputs, place) for place in range(1, 5))
     name = node.name

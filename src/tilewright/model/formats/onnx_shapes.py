@@ -168,14 +168,18 @@ def _resize(at: Building, node: Node, inputs: Inputs) -> Value:
     transform = node.attributes.get("coordinate_transformation_mode", "half_pixel")
     rounding = node.attributes.get("nearest_mode", "round_prefer_floor")
     ways = ("asymmetric", "floor") if old else (transform, rounding)
-    for axis, number in zip(order, given[0].tolist(), strict=True):
-        own = sizes[axis]
-        # In float32, as ONNX Runtime has it: seven tenths of 10 are 7.
-        count = int(number) if given[0] is wanted else int(np.float32(own) * np.float32(number))
-        if count == own or (axis == 0 and number == 1):
-            continue
-        scale = count / own if given[0] is wanted else number
-        x = at.draft.along(node.name, x, axis, nearest(own, count, scale, *ways))
+    said, own = given[0].tolist(), [sizes[axis] for axis in order]
+    # In float32, as ONNX Runtime has it: seven tenths of 10 are 7.
+    counts = [
+        int(number) if given[0] is wanted else int(np.float32(size) * np.float32(number))
+        for size, number in zip(own, said, strict=True)
+    ]
+    if counts == own:
+        return x  # whatever the scales, to ONNX Runtime and PyTorch
+    for axis, size, count, number in zip(order, own, counts, said, strict=True):
+        scale = count / size if given[0] is wanted else number
+        if scale != 1:  # of one axis others may lead to as many places, but to other ones
+            x = at.draft.along(node.name, x, axis, nearest(size, count, scale, *ways))
     return x
 
 

@@ -16,6 +16,7 @@ from tilewright.model.formats.onnx_inputs import (
     Inputs,
     Maker,
     constant,
+    flag,
     numbers,
     optional,
     value,
@@ -89,6 +90,8 @@ def _conv_transpose(at: Building, node: Node, inputs: Inputs) -> Value:
                 stride, sizes, more, dilation, taps, wanted, strict=True
             )
         ]
+        if min(cut) < 0:
+            raise TilewrightError(f"its windows do not reach as far as {wanted[0]}x{wanted[1]}")
         less, rest = [each // 2 for each in cut], [each - each // 2 for each in cut]
         first, last = (less, rest) if mode == "SAME_UPPER" else (rest, less)
         above, left, below, right = *first, *last
@@ -109,7 +112,7 @@ def _pooling(at: Building, node: Node, inputs: Inputs) -> tuple[Value, dict[str,
     if numbers(node, "dilations", (1, 1)) != (1, 1):
         raise TilewrightError("a dilated pooling")
     padding = _padding(node, at.draft.shape(x)[1:], size, stride)
-    ceil = bool(node.attributes.get("ceil_mode", 0))
+    ceil = flag(node, "ceil_mode")
     return x, {"size": size, "stride": stride, "padding": padding, "ceil": ceil}
 
 
@@ -120,7 +123,7 @@ def _max_pool(at: Building, node: Node, inputs: Inputs) -> Value:
 
 def _average_pool(at: Building, node: Node, inputs: Inputs) -> Value:
     x, settings = _pooling(at, node, inputs)
-    counted = bool(node.attributes.get("count_include_pad", 0))
+    counted = flag(node, "count_include_pad")
     return at.draft.average_pool(node.name, x, AveragePool(**settings, count_padding=counted))
 
 
@@ -134,7 +137,7 @@ def _global(how: How) -> Maker:
 def _reduce(how: How) -> Maker:
     def make(at: Building, node: Node, inputs: Inputs) -> Value:
         along = axes_of(node, inputs)
-        keep = bool(node.attributes.get("keepdims", 1))
+        keep = flag(node, "keepdims", 1)
         return at.draft.reduce(node.name, value(inputs), along or (), keep, how)
 
     return make
