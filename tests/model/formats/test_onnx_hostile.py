@@ -17,6 +17,7 @@ from tests.examples import examples
 from tests.model.formats.graphs import agrees, model, saved
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
+from tilewright.model.formats import places
 
 NODES = [("Conv", "x,w", "c"), ("Relu", "c", "r"), ("Flatten", "r", "f"), ("Gemm", "f,d", "y")]
 CONSTANTS = {"w": np.ones((2, 3, 2, 2)), "d": np.ones((32, 4))}
@@ -105,18 +106,6 @@ def claim(made):
     made.graph.initializer.append(helper.make_tensor("huge", TensorProto.INT64, [2], [1 << 20] * 2))
 
 
-def rows(made):
-    """Very many of them, taken again and again."""
-    made.graph.ClearField("node")
-    set_input(made, 1, 1, 300_000, 1)
-    set_opset(made, 8)
-    for index in range(99):
-        taken, given = ("x" if index == 0 else f"s{index - 1}"), f"s{index}"
-        settings = {"starts": [1], "ends": [300_000], "axes": [2]}
-        node = helper.make_node("Slice", [taken], [given], f"slice{index}", **settings)
-        made.graph.node.append(node)
-
-
 def scaled_rows(made):
     """Each would be a matrix."""
     made.graph.ClearField("node")
@@ -179,7 +168,6 @@ HOSTILE = {
     "a constant that grows": (doubled, "makes a constant that is too large"),
     "a constant that claims": (claim, "claim (ConstantOfShape): makes a constant that is too"),
     "a bias for others": (biased, "n0_Conv (Conv): a bias of 3 for 2 outputs"),
-    "many rows a hundred times": (rows, "takes more than 2,097,152 rows and columns"),
     "rows that would be matrices": (scaled_rows, "mul1: scales a row of 1,500 features"),
     "whole numbers as weights": (lambda made: tensor(made).CopyFrom(
         helper.make_tensor("w", TensorProto.INT8, [2, 3, 2, 2], [1] * 24)),
@@ -206,6 +194,20 @@ def test_what_a_file_claims_is_checked(name, tmp_path):
     change(made)
     path = saved(made, tmp_path)
     assert len(refused(path, str(path), words)) < 2000
+
+
+def test_rows_are_not_taken_without_end(tmp_path, monkeypatch):
+    """Each of these nodes would hold a list of them."""
+    monkeypatch.setattr(places, "MOST_TAKEN", 20_000)
+    made = small()
+    made.graph.ClearField("node")
+    set_input(made, 1, 1, 3000, 1)
+    set_opset(made, 8)
+    for index in range(9):
+        taken, settings = f"s{index - 1}" if index else "x", {"ends": [3000], "axes": [2]}
+        node = helper.make_node("Slice", [taken], [f"s{index}"], starts=[1], **settings)
+        made.graph.node.append(node)
+    refused(saved(made, tmp_path), "node 3 (Slice): takes more than 20,000 rows and columns")
 
 
 def beside(made, location, **entries):
