@@ -24,6 +24,7 @@ from tilewright.model.layers import (
     Pixels,
     ReLU,
     Softmax,
+    Take,
     Tanh,
 )
 from tilewright.model.network import Network
@@ -41,6 +42,7 @@ convolutions = st.builds(
     bias=st.booleans(),
 )
 poolings = st.builds(MaxPool, pairs, stride=pairs) | st.builds(AveragePool, pairs, stride=pairs)
+takes = st.builds(Take, *[st.lists(st.integers(0, 5), min_size=1, max_size=9) for _ in range(2)])
 dense = st.builds(FullyConnected, st.integers(1, 9), bias=st.booleans())
 # Every kind that there is, a new one too; one whose setting turns the order round.
 activations: list[Layer] = [
@@ -48,7 +50,7 @@ activations: list[Layer] = [
     LeakyReLU(-0.5),
 ]
 layers: st.SearchStrategy[Layer] = st.one_of(
-    convolutions, poolings, dense, st.builds(Flatten), st.sampled_from(activations)
+    convolutions, poolings, takes, dense, st.builds(Flatten), st.sampled_from(activations)
 )
 
 
@@ -84,7 +86,7 @@ def graphs(draw: Any) -> Network:
     last = 0
     for _ in range(draw(st.integers(1, 5))):
         place = draw(st.sampled_from([i for i, shape in enumerate(shapes) if len(shape) == 3]))
-        kind = draw(st.sampled_from(("convolution", "depthwise", "pooling", "activation")))
+        kind = draw(st.sampled_from(("convolution", "depthwise", "pooling", "take", "activation")))
         channels = shapes[place][0]
         sides = tuple(draw(st.integers(0, 2)) for _ in range(4))
         try:
@@ -100,6 +102,8 @@ def graphs(draw: Any) -> Network:
                 ceil, average = draw(st.booleans()), draw(st.booleans())
                 pool = MaxPool if average else AveragePool
                 last = add(pool(3, stride=2, padding=sides, ceil=ceil), place)
+            elif kind == "take":
+                last = add(draw(takes), place)
             else:
                 last = add(draw(st.sampled_from(activations)), place)
         except TilewrightError:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,11 +21,13 @@ from tilewright.fuse.cpu.groups import LLVM
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.generations import GENERATIONS
 from tilewright.fuse.cuda.operations import CUDA as OPERATIONS
 from tilewright.model.formats import description
 from tilewright.model.layers import (
     FORMS,
     TYPES,
+    Add,
     Convolution,
     Elementwise,
     FullyConnected,
@@ -34,6 +37,8 @@ from tilewright.model.layers import (
     Pixels,
     ReLU,
     Softmax,
+    Softplus,
+    Take,
 )
 from tilewright.model.layers.elementwise import literal
 from tilewright.model.layers.onnx_node import OnnxNode
@@ -179,6 +184,46 @@ def interpreted(network: Network) -> np.ndarray:
 def test_a_new_kind_is_a_part_of_a_whole_network_kernel(kind):
     network = network_of(kind)
     assert problem(network, interpreted(network), images_of(network)[:2]) is None
+
+
+def taken() -> Network:
+    """Chosen rows and columns of pixels, of sums and of what was chosen, and behind a branch."""
+    layers = (
+        Take([1, 0, 1, 2, 3, 4, 3], range(1, 7)), Convolution(5, 3), Softplus(),
+        Take([0, 0, 1, 1, 2, 2, 4, 3], [0, 0, 1, 1, 2, 2, 3, 3]), Take([7, 5, 1], [0, 2, 3, 7, 6]),
+        Convolution(5, 1), Add(), Take([2, 2, 0], [4, 3, 1]), FullyConnected(4),
+    )  # fmt: skip
+    sources = ((0,), (1,), (2,), (3,), (4,), (5,), (6, 5), (7,), (8,))
+    network = Network("taken", Pixels((3, 5, 8)), layers, sources=sources)
+    return network.with_parameters(random_parameters(network, np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("rung", ON_CPU, ids=lambda rung: rung.name)
+def test_chosen_places_on_the_cpu(rung):
+    network = taken()
+    for way in rung.ways:
+        outputs = outputs_of(rung, CPU, network, way)
+        assert problem(network, outputs, images_of(network)) is None
+
+
+def test_chosen_places_on_a_gpu():
+    rung = find("direct")
+    if reason := rung.missing(OPENCL):
+        pytest.skip(reason)
+    network = taken()
+    assert problem(network, outputs_of(rung, OPENCL, network), images_of(network)) is None
+
+
+@pytest.mark.parametrize("kept", [2**17, 1100])
+def test_chosen_places_in_whole_network_kernels(kept):
+    """In one kernel, and of what others left in device memory."""
+    network = taken()
+    gpu = replace(GENERATIONS[90], shared_bytes=kept)
+    with mock.patch.dict(GENERATIONS, {90: gpu}):
+        plans = cut(network.stages, ARITHMETICS["fp32"], 90)
+        outputs = interpret(plans, network, images_of(network)[:2])
+    assert (len(plans) > 1) == (kept < 2**16)
+    assert problem(network, outputs, images_of(network)[:2]) is None
 
 
 def test_what_does_not_keep_order_is_not_taken_of_a_maximum():

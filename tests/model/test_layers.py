@@ -11,7 +11,9 @@ from tilewright.model.layers import (
     MaxPool,
     Pixels,
     Softmax,
+    Take,
 )
+from tilewright.model.layers.take import place_of
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,7 @@ from tilewright.model.layers import (
         (Flatten(), (24, 26, 26), (16224,)),
         (FullyConnected(10), (20, 4, 4), (10,)),
         (Softmax(), (10,), (10,)),
+        (Take([1, 1, 0], range(2, 5)), (3, 2, 5), (3, 3, 3)),
     ],
 )
 def test_output_shape(layer, before, after):
@@ -51,6 +54,10 @@ def test_flops_count_two_for_a_multiply_add():
         lambda: Convolution(3, 3, bias="no"),  # type: ignore[arg-type]
         lambda: MaxPool(0),
         lambda: FullyConnected(-1),
+        lambda: Take([], [0]),
+        lambda: Take([0], [-1]),
+        lambda: Take([0], [0.5]),  # type: ignore[list-item]
+        lambda: Take(3, [0]),  # type: ignore[arg-type]
         lambda: Pixels((3, 32)),
         lambda: Pixels((3, 0, 32)),
         lambda: Pixels((3, 4, 4), scale=float("nan")),
@@ -93,3 +100,34 @@ def test_taps_inside_the_image_are_counted_one_by_one(layer, shape):
     assert layer.inside_flops(shape) == 2 * layer.filters * channels // layer.groups * taps
     if not any(layer.padding):
         assert layer.inside_flops(shape) == layer.flops(shape)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        (0,), (3,), (0, 1, 2), (2, 3, 4), (4, 3, 2, 1, 0), (0, 0, 1, 1, 2, 2), (5, 5, 5, 5),
+        (2, 1, 0, 1, 2, 3, 2, 1), (0, 1, 1, 2, 3, 3, 4), (7, 0, 7, 0), (0, 0, 1, 2, 2, 3, 4, 4),
+    ],
+)  # fmt: skip
+def test_places_as_an_expression_in_c(places):
+    """`a ? b : c` as Python has it, and whole quotients."""
+
+    def python(text):
+        condition, asked, rest = text.partition(" ? ")
+        if not asked:
+            return condition.replace("/", "//")
+        first, _, others = rest.partition(" : ")
+        return f"({first}) if {condition} else ({python(others)})"
+
+    found = [eval(python(place_of(places, "at")), {"at": at}) for at in range(len(places))]
+    assert tuple(found) == places
+
+
+def test_places_that_are_not_there():
+    with pytest.raises(TilewrightError, match="takes column 5 of 5"):
+        Take([0], [5]).output_shape((1, 3, 5))
+
+
+def test_what_is_taken_in_a_few_words():
+    assert Take(range(2, 14), [3]).summary == "rows 2-13 columns 3"
+    assert Take([0, 0, 1, 1], [1, 0, 1]).summary == "rows 0-1 x2 columns 3 of 0-1"

@@ -64,6 +64,13 @@ def test_bad_names_are_named(net, given, words, request, monkeypatch):
     assert words in str(error.value)
 
 
+def test_keras_files_are_refused_with_the_way_that_is_read(tmp_path):
+    path = tmp_path / "model.keras"
+    path.write_bytes(b"PK")
+    with pytest.raises(TilewrightError, match=r"model\.export\('model\.onnx', format='onnx'\)"):
+        tilewright.load(path)
+
+
 LENET = {
     "name": "lenet",
     "input": {"shape": (1, 28, 28), "scale": np.float32(0.5)},

@@ -20,6 +20,7 @@ from tilewright.model.network import NONE, Network
 # Files that have all of a network, and those that are programs for Python's unpickler.
 WHOLE = (".onnx", ".pt2")
 UNSAFE = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
+KERAS = (".keras", ".h5", ".hdf5")
 
 # All that a network may be given as: a mapping is what a `.json` description holds.
 Net = str | Path | Network | Mapping[str, object]
@@ -83,6 +84,11 @@ def describe(net: Net) -> Network:
             f"description into it as {BESIDE}"
         )
     if path.exists() or len(path.parts) > 1:
+        if path.exists() and path.suffix in KERAS:
+            raise TilewrightError(
+                f"{path}: Keras's own file is not read; Keras writes ONNX: "
+                "model.export('model.onnx', format='onnx')"
+            )
         what = (
             "is neither a .json description nor an .onnx, .pt2 or .safetensors file"
             if path.exists()

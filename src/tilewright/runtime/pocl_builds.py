@@ -22,6 +22,7 @@ float OPENCL_FUNCTION __attribute__((const)) fma(float, float, float);
 float OPENCL_FUNCTION __attribute__((const)) tanh(float);
 float OPENCL_FUNCTION __attribute__((const)) exp(float);
 float OPENCL_FUNCTION __attribute__((const)) erfc(float);
+float OPENCL_FUNCTION __attribute__((const)) log1p(float);
 float4 OPENCL_FUNCTION vload4(size_t, const __global float *);
 float4 OPENCL_FUNCTION vload4(size_t, const __local float *);
 void OPENCL_FUNCTION vstore4(float4, size_t, __global float *);

@@ -571,6 +571,8 @@ class Machine(Group):
             x, y = np.zeros_like(x), np.zeros_like(y)
         elif of.reach == "place":
             c = np.zeros_like(c)
+        if of.chosen is not None:
+            y, x = (np.array(each)[at] for each, at in zip(of.chosen, (y, x), strict=True))
         if of.flat:
             place = c if of.reach == "channel" else (c * step.out_y + y) * step.out_x + x
             row, x = np.divmod(place, of.width)

@@ -40,6 +40,7 @@ from tilewright.model.layers import (
     MaxPool,
     Pixels,
     Softmax,
+    Take,
 )
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
@@ -148,7 +149,7 @@ def test_layers_out_of_the_ordinary() -> None:
     layers = (
         Convolution(6, 3, groups=3), AveragePool(3, stride=2, padding=1, count_padding=True),
         Convolution(12, 3, groups=6), MaxPool(2, ceil=True),
-        Convolution(6, 2, groups=2, dilation=2),
+        Convolution(6, 2, groups=2, dilation=2), Take([0, 0, 3, 2, 2], [1, 0, 1, 2, 3, 3]),
     )  # fmt: skip
     pixels = Pixels((3, 30, 30), scale=(1.0, 2.0, 3.0))
     (made,) = compiled(Network("odd", pixels, layers), "fp16", 90)

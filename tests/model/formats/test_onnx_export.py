@@ -30,6 +30,8 @@ from tilewright.model.layers import (
     Sigmoid,
     SiLU,
     Softmax,
+    Softplus,
+    Take,
     Tanh,
     TanhGELU,
 )
@@ -45,6 +47,7 @@ LAYERS = (
     LeakyReLU(0.3),
     Concat(),
     HardSwish(),
+    Take([1, 0, 0, 4, 3], [2, 2, 0, 1]),
     AveragePool(3, stride=1, padding=1, count_padding=True),
     ReLU6(),
     FullyConnected(12),
@@ -57,12 +60,13 @@ LAYERS = (
     Tanh(),
     Mish(),
     ELU(0.7),
+    Softplus(),
     FullyConnected(5, bias=False),
     Sigmoid(),
     Softmax(),
 )
 # The residual, the concatenation; all others take what the one before gave.
-SOURCES = {4: (2, 3), 7: (6,), 8: (6, 7), 13: (11, 12)}
+SOURCES = {4: (2, 3), 7: (6,), 8: (6, 7), 14: (12, 13)}
 
 
 def network():

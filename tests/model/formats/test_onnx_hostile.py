@@ -17,6 +17,7 @@ from tests.examples import examples
 from tests.model.formats.graphs import agrees, model, saved
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
+from tilewright.model.formats import places
 
 NODES = [("Conv", "x,w", "c"), ("Relu", "c", "r"), ("Flatten", "r", "f"), ("Gemm", "f,d", "y")]
 CONSTANTS = {"w": np.ones((2, 3, 2, 2)), "d": np.ones((32, 4))}
@@ -105,13 +106,43 @@ def claim(made):
     made.graph.initializer.append(helper.make_tensor("huge", TensorProto.INT64, [2], [1 << 20] * 2))
 
 
+def scaled_rows(made):
+    """Each would be a matrix."""
+    made.graph.ClearField("node")
+    set_input(made, 1, 1500)
+    for index in range(3):
+        taken = "x" if index == 0 else f"r{index - 1}"
+        made.graph.node.append(helper.make_node("Mul", [taken, "k"], [f"m{index}"], f"mul{index}"))
+        made.graph.node.append(helper.make_node("Relu", [f"m{index}"], [f"r{index}"]))
+    made.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [], [2.0]))
+    made.graph.output[0].name = "r2"
+
+
+def biased(made):
+    """And scaled, so that something is computed of it."""
+    made.graph.node[0].input.append("k")
+    made.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [3], [1.0] * 3))
+    made.graph.initializer.append(helper.make_tensor("two", TensorProto.FLOAT, [], [2.0]))
+    made.graph.node.insert(1, helper.make_node("Mul", ["c", "two"], ["m"], "twice"))
+    made.graph.node[2].input[0] = "m"
+
+
+def between(made, operator, **settings):
+    """One more node, before the second, as older opsets have it."""
+    set_opset(made, 8)
+    made.graph.node.insert(
+        1, helper.make_node(operator, ["c"], ["b"], f"n0_{operator}", **settings)
+    )
+    made.graph.node[2].input[0] = "b"
+
+
 HOSTILE = {
     "3 GB are claimed": (lambda made: dims(made, 3, 1 << 28), "96 bytes of the 3,221,225,472"),
     "100 MB are claimed": (lambda made: dims(made, 5000, 5000), "96 bytes of the 100,000,000"),
     "less is claimed": (lambda made: dims(made, 1), "96 bytes of the 4 it claims"),
     "a negative size": (lambda made: dims(made, -2, 3, 2, 2), "'w' has a negative size"),
     "a size of 0": (lambda made: dims(made, 0, 3, 2, 2), "'w' has 96 bytes of the 0"),
-    "an unknown type": (lambda made: setattr(tensor(made), "data_type", 99), "a type that is not"),
+    "an unknown type": (lambda made: setattr(tensor(made), "data_type", 99), "holds no type"),
     "no opset": (lambda made: set_opset(made, None), "does not say which opset"),
     "an old opset": (lambda made: set_opset(made, 6), "is in opset 6; 7 to"),
     "a later opset": (lambda made: set_opset(made, 9999), "is in opset 9999"),
@@ -136,6 +167,19 @@ HOSTILE = {
     "branches": (subgraph, "if (If): not an operator that is understood"),
     "a constant that grows": (doubled, "makes a constant that is too large"),
     "a constant that claims": (claim, "claim (ConstantOfShape): makes a constant that is too"),
+    "a bias for others": (biased, "n0_Conv (Conv): a bias of 3 for 2 outputs"),
+    "rows that would be matrices": (scaled_rows, "mul1: scales a row of 1,500 features"),
+    "whole numbers as weights": (lambda made: tensor(made).CopyFrom(
+        helper.make_tensor("w", TensorProto.INT8, [2, 3, 2, 2], [1] * 24)),
+        "n0_Conv (Conv): its weight holds int8, not floating point"),
+    "a type with a name": (lambda made: setattr(tensor(made), "data_type", 17),
+                           "holds FLOAT8E4M3FN, which is not understood"),
+    "far beyond": (lambda made: between(made, "Pad", pads=[0, 0, 1 << 40, 0, 0, 0, 0, 0]),
+                   "are more than"),
+    "far too large": (lambda made: between(made, "Upsample", scales=[1.0, 1.0, 1e12, 1.0]),
+                      "resizes 4 to 3"),
+    "rows from far away": (lambda made: between(made, "Slice", starts=[1 << 60], ends=[1 << 62],
+                                                axes=[2]), "takes nothing of axis 2"),
     "functions": (lambda made: made.functions.add(), "functions of its own"),
     "another domain": (lambda made: setattr(made.graph.node[0], "domain", "com.microsoft"),
                        "(com.microsoft.Conv): not an operator"),
@@ -150,6 +194,20 @@ def test_what_a_file_claims_is_checked(name, tmp_path):
     change(made)
     path = saved(made, tmp_path)
     assert len(refused(path, str(path), words)) < 2000
+
+
+def test_rows_are_not_taken_without_end(tmp_path, monkeypatch):
+    """Each of these nodes would hold a list of them."""
+    monkeypatch.setattr(places, "MOST_TAKEN", 20_000)
+    made = small()
+    made.graph.ClearField("node")
+    set_input(made, 1, 1, 3000, 1)
+    set_opset(made, 8)
+    for index in range(9):
+        taken, settings = f"s{index - 1}" if index else "x", {"ends": [3000], "axes": [2]}
+        node = helper.make_node("Slice", [taken], [f"s{index}"], starts=[1], **settings)
+        made.graph.node.append(node)
+    refused(saved(made, tmp_path), "node 3 (Slice): takes more than 20,000 rows and columns")
 
 
 def beside(made, location, **entries):
@@ -204,11 +262,22 @@ def test_a_pipe_beside_the_file_is_not_waited_for(tmp_path):
     refused(saved(beside(small(), PLACE), tmp_path), "not a plain file")
 
 
+def test_external_data_is_not_taken_over_and_over(tmp_path):
+    made = beside(small(), PLACE)
+    (tmp_path / PLACE).write_bytes(bytes(96))
+    saved(made, tmp_path)
+    for index in range(4):
+        again = made.graph.initializer.add()
+        again.CopyFrom(tensor(made))
+        again.name = f"again{index}"
+    refused(saved(made, tmp_path), "claim 480 bytes of external data, of which there are 96")
+
+
 def test_huge_external_data_is_not_allocated(tmp_path):
     made = beside(small(), PLACE)
     dims(made, 1 << 15, 1 << 15)
     (tmp_path / PLACE).write_bytes(bytes(1000))
-    refused(saved(made, tmp_path), "claims 4,294,967,296 bytes")
+    refused(saved(made, tmp_path), "claim 4,294,967,296 bytes")
 
 
 @pytest.mark.parametrize("text", [b"", b"\0" * 100, b"not a model", b"\x80" * 5000, b"{}"])

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tests.model.formats.graphs import agrees, model, outputs, runtime, saved
@@ -39,6 +40,7 @@ NEAR = [("Pow", "x,three", "a"), ("Mul", "a,cube", "b"), ("Add", "x,b", "c"),
         ("Mul", "c,slope", "d"), ("Tanh", "d", "e"), ("Add", "e,one", "g")]  # fmt: skip
 NEAR_CONSTANTS = {"three": 3.0, "cube": 0.044715, "slope": 0.7978845608, "one": 1.0, "half": 0.5}
 ERF_CONSTANTS = {"root": 2**0.5, "one": 1.0, "half": 0.5}
+AROUND = np.array([0, 0, 1, 1, 0, 0, 1, 1])
 CASES = {
     "same upper": ([("Conv", "x,w", "y", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})],
                    {"w": W}, "conv"),
@@ -158,6 +160,79 @@ CASES = {
     "slopes that differ": ([("PRelu", "x,slopes", "y")], {"slopes": drawn(3, 1, 1)},
                            "relu conv1 conv2 add"),
     "two values subtracted": ([("Relu", "x", "r"), ("Sub", "x,r", "y")], {}, "relu conv add"),
+    "zeros kept": ([("Pad", "x,p", "y")], {"p": AROUND}, "conv"),
+    "a crop, and every other row": ([("Slice", "x,from,to,along,step", "y")],
+                                    {"from": np.array([-2, 3]), "to": np.array([-99, -1]),
+                                     "along": np.array([2, 3]), "step": np.array([-2, 1])}, "take"),
+    "edges cut off by a padding": ([("Pad", "x,p", "y")],
+                                   {"p": np.array([0, 0, -1, 2, 0, 0, 0, -3])}, "take conv"),
+    "edges mirrored": ([("Pad", "x,p", "z", {"mode": "reflect"}), ("Conv", "z,w", "y")],
+                       {"p": AROUND, "w": W}, "take conv"),
+    "edges repeated": ([("Pad", "x,p", "z", {"mode": "edge"}),
+                        ("AveragePool", "z", "y", {"kernel_shape": [3, 3]})],
+                       {"p": AROUND}, "take pool"),
+    "twice as large": ([("Resize", "x,,by", "z", {"mode": "nearest",
+                                                  "coordinate_transformation_mode": "asymmetric",
+                                                  "nearest_mode": "floor"}), ("Conv", "z,w", "y")],
+                       {"by": np.array([1, 1, 2, 2], np.float32), "w": W}, "take conv"),
+    "of other sizes": ([("Shape", "x", "s", {"end": 2}), ("Concat", "s,to", "all", {"axis": 0}),
+                        ("Resize", "x,,,all", "y")], {"to": np.array([5, 23])}, "take"),
+    "corners aligned": ([("Resize", "x,,by", "y",
+                          {"coordinate_transformation_mode": "align_corners",
+                           "nearest_mode": "ceil"})],
+                        {"by": np.array([1, 1, 2.5, 0.7], np.float32)}, "take"),
+    "hardly larger": ([("Resize", "x,,by", "a", {"mode": "nearest"}), ("Relu", "a", "y")],
+                      {"by": np.array([1, 1, 1.1, 1.05], np.float32)}, "relu"),
+    "hardly wider": ([("Resize", "x,,by", "y", {"mode": "nearest"})],
+                     {"by": np.array([1, 1, 3.9, 1.05], np.float32)}, "take"),
+    "rows gathered": ([("Gather", "x,rows", "a", {"axis": 2}),
+                       ("Gather", "a,rows", "b", {"axis": 3}),
+                       ("Gather", "b,one", "y", {"axis": 1})],
+                      {"rows": np.array([0, 4, -1]), "one": np.array([2])}, "take conv"),
+    "rows behind each other": ([("Slice", "x,from,to,along", "a"),
+                                ("Concat", "a,x", "y", {"axis": 2})],
+                               {"from": np.array([5]), "to": np.array([7]), "along": np.array([2])},
+                               "take"),
+    "softplus": ([("Softplus", "x", "y")], {}, "softplus"),
+    "softplus of twice": ([("Mul", "x,two", "a"), ("Greater", "a,far", "g"), ("Exp", "a", "e"),
+                           ("Add", "e,one", "p"), ("Log", "p", "l"), ("Div", "l,two", "s"),
+                           ("Where", "g,x,s", "y")],
+                          {"two": 2.0, "far": 20.0, "one": 1.0}, "conv1 softplus conv2"),
+    "one of two values": ([("Mul", "x,tenth", "a"), ("Greater", "x,zero", "g"),
+                           ("Where", "g,x,a", "y")], {"tenth": 0.1, "zero": 0.0}, "leaky_relu"),
+    "the logarithm of a sigmoid": ([("Sigmoid", "x", "s"), ("Log", "s", "y")], {},
+                                   "conv1 softplus conv2"),
+    "celu": ([("Celu", "x", "y", {"alpha": 0.7})], {}, "conv1 elu conv2"),
+    "absolute": ([("Abs", "x", "y")], {}, "conv relu1 relu2 add"),
+    "one axis": ([("ReduceMean", "x", "a", {"axes": [3]}), ("ReduceMax", "a", "y", {"axes": [2]})],
+                 {}, "pool1 pool2"),
+    "the channels' mean": ([("ReduceMean", "x", "y", {"axes": [1]})], {}, "conv"),
+    "a sum": ([("ReduceSum", "x,both", "y", {"keepdims": 0})], {"both": np.array([2, 3])},
+              "pool conv flatten"),
+    "places as one axis": ([("Reshape", "x,to", "f"), ("Relu", "f", "r"),
+                            ("ReduceMean", "r", "y", {"axes": [2], "keepdims": 0})],
+                           {"to": np.array([0, 3, -1])}, "relu pool flatten"),
+    "one axis after the other": ([("ReduceSum", "x,last", "a", {"keepdims": 0}),
+                                  ("ReduceMean", "a", "y", {"axes": [2], "keepdims": 0})],
+                                 {"last": np.array([3])}, "pool1 conv pool2 flatten"),
+    "transposed": ([("ConvTranspose", "x,w,k", "y", {"strides": [2, 3], "pads": [1, 0, 2, 1],
+                                                     "output_padding": [1, 2], "group": 3})],
+                   {"w": drawn(3, 2, 3, 4), "k": drawn(6)}, "conv1 take conv2"),
+    "transposed, of a shape": ([("ConvTranspose", "x,w", "y", {"strides": [2, 2],
+                                                               "output_shape": [13, 21]})],
+                               {"w": drawn(3, 2, 3, 3)}, "conv1 take conv2"),
+    "transposed to the same": ([("ConvTranspose", "x,w", "y", {"strides": [1, 2],
+                                                               "auto_pad": "SAME_UPPER"})],
+                               {"w": drawn(3, 2, 2, 3)}, "conv1 take conv2"),
+    "transposed and cut": ([("ConvTranspose", "x,w", "y", {"pads": [3, 1, 3, 1],
+                                                           "dilations": [1, 2]})],
+                           {"w": drawn(3, 2, 3, 3)}, "take conv"),
+    "weights that are normalised": ([("ReduceL2", "w", "n", {"axes": [1, 2, 3]}),
+                                     ("ReduceMean", "w", "m", {"axes": [1, 2, 3]}),
+                                     ("Sub", "w,m", "s"), ("Div", "s,n", "u"),
+                                     ("Conv", "x,u", "y")], {"w": W}, "conv"),
+    "a row scaled": ([FLAT, ("Relu", "f", "r"), ("Mul", "r,k", "y")], {"k": 1 + drawn(210)},
+                     "flatten relu fc"),
     "a pixel's softmax": ([("GlobalAveragePool", "x", "p"), ("Softmax", "p", "s", {"axis": 1}),
                            ("Flatten", "s", "y")], {}, "pool flatten softmax"),
 }  # fmt: skip
@@ -188,6 +263,46 @@ def test_older_opsets(opset, tmp_path):
     path = saved(model(nodes, ("n", 3, 7, 10), constants, opset=opset), tmp_path)
     network = agrees(path, drawn(2, 3, 7, 10))
     assert any(isinstance(layer, ReLU6) for layer in network.layers)
+
+
+@pytest.mark.parametrize("opset", [8, 9, 10])
+def test_older_ways_to_become_larger(opset, tmp_path):
+    by = np.array([1, 1, 2, 3], np.float32)
+    name = "Resize" if opset == 10 else "Upsample"
+    nodes = [(name, "x", "y", {"scales": by.tolist()}) if opset < 9 else (name, "x,by", "y")]
+    path = saved(model(nodes, ("n", 3, 7, 10), {"by": by}, opset=opset), tmp_path)
+    network = agrees(path, drawn(2, 3, 7, 10))
+    assert network.output_shape == (3, 14, 30)
+
+
+def test_weights_of_brief_floating_point(tmp_path):
+    """Inside, and beside the file."""
+    made = model([("Cast", "x", "a", {"to": 1}), ("Conv", "a,w", "y")], ("n", 3, 7, 10), {"w": W})
+    brief = helper.make_tensor("w", TensorProto.BFLOAT16, W.shape, W.ravel())
+    made.graph.initializer[0].CopyFrom(brief)
+    for each in (made.graph.node[0].attribute[0], made.graph.input[0].type.tensor_type):
+        setattr(each, "i" if hasattr(each, "i") else "elem_type", TensorProto.BFLOAT16)
+    inside = tilewright.load(saved(made, tmp_path)).parameters["conv.weight"]
+    np.testing.assert_allclose(inside, W, rtol=2**-8)
+    assert not (inside.view(np.uint32) & 0xFFFF).any()
+    path = tmp_path / "beside.onnx"
+    made.graph.initializer[0].CopyFrom(
+        numpy_helper.from_array(numpy_helper.to_array(made.graph.initializer[0]), "w")
+    )
+    onnx.save(made, path, save_as_external_data=True, location="data", size_threshold=0)
+    np.testing.assert_array_equal(tilewright.load(path).parameters["conv.weight"], inside)
+
+
+def test_channels_last_cropped_and_larger(tmp_path):
+    """As Keras's Cropping2D and UpSampling2D come."""
+    nodes = [("Slice", "x,from,to,along", "c"), ("Resize", "c,,by", "r", {"nearest_mode": "floor"}),
+             ("Transpose", "r", "t", {"perm": [0, 3, 1, 2]}), ("Conv", "t,w", "y")]  # fmt: skip
+    constants = {"from": np.array([1, 2]), "to": np.array([6, 9]), "along": np.array([1, 2]),
+                 "by": np.array([1, 2, 3, 1], np.float32), "w": W}  # fmt: skip
+    path = saved(model(nodes, ("n", 7, 10, 3), constants), tmp_path)
+    x = drawn(2, 7, 10, 3)
+    network = agrees(path, x, np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+    assert [stage.name for stage in network.stages[1:]] == ["take", "conv"]
 
 
 def test_channels_last_as_keras_has_them(tmp_path):
@@ -278,8 +393,8 @@ def test_everything_that_is_not_understood_is_named_at_once(tmp_path):
 
 
 REFUSED = {
-    "two axes multiplied": ([*GATE, ("ReduceMean", "x", "q", {"axes": [2]}), ("Mul", "q,g", "y")],
-                            {}, "reduces axes [2]"),
+    "two axes multiplied": ([*GATE, ("ReduceMean", "x", "q", {"axes": [2], "keepdims": 0}),
+                             ("Mul", "q,g", "y")], {}, "multiplies 3x10 by 3x1x1"),
     "a product in another order": ([("GlobalAveragePool", "x", "p"),
                                     ("Transpose", "p", "t", {"perm": [0, 2, 3, 1]}),
                                     ("Mul", "x,t", "y")], {}, "in another order"),
@@ -299,7 +414,7 @@ REFUSED = {
                                {"sizes": np.array([1, 1, 1])}, "2 parts of 3 sizes"),
     "no channels": ([("Slice", "x,from,to,along", "y")],
                     {"from": np.array([2]), "to": np.array([1]), "along": np.array([1])},
-                    "takes no channels"),
+                    "takes nothing of axis 1: 2 to 1"),
     "channels in groups": ([("Reshape", "x,five", "r"), ("Relu", "r", "y")],
                            {"five": np.array([0, 3, 1, 7, 10])}, "channels in groups"),
     "channels kept in groups": ([("Reshape", "x,five", "y")],
@@ -314,10 +429,35 @@ REFUSED = {
     "images mixed": ([("Reshape", "x,s", "y")], {"s": np.array([-1, 7])}, "mixes images"),
     "another shape": ([("Reshape", "x,s", "y")], {"s": np.array([0, 7, 3, 10])}, "reshapes 3x7x10"),
     "another order": ([("Transpose", "x", "y", {"perm": [0, 1, 3, 2]})], {}, "reorders axes"),
-    "zeros kept": ([("Pad", "x,p", "y")], {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}, "pad"),
-    "zeros before a maximum": ([("Pad", "x,p", "z"), ("MaxPool", "z", "y",
-                                                      {"kernel_shape": [2, 2]})],
-                               {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}, "zeros around"),
+    "another level around": ([("Pad", "x,p,half", "y")], {"p": AROUND, "half": 0.5},
+                             "pads with 0.5"),
+    "minus infinity kept": ([("Pad", "x,p,low", "y")], {"p": AROUND, "low": np.float32(-np.inf)},
+                            "before no maximum"),
+    "mirrored too far": ([("Pad", "x,p", "y", {"mode": "reflect"})],
+                         {"p": np.array([0, 0, 7, 0, 0, 0, 0, 0])}, "pads 7 by 7 of its own"),
+    "smooth": ([("Resize", "x,,by", "y", {"mode": "linear"})],
+               {"by": np.array([1, 1, 2, 2], np.float32)}, "resizes by mode 'linear'"),
+    "fewer images": ([("Slice", "x,from,to", "y")], {"from": np.array([1]), "to": np.array([2])},
+                     "takes some of the images"),
+    "a row that is not there": ([("Gather", "x,rows", "y", {"axis": 2})], {"rows": np.array([7])},
+                                "places that are not there"),
+    "places kept as one axis": ([("Reshape", "x,to", "y")], {"to": np.array([0, 3, -1])},
+                                "rows are one behind the other"),
+    "places as one axis, and a product": ([("Reshape", "x,to", "f"), ("MatMul", "f,d", "y")],
+                                          {"to": np.array([0, 3, -1]), "d": drawn(70, 4)},
+                                          "do not fit 3x70"),
+    "transposed far apart": ([("ConvTranspose", "x,w", "y", {"strides": [1 << 18, 1]})],
+                             {"w": drawn(3, 2, 3, 3)}, "strides [262144, 1]"),
+    "transposed beyond its windows": ([("ConvTranspose", "x,w", "y", {"strides": [4, 4],
+                                                                      "auto_pad": "SAME_UPPER"})],
+                                      {"w": drawn(3, 2, 3, 3)}, "do not reach as far as 28x40"),
+    "neither yes nor no": ([("MaxPool", "x", "y", {"kernel_shape": [2, 2], "ceil_mode": 2})], {},
+                           "ceil_mode is 2"),
+    "an exponential": ([("Exp", "x", "y")], {}, "(exp)"),
+    "a logarithm": ([("Log", "x", "y")], {}, "a logarithm"),
+    "a comparison": ([("Greater", "x,z", "y")], {"z": 0.0}, "(comparison)"),
+    "a choice": ([("Greater", "x,z", "g"), ("Tanh", "x", "t"), ("Where", "g,x,t", "y")], {"z": 0.0},
+                 "chooses between values"),
     "training": ([("BatchNormalization", "x,g,b,m,v", "y", {"training_mode": 1})], norm(3),
                  "training mode"),
     "channels kept last": ([("Transpose", "x", "y", {"perm": [0, 2, 3, 1]})], {}, "channels last"),

@@ -24,10 +24,12 @@ class Function:
         self.whole = f"<{lanes} x i32>"
         self.count = 0
         self.block = "entry"
+        self.name = name.partition("@")[2]
+        self.tables: list[str] = []
         self.lines = [f"define {name}({', '.join(arguments)}) {attributes} {{", "entry:"]
 
     def text(self) -> str:
-        return "\n".join([*self.lines, "  ret void", "}", ""])
+        return "\n".join([*self.tables, *self.lines, "  ret void", "}", ""])
 
     def op(self, code: str) -> Value:
         self.count += 1
@@ -64,6 +66,16 @@ class Function:
         return self.op(f"getelementptr {type_}, ptr {pointer}, i64 {index}")
 
     # Memory
+
+    def table(self, numbers: Sequence[int]) -> Value:
+        """The address of whole numbers that are known, for `entry`."""
+        name, kind = f"@{self.name}.table{len(self.tables)}", f"[{len(numbers)} x i64]"
+        entries = ", ".join(f"i64 {each}" for each in numbers)
+        self.tables.append(f"{name} = internal constant {kind} [{entries}]")
+        return name
+
+    def entry(self, table: Value, index: Value) -> Value:
+        return self.op(f"load i64, ptr {self.at(table, index, 'i64')}")
 
     def load(self, pointer: Value, index: Value | int = 0) -> Value:
         """The vector that starts `index` floats behind an address, aligned as a whole."""

@@ -19,6 +19,7 @@ from tilewright.fuse.cpu.joins import add_up, multiply, put_behind
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.places import names
 from tilewright.fuse.cpu.pooling import pooling
+from tilewright.fuse.cpu.taken import take
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import (
     Add,
@@ -27,9 +28,11 @@ from tilewright.model.layers import (
     Elementwise,
     MaxPool,
     Multiply,
+    Planar,
     Pooling,
     Softmax,
     Table,
+    Take,
 )
 from tilewright.model.network import Stage
 
@@ -45,7 +48,7 @@ def units(group: Group, after: Picture) -> int:
         return group.rows[-1].last if group.rows else 1
     if isinstance(group, DenseGroup):
         return sum(block.count for block in group.blocks) if group.unit > 1 else 1
-    return after.height if isinstance(group.stages[0].layer, Pooling) else 1
+    return after.height if isinstance(group.stages[0].layer, Planar) else 1
 
 
 def takes_several(group: Group) -> bool:
@@ -110,6 +113,12 @@ def _pooling(
 ) -> None:
     assert isinstance(stage.layer, Pooling)  # it was entered for these
     pooling(f, stage.layer, unit, before[0], after)
+
+
+@LLVM.of(Take)
+def _take(f: Function, stage: Stage, unit: int, before: Sequence[Picture], after: Picture) -> None:
+    assert isinstance(stage.layer, Take)  # it was entered for these
+    take(f, stage.layer, unit, before[0], after)
 
 
 @LLVM.of(Add)

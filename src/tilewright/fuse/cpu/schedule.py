@@ -46,7 +46,7 @@ from tilewright.fuse.cpu.pictures import (
 )
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.fuse.cpu.together import DEFAULT, NONE, Rules, Takes, Tiles, groups_of
-from tilewright.model.layers import Concat, Elementwise, Pooling, Shape
+from tilewright.model.layers import Concat, Elementwise, Planar, Shape
 from tilewright.model.network import Network
 
 
@@ -173,9 +173,9 @@ def _written_shape(group: Group) -> Shape:
 
 
 def _by_rows(group: Group) -> bool:
-    return isinstance(group, Convolved) or isinstance(group.stages[0].layer, Pooling)
+    return isinstance(group, Convolved) or isinstance(group.stages[0].layer, Planar)
 
 
 def _in_place(group: Group) -> bool:
     """Whether every activation stays where it is."""
-    return isinstance(group, PlainGroup) and not isinstance(group.stages[0].layer, Pooling | Concat)
+    return isinstance(group, PlainGroup) and not isinstance(group.stages[0].layer, Planar | Concat)

@@ -11,8 +11,8 @@ from tilewright.model.layers import Elementwise, Pixels
 
 # What activations are written with, as in the dialect.
 MATHEMATICS = {
-    "TW_EXP": "expf", "TW_ERFC": "erfcf", "TW_TANH": "tanhf", "TW_MAX": "maximum",
-    "TW_FMA": "fmaf",
+    "TW_EXP": "expf", "TW_ERFC": "erfcf", "TW_LOG1P": "log1pf", "TW_TANH": "tanhf",
+    "TW_MAX": "maximum", "TW_FMA": "fmaf",
 }  # fmt: skip
 
 

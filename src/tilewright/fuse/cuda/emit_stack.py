@@ -32,6 +32,7 @@ from tilewright.fuse.cuda.steps import (
     Windows,
 )
 from tilewright.model.layers import Pixels
+from tilewright.model.layers.take import place_of
 
 POOLS: dict[str, int | str] = {
     "": 0,
@@ -302,6 +303,9 @@ def _joined(made: Program, step: Join) -> list[str]:
         name = f"Layer{step.index}Part{number}"
         channel = f"c - {before}" if before else "c"
         place = {"value": f"{channel}, y, x", "channel": "c, 0, 0", "place": "0, y, x"}[part.reach]
+        if part.chosen is not None:
+            rows, columns = part.chosen
+            place = f"c, {place_of(rows, 'y')}, {place_of(columns, 'x')}"
         if part.flat:
             # All values are counted, channel by channel.
             own = "c" if part.reach == "channel" else (
@@ -315,7 +319,7 @@ def _joined(made: Program, step: Join) -> list[str]:
             before += part.features // (step.out_y * step.out_x)
             values[-1] = f"if (c < {before}) return {values[-1]};"
     if step.how != "behind":
-        sign = " + " if step.how == "added" else " * "
+        sign = " * " if step.how == "multiplied" else " + "
         return [f"return {sign.join(values)};"]
     last = values[-1].partition(" return ")[2]
     return [*values[:-1], f"return {last}"]

@@ -22,6 +22,7 @@ from tilewright.model.layers import (
     Shape,
     Softmax,
     Table,
+    Take,
 )
 from tilewright.model.network import Stage
 
@@ -70,8 +71,8 @@ class Operation:
       operation if some are `added`, and activations `after`.
     - `channels`: a convolution whose filters see one channel each, and activations `after`.
     - `each`: pooling over any window, or none, and activations `after`.
-    - `join`: values of several operations, added, multiplied or behind each other, and activations
-      `after`.
+    - `join`: values of several operations, added, multiplied or behind each other, or chosen rows
+      and columns of one, and activations `after`.
     - `softmax`: over all features, as a row of pixels, in the order channel, y, x.
 
     `takes` are the operations whose results it reads, by their places in the list; -1 are the
@@ -262,7 +263,7 @@ def _elementwise(layers: Layers, at: int, source: Source) -> Operation:
     return Operation("each", stages, source, source, source, after=after)
 
 
-@CUDA.of(Add, Concat, Multiply)
+@CUDA.of(Add, Concat, Multiply, Take)
 def _join(layers: Layers, at: int, source: Source) -> Operation:
     after = _activations(layers, at + 1)
     stages = tuple(layers.rest[at : at + 1 + len(after)])

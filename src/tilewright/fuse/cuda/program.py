@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from tilewright.fuse.cuda.operations import Operation, Window
@@ -44,6 +45,7 @@ from tilewright.model.layers import (
     Pixels,
     Pooling,
     Shape,
+    Take,
 )
 from tilewright.model.layers.multiply import Reach
 
@@ -54,7 +56,7 @@ from tilewright.model.layers.multiply import Reach
 # 2026-11-15).
 MOST_PRODUCTS = 1200
 # How values of several pictures are joined, if not one behind the other.
-HOW: dict[type[Layer], How] = {Add: "added", Multiply: "multiplied"}
+HOW: dict[type[Layer], How] = {Add: "added", Multiply: "multiplied", Take: "chosen"}
 
 
 def written_out(steps: int, products: int) -> int:
@@ -446,6 +448,9 @@ def _join(plan: Stack, index: int, phase: Phase, given: list[Given], pixels: Pix
         _part(plan, taken, shape, given, pixels, operation.result[1:], reach)
         for taken, shape, reach in zip(plan.reads(index), operation.shapes, reaches, strict=True)
     ]
+    if isinstance(stage.layer, Take):
+        places = (stage.layer.rows, stage.layer.columns)
+        parts = [replace(each, flat=False, chosen=places) for each in parts]
     return Join(
         index=index,
         parts=tuple(parts),

@@ -16,6 +16,7 @@ from tilewright.fuse.cuda.stack import Rows, Source, Strip
 from tilewright.fuse.cuda.sums import To
 from tilewright.model.layers import Elementwise, Pixels
 from tilewright.model.layers.multiply import Reach
+from tilewright.model.layers.take import Places
 
 PoolStep = Literal["", "max", "max of each", "average"]
 
@@ -331,7 +332,7 @@ class Channels:
     )  # fmt: skip
 
 
-How = Literal["added", "multiplied", "behind"]
+How = Literal["added", "multiplied", "behind", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -340,7 +341,8 @@ class Part:
 
     Values are looked up by their place among all `channels` x `height` x `width` of it, if that is
     not the shape of the results (`flat`). A number of it is for a value of the results, for all of
-    a channel or all of a place (`reach`).
+    a channel or all of a place (`reach`). Where results are chosen rows and columns of it, these
+    are `chosen`.
     """
 
     at: int | None
@@ -354,6 +356,7 @@ class Part:
     floats: bool
     flat: bool
     reach: Reach
+    chosen: tuple[Places, Places] | None = None
     STRUCT: ClassVar[tuple[str, ...]] = (
         "channels", "height", "width", "row", "pitch", "floats", "flat"
     )  # fmt: skip
@@ -370,8 +373,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Join:
-    """Values of several pictures added up, multiplied, or behind each other; two channels at a
-    time."""
+    """Values of several pictures added up, multiplied, or behind each other, or chosen ones of a
+    single picture; two channels at a time."""
 
     index: int
     parts: tuple[Part, ...]

@@ -1,6 +1,6 @@
-"""Parts of pictures: some of their channels, rows or columns, and what is put around them.
+"""Parts of pictures: some of their channels, in any order.
 
-Channels are chosen by a convolution of single pixels, whose weights are zeros and ones.
+They are chosen by a convolution of single pixels, whose weights are zeros and ones.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.parts import FREE, Pad, Value
+from tilewright.model.formats.parts import Value
 from tilewright.model.formats.sums import Sums
-from tilewright.model.layers import MaxPool, Pixels
-from tilewright.model.layers.sizes import Sides
+from tilewright.model.layers import Pixels
 
 MOST_PARTS = 256  # that channels are split into
 MOST_CHOSEN = 1 << 24  # weights of convolutions that choose channels
 
 
 class Channels(Sums):
-    """Of pictures: which part of them is taken, and in which order."""
+    """Of pictures: which channels are taken, and in which order."""
 
     def __init__(self, pixels: Pixels, normalises: bool) -> None:
         super().__init__(pixels, normalises)
@@ -29,33 +28,7 @@ class Channels(Sums):
         # Of parts that are channels of another one: which part, and which channels.
         self.picked: dict[int, tuple[int, tuple[int, ...]]] = {}
 
-    def pad(
-        self, name: str, x: Value, padding: Sides, channels: tuple[int, int], mode: str,
-        level: float,
-    ) -> Value:  # fmt: skip
-        """Of height and width, and channels before and after."""
-        if min(padding) < 0:
-            raise TilewrightError("cuts a picture's edges off")
-        if mode == "constant" and level == 0:
-            around = Pad(padding)
-        elif mode == "constant" and level <= float(np.finfo(np.float32).min):
-            around = Pad(padding, "minus infinity")
-        elif mode in ("edge", "replicate"):
-            around = Pad(padding, "the edge")
-        else:
-            with_what = f"{level:g}" if mode == "constant" else repr(mode[:40])
-            raise TilewrightError(
-                f"pads with {with_what}; 0 is understood, and, before a maximum "
-                "over windows, minus infinity and the edge"
-            )
-        if any(channels) and around.fill != "zeros":
-            raise TilewrightError(f"pads channels with {around.fill}")
-        x = self._more_channels(name, x, *channels)
-        if not any(padding):
-            return x
-        return replace(x, part=self.add(name, around, x).part)
-
-    def _more_channels(self, name: str, x: Value, before: int, after: int) -> Value:
+    def more_channels(self, name: str, x: Value, before: int, after: int) -> Value:
         """Channels of zeros before and after the picture's own, by a convolution."""
         if min(before, after) < 0:
             raise TilewrightError("cuts channels off")
@@ -108,24 +81,3 @@ class Channels(Sums):
         if groups < 1 or channels % groups:
             raise TilewrightError(f"{groups} groups of {channels} channels")
         return self.pick(name, x, np.arange(channels).reshape(groups, -1).T.ravel().tolist())
-
-    def every(self, name: str, x: Value, axis: int, part: tuple[int, int, int]) -> Value:
-        """From start to end of an axis, which counts the batch, in steps: all of it, or every so
-        many rows or columns, which is a pooling of single pixels."""
-        start, end, step = part
-        rank = len(self.shape(x)) + 1
-        whole = FREE if axis == 0 else self.shape(x)[axis - 1]
-        if start == 0 and end >= whole and step == 1:
-            return x
-        places = (1, 2) if x.last else (2, 3)
-        if rank == 4 and axis == (3 if x.last else 1) and not x.split:
-            chosen = range(whole)[slice(start, end, step if step > 0 else None)]
-            if not chosen or step < 1:
-                raise TilewrightError(f"takes no channels, or backwards: {start} to {end}")
-            return self.pick(name, x, chosen)
-        if rank != 4 or axis not in places or start != 0 or end < whole or step < 1:
-            raise TilewrightError(
-                f"a part of axis {axis}; channels are understood, and every so many rows or columns"
-            )
-        stride = (step, 1) if axis == places[0] else (1, step)
-        return replace(x, part=self.add(name, MaxPool(1, stride=stride), x).part)

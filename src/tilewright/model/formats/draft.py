@@ -10,16 +10,21 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.channels import Channels
 from tilewright.model.formats.parts import Value
+from tilewright.model.formats.transposed import Transposed
 from tilewright.model.formats.values import Values
 from tilewright.model.layers import AveragePool, Flatten, MaxPool, Shape, Softmax, dimensions
 
+How = Literal["average", "largest", "sum"]
 
-class Draft(Values, Channels):
-    """All that formats share: sums, values and channels, and here windows and shapes."""
+
+class Draft(Values, Transposed):
+    """All that formats share: sums, values and places, and here windows and shapes."""
 
     def max_pool(self, name: str, x: Value, layer: MaxPool) -> Value:
         return self.add(name, layer, self.picture(x))
@@ -27,24 +32,46 @@ class Draft(Values, Channels):
     def average_pool(self, name: str, x: Value, layer: AveragePool) -> Value:
         return self.add(name, layer, self.picture(x))
 
-    def over_picture(self, name: str, x: Value, largest: bool = False, keep: bool = True) -> Value:
-        """The average, or the largest, of every channel; without `keep` as a row."""
+    def over_picture(self, name: str, x: Value, how: How = "average", keep: bool = True) -> Value:
+        """The average, the largest or the sum of every channel; without `keep` as a row."""
+        return self._over(name, x, (True, True), how, keep)
+
+    def _over(self, name: str, x: Value, over: tuple[bool, bool], how: How, keep: bool) -> Value:
+        """The same over height, width or both."""
         _, *sizes = self.parts[x.part].shape
         if len(sizes) != 2:
             raise TilewrightError("needs a picture")
-        size = (sizes[0], sizes[1])
-        first = self.add(name, MaxPool(size) if largest else AveragePool(size), x)
-        return replace(first, last=x.last) if keep else self.add(name, Flatten(), first)
+        down, across = (size if each else 1 for size, each in zip(sizes, over, strict=True))
+        pool = MaxPool if how == "largest" else AveragePool
+        made = replace(self.add(name, pool((down, across)), x), last=x.last)
+        if how == "sum":
+            made = self.affine(name, made, np.array(float(down * across)), np.array(0.0))
+        return made if keep else self.add(name, Flatten(), replace(made, last=False))
 
     def reduce(
-        self, name: str, x: Value, axes: tuple[int, ...], keep: bool, largest: bool = False
+        self, name: str, x: Value, axes: tuple[int, ...], keep: bool, how: How = "average"
     ) -> Value:
         """Averages over axes, which count the batch."""
         rank = len(self.shape(x)) + 1
         places = {axis % rank for axis in axes}
-        if rank != 4 or places != ({1, 2} if x.last else {2, 3}):
-            raise TilewrightError(f"reduces axes {list(axes)}; height and width are understood")
-        return self.over_picture(name, x, largest, keep)
+        down, across = (1, 2) if x.last else (2, 3)
+        over = (down in places, across in places)
+        if rank == 4 and places <= {down, across} and any(over):
+            made = self._over(name, x, over, how, keep or not all(over))
+            return made if keep or all(over) else self._flat(made)
+        if x.flat and places == {2}:
+            row = self._over(name, replace(x, flat=False), (True, True), how, keep=False)
+            return replace(row, ones=int(keep))
+        channels = self.parts[x.part].shape[0]
+        if rank == 4 and keep and places == {3 if x.last else 1} and how != "largest":
+            weight = np.full((1, channels), 1 / channels if how == "average" else 1.0)
+            return replace(self._by_pixel(name, replace(x, last=False), weight, None), last=x.last)
+        raise TilewrightError(f"reduces axes {list(axes)}; height and width are understood")
+
+    def _flat(self, x: Value) -> Value:
+        if x.last:
+            raise TilewrightError("reduces one of two axes of a picture with channels last")
+        return replace(x, flat=True)
 
     def softmax(self, name: str, x: Value, axis: int) -> Value:
         shape, features = self.shape(x), self.parts[x.part].shape
@@ -77,11 +104,16 @@ class Draft(Values, Channels):
         if shape == self.shape(x):
             return x
         features = self.parts[x.part].shape
+        if x.flat:
+            return self.reshape(name, replace(x, flat=False), shape)
         if shape == features and x.split:
             return replace(x, split=None)
         plain = len(features) == 3 and not (x.last or x.expanded or x.split)
         if plain and len(shape) == 4 and (math.prod(shape[:2]), *shape[2:]) == features:
             return replace(x, split=(shape[0], shape[1]))
+        rows = math.prod(features[1:])
+        if plain and rows > 1 and shape == (features[0], rows):
+            return replace(x, flat=True)
         if shape == (*features, 1) and len(features) == 1 and not (x.last or x.rows):
             return replace(x, ones=1)
         if len(shape) == 3 and (pixel := self._pixel(x)) is not None:

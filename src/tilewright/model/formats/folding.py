@@ -3,8 +3,9 @@
 Affine parts (batch normalisation and its like) go into the convolution or the fully connected layer
 before them if nobody else reads that, into scale and shift of pixels at the input, or, in a row,
 into the fully connected layer behind; what remains is a convolution of its own with a 1x1 kernel
-for every channel. Weights are computed in float64 and rounded once; what is multiplied by one keeps
-its bits. Zeros around a picture become the padding of those that read it.
+for every channel, or of a row a fully connected layer. Weights are computed in float64 and rounded
+once; what is multiplied by one keeps its bits. Zeros around a picture become the padding of those
+that read it, or else of a convolution of their own with a 1x1 kernel for every channel.
 """
 
 from __future__ import annotations
@@ -15,21 +16,17 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.draft import Draft
-from tilewright.model.formats.parts import Affine, Array, Erf, Pad, Part, Softplus, Value, Wide
+from tilewright.model.formats.folded import entering, own_padding, padded, scaled, scaled_row
+from tilewright.model.formats.parts import Above, Affine, Erf, Exp, Pad, Part, Value
 from tilewright.model.layers import (
-    AveragePool,
     Convolution,
     Flatten,
     FullyConnected,
-    Layer,
-    MaxPool,
     Pixels,
-    ReLU,
-    ReLU6,
-    Sigmoid,
 )
-from tilewright.model.layers.sizes import Sides
 from tilewright.model.network import Network
+
+MOST_OF_ROWS = 1 << 22  # weights that scale rows of features
 
 
 def finish(draft: Draft, output: Value, name: str) -> Network:
@@ -38,6 +35,8 @@ def finish(draft: Draft, output: Value, name: str) -> Network:
         raise TilewrightError("its output is a picture with channels last")
     if output.split:
         raise TilewrightError("its output has channels in groups")
+    if output.flat:
+        raise TilewrightError("its output is a picture whose rows are one behind the other")
     if output.expanded:
         raise TilewrightError("its output has values that were repeated")
     if output.rows is not None:
@@ -55,6 +54,7 @@ class _Graph:
         self.normalises = draft.normalises
         self.output = output
         self.folded: list[str] = []
+        self.of_rows = 0  # weights that scale rows
         self.readers: dict[int, set[int]] = {output: set()}
         for index in range(len(parts) - 1, 0, -1):
             for source in parts[index].sources if index in self.readers else ():
@@ -72,12 +72,13 @@ class _Graph:
                 self._fold_padding(index)
             if isinstance(part.layer, FullyConnected):
                 self._fold_flatten(index)
+        self._own_padding(None)
 
     def network(self, name: str, notes: dict[str, str]) -> Network:
         kept = [index for index in range(1, len(self.parts)) if self._read(index)]
         for index in kept:
             part = self.parts[index]
-            if isinstance(part.layer, Pad | Erf | Softplus):
+            if isinstance(part.layer, Pad | Erf | Exp | Above):
                 raise TilewrightError(
                     f"{part.name}: nothing that takes it can do it ({part.layer.kind})"
                 )
@@ -127,7 +128,7 @@ class _Graph:
         if affine.nothing:
             self._bypass(index)
         elif isinstance(before.layer, Convolution | FullyConnected) and self._alone(source):
-            self.parts[source] = _scaled(before, before.layer, affine)
+            self.parts[source] = scaled(before, before.layer, affine)
             self._folded(index)
         elif isinstance(before.layer, Affine) and self._alone(source):
             name = before.name if before.layer.norm or not affine.norm else part.name
@@ -137,7 +138,7 @@ class _Graph:
             if composed.nothing:
                 self._bypass(source)
         elif isinstance(before.layer, Pixels) and self.normalises and self._alone(source):
-            self.parts[source] = replace(before, layer=_entering(before.layer, affine))
+            self.parts[source] = replace(before, layer=entering(before.layer, affine))
             self._folded(index)
         elif len(part.shape) == 1:
             self._fold_forward(index, affine)
@@ -150,7 +151,6 @@ class _Graph:
 
     def _fold_forward(self, index: int, affine: Affine) -> None:
         """Into the one fully connected layer that reads it."""
-        part = self.parts[index]
         place = min(self.readers[index], default=index)
         reader = self.parts[place]
         if self._alone(index) and isinstance(reader.layer, Affine):
@@ -160,9 +160,7 @@ class _Graph:
             self._bypass(index)
             return
         if not self._alone(index) or not isinstance(reader.layer, FullyConnected):
-            raise TilewrightError(
-                f"{part.name}: scales a row of features beside no fully connected layer"
-            )
+            return  # a layer of its own
         weight = np.asarray(reader.weights["weight"], np.float64)
         shift = weight @ affine.shift + reader.weights.get("bias", np.array(0.0))
         weights = {"weight": weight * affine.scale, "bias": shift}
@@ -174,19 +172,28 @@ class _Graph:
         """Zeros around the picture that a part takes become its own padding."""
         part = self.parts[index]
         source = part.sources[0]
-        padded = self.parts[source]
-        if not isinstance(padded.layer, Pad) or len(part.sources) > 1:
-            raise TilewrightError(f"{part.name}: takes a picture with zeros around it")
-        before = self.parts[padded.sources[0]]
-        layer = _padded(part.layer, padded.layer, before.layer)
+        around = self.parts[source]
+        before = self.parts[around.sources[0]]
+        layer = None
+        if isinstance(around.layer, Pad) and len(part.sources) == 1:
+            layer = padded(part.layer, around.layer, before.layer)
         if layer is None:
-            fill = padded.layer.fill
-            raise TilewrightError(f"{padded.name}: {fill} around a picture that {part.name} takes")
-        self.parts[index] = replace(part, layer=layer, sources=padded.sources)
+            self._own_padding(index)
+            return
+        self.parts[index] = replace(part, layer=layer, sources=around.sources)
         self.readers[source].remove(index)
-        self.readers[padded.sources[0]].add(index)
+        self.readers[around.sources[0]].add(index)
         if not self._read(source):
-            self.readers[padded.sources[0]].remove(source)
+            self.readers[around.sources[0]].remove(source)
+
+    def _own_padding(self, reader: int | None) -> None:
+        """What a part takes, or the network gives, that is a picture with something around it, and
+        not the reader's own padding, becomes a layer."""
+        taken = (self.output,) if reader is None else self.parts[reader].sources
+        for index in taken:
+            part = self.parts[index]
+            if isinstance(part.layer, Pad):
+                self.parts[index] = own_padding(part, part.layer)
 
     def _fold_flatten(self, index: int) -> None:
         """A fully connected layer flattens by itself."""
@@ -201,59 +208,14 @@ class _Graph:
         if part.layer.norm:
             self.folded.append(f"{part.name} (into a convolution of its own)")
         channels = part.shape[0]
+        if len(part.shape) == 1:
+            self.of_rows += channels**2
+            if self.of_rows > MOST_OF_ROWS:
+                raise TilewrightError(
+                    f"{part.name}: scales a row of {channels:,} features beside no fully connected "
+                    "layer"
+                )
+            return scaled_row(part, part.layer)
         weight = part.layer.scale.reshape(-1, 1, 1, 1)
         weights = {"weight": weight, "bias": part.layer.shift}
         return replace(part, layer=Convolution(channels, 1, groups=channels), weights=weights)
-
-
-def _scaled(part: Part, layer: Convolution | FullyConnected, affine: Affine) -> Part:
-    """A layer of weighted sums whose outputs are scaled and shifted at once."""
-    weight = part.weights["weight"]
-    bias: Array | None = part.weights.get("bias")
-    if (affine.scale != 1).any():
-        weight = weight * affine.scale.reshape(-1, *[1] * (weight.ndim - 1))
-        bias = None if bias is None else bias * affine.scale
-    if affine.shift.any():
-        bias = affine.shift if bias is None else bias + affine.shift
-    weights = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
-    if isinstance(layer, FullyConnected):
-        return replace(part, layer=replace(layer, bias=bias is not None), weights=weights)
-    changed = _convolution(layer, layer.padding, bias is not None)
-    return replace(part, layer=changed, weights=weights)
-
-
-def _convolution(layer: Convolution, padding: Sides, bias: bool) -> Convolution:
-    return Convolution(
-        layer.filters, layer.kernel, stride=layer.stride, padding=padding, dilation=layer.dilation,
-        groups=layer.groups, bias=bias,
-    )  # fmt: skip
-
-
-def _entering(pixels: Pixels, affine: Affine) -> Pixels:
-    scales, shifts = np.array(pixels.scales), np.array(pixels.shifts)
-    shifts = shifts * affine.scale + affine.shift
-    return Pixels(pixels.shape, _numbers(scales * affine.scale), _numbers(shifts))
-
-
-def _numbers(values: Wide) -> tuple[float, ...]:
-    return tuple(map(float, values))
-
-
-def _padded(layer: Layer, around: Pad, before: Layer) -> Layer | None:
-    """A layer that does the padding itself; None if it cannot."""
-    padding, zeros = around.padding, around.fill == "zeros"
-    if isinstance(layer, Convolution) and zeros:
-        return _convolution(layer, _wider(layer.padding, padding), layer.bias)
-    if isinstance(layer, AveragePool) and zeros and not (any(layer.padding) or layer.ceil):
-        return AveragePool(layer.size, stride=layer.stride, padding=padding, count_padding=True)
-    # Nothing there is smaller than what is around it.
-    least = not zeros or isinstance(before, ReLU | ReLU6 | Sigmoid)
-    if isinstance(layer, MaxPool) and least and not layer.ceil:
-        wider = _wider(layer.padding, padding)
-        return MaxPool(layer.size, stride=layer.stride, padding=wider)
-    return None
-
-
-def _wider(own: Sides, more: Sides) -> Sides:
-    above, left, below, right = (a + b for a, b in zip(own, more, strict=True))
-    return above, left, below, right

@@ -1,25 +1,29 @@
 """Activations that files write as a value times a gate that is computed of it.
 
 Exporters write SiLU, hard-swish, Mish and GELU in pieces. What is not recognised is a product like
-any other, unless it needs an error function or a softplus, which no network here has alone.
+any other, unless it needs an error function, which no network here has alone. Softplus, ELU
+and leaky ReLU come in pieces, too: as logarithms of powers, and as one of two values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.model.formats.parts import CLOSE, Affine, Erf, Part, Softplus
+from tilewright.model.formats.parts import CLOSE, Above, Affine, Erf, Exp, Part
 from tilewright.model.layers import (
+    ELU,
     GELU,
     Add,
     HardSigmoid,
     HardSwish,
     Layer,
+    LeakyReLU,
     Mish,
     Multiply,
     ReLU6,
     Sigmoid,
     SiLU,
+    Softplus,
     Tanh,
     TanhGELU,
 )
@@ -28,6 +32,8 @@ from tilewright.model.layers.gelu import CUBE, HALF, SLOPE
 Parts = Sequence[Part]
 # An activation, the part it is of, and how many times it.
 Found = tuple[Layer, int, float]
+# From here on a softplus is its argument in float32.
+FAR = 17.0
 
 
 def gated(parts: Parts, gate: int, x: int) -> Found | None:
@@ -62,6 +68,50 @@ def _hard(parts: Parts, gate: int, x: int) -> float | None:
         return factor if part.layer == HardSigmoid() and part.sources == (x,) else None
     if isinstance(part.layer, ReLU6) and _line(parts, part.sources[0], most=1) == (x, 1.0, 3.0):
         return 6 * factor
+    return None
+
+
+def logarithm(parts: Parts, at: int, added: float = 0.0) -> Found | None:
+    """What the logarithm of a part, and a number added to it, is: of 1 + exp(x) a softplus, of a
+    logistic function a softplus turned round."""
+    part = parts[at]
+    if isinstance(part.layer, Sigmoid) and not added:
+        return Softplus(), part.sources[0], -1.0
+    core, scale, shift = _line(parts, at)
+    if parts[core].layer == Exp() and _close(scale, 1.0) and _close(shift + added, 1.0):
+        return Softplus(), parts[core].sources[0], 1.0
+    return None
+
+
+def chosen(parts: Parts, condition: int, above: int, below: int) -> Found | None:
+    """What a part is above a bound, and another one below it: a leaky ReLU, an ELU, or a softplus,
+    which large values are themselves."""
+    compared = parts[condition].layer
+    if not isinstance(compared, Above):
+        return None
+    (asked,) = parts[condition].sources
+    for x in (asked, *parts[asked].sources[:1]):
+        own, factor = _multiple(parts, above, x), _multiple(parts, asked, x)
+        if own is not None and factor is not None and own > 0 and factor > 0:
+            return _chosen(parts, x, compared.bound / factor, own, below)
+    return None
+
+
+def _chosen(parts: Parts, x: int, bound: float, own: float, below: int) -> Found | None:
+    """`own` times a part above a bound, and `below` elsewhere."""
+    slope = _multiple(parts, below, x)
+    if slope is not None and not bound:
+        return LeakyReLU(slope / own), x, own
+    core, scale, shift = _line(parts, below)
+    curve = parts[core].layer
+    times = _multiple(parts, parts[core].sources[0], x) if parts[core].sources else None
+    if shift or times is None or times <= 0:
+        return None
+    argument = parts[core].sources[0]
+    if curve == Exp(less_one=True) and not bound:
+        return ELU(scale * times / own), argument, own / times
+    if isinstance(curve, Softplus) and _close(scale * times, own) and bound * times >= FAR:
+        return curve, argument, scale
     return None
 
 
@@ -100,13 +150,19 @@ def _is_cube(parts: Parts, at: int, x: int) -> bool:
 
 def _times(parts: Parts, at: int, x: int, wanted: float) -> bool:
     """Whether a part is so many times another, by one constant or several."""
+    factor = _multiple(parts, at, x)
+    return factor is not None and _close(factor, wanted)
+
+
+def _multiple(parts: Parts, at: int, x: int) -> float | None:
+    """How many times another one a part is, if it is that."""
     factor = 1.0
     while at != x:
         affine = parts[at].layer
         if not isinstance(affine, Affine) or (line := affine.line) is None or line[1]:
-            return False
+            return None
         factor, at = factor * line[0], parts[at].sources[0]
-    return _close(factor, wanted)
+    return factor
 
 
 def _line(parts: Parts, at: int, most: int = 8) -> tuple[int, float, float]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.onnx_file import Node
+from tilewright.model.formats.parts import listed
 
 Array = NDArray[Any]
 Function = Callable[[Node, list[Any]], Array]
@@ -71,6 +72,14 @@ def _computed(function: Callable[..., Any]) -> Function:
     return lambda node, inputs: np.asarray(function(*inputs))
 
 
+def _reduced(function: Callable[..., Any]) -> Function:
+    def reduce(node: Node, inputs: list[Any]) -> Array:
+        keep = bool(node.attributes.get("keepdims", 1))
+        return np.asarray(function(inputs[0], axis=axes(node, inputs), keepdims=keep))
+
+    return reduce
+
+
 def _constant(node: Node, inputs: list[Any]) -> Array:
     kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32,
              "value_floats": np.float32}  # fmt: skip
@@ -125,7 +134,7 @@ def target(shape: tuple[int, ...], wanted: Array, node: Node) -> tuple[int, ...]
     if sizes.count(-1) == 1 and known > 0 and math.prod(shape) % known == 0:
         sizes[sizes.index(-1)] = math.prod(shape) // known
     if min(sizes, default=1) < 0 or math.prod(sizes) != math.prod(shape):
-        raise TilewrightError(f"cannot reshape {list(shape)} to {sizes}")
+        raise TilewrightError(f"cannot reshape {listed(shape)} to {listed(sizes)}")
     return tuple(sizes)
 
 
@@ -153,9 +162,9 @@ def _transpose(node: Node, inputs: list[Any]) -> Array:
 
 
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Sqrt": np.sqrt, "Neg": np.negative,
-    "Reciprocal": np.reciprocal, "Pow": np.power, "Div": _divide, "Equal": np.equal,
-    "Where": np.where,
+    "Abs": np.abs, "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Sqrt": np.sqrt,
+    "Neg": np.negative, "Reciprocal": np.reciprocal, "Pow": np.power, "Div": _divide,
+    "Equal": np.equal, "Where": np.where,
 }  # fmt: skip
 FUNCTIONS: dict[str, Function] = {
     **{name: _computed(function) for name, function in ELEMENTWISE.items()},
@@ -166,9 +175,10 @@ FUNCTIONS: dict[str, Function] = {
     "Flatten": lambda node, inputs: np.reshape(inputs[0], (len(inputs[0]), -1)),
     "Gather": lambda node, inputs: np.take(inputs[0], inputs[1], node.attributes.get("axis", 0)),
     "Identity": lambda node, inputs: inputs[0],
-    "ReduceProd": lambda node, inputs: np.prod(
-        inputs[0], axes(node, inputs), keepdims=bool(node.attributes.get("keepdims", 1))
-    ),
+    "ReduceL2": _reduced(lambda x, **how: np.sqrt(np.sum(np.square(x), **how))),
+    "ReduceMean": _reduced(np.mean),
+    "ReduceProd": _reduced(np.prod),
+    "ReduceSum": _reduced(np.sum),
     "Reshape": _reshape,
     "Shape": lambda node, inputs: sizes_of(node, inputs[0].shape),
     "Slice": _slice,

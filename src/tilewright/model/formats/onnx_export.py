@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write
 from tilewright.model.formats.description import from_json, to_json
-from tilewright.model.formats.onnx_file import array, require_onnx
+from tilewright.model.formats.onnx_file import require_onnx
+from tilewright.model.formats.onnx_tensors import array
 from tilewright.model.layers import AveragePool, Join, Layer, Shape
 from tilewright.model.layers.onnx_node import BEFORE, INPUT, INPUTS, SECOND
 from tilewright.model.layers.pooling import Pooling

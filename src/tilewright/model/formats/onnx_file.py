@@ -6,8 +6,6 @@ else. `onnx` is needed to read the format, and imported when a file is.
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +16,15 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
+from tilewright.model.formats.onnx_tensors import FLOATS, array, check_beside, short
 from tilewright.model.formats.problems import several
 from tilewright.model.layers import Shape
 from tilewright.model.layers.sizes import LARGEST
-from tilewright.model.network import LARGEST_TENSOR, MOST_LAYERS
+from tilewright.model.network import MOST_LAYERS
 
 LARGEST_BYTES = 2 << 30  # more than which the format has no room for
 MOST_NODES = 2 * MOST_LAYERS
 OLDEST = 7
-# What an error shows of a name.
-LONGEST = 80
 
 
 @dataclass(frozen=True)
@@ -109,6 +106,7 @@ def _read(path: Path, model: Any) -> OnnxFile:
         raise TilewrightError("has functions of its own: inline them (onnx.inliner) first")
     if len(graph.sparse_initializer):
         raise TilewrightError("has sparse initialisers, which are not understood")
+    check_beside(graph, path.parent)
     constants: dict[str, NDArray[np.generic]] = {}
     for tensor in graph.initializer:
         if tensor.name in constants:
@@ -124,85 +122,6 @@ def _read(path: Path, model: Any) -> OnnxFile:
     metadata = {each.key: each.value for each in model.metadata_props}
     name, output = inputs[0].name, graph.output[0].name
     return OnnxFile(path, opset, nodes, constants, name, batch, shape, pixels, output, metadata)
-
-
-def short(name: str) -> str:
-    """A name from a file for an error: in one line, and not too long."""
-    text = repr(name)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}...'"
-
-
-def array(tensor: Any, folder: Path) -> NDArray[np.generic]:
-    """A tensor's numbers, if there are as many as its sizes say."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    name, sizes = short(tensor.name), tuple(tensor.dims)
-    if any(size < 0 for size in sizes):
-        raise TilewrightError(f"tensor {name} has a negative size")
-    count = math.prod(sizes)
-    if count > LARGEST_TENSOR:
-        raise TilewrightError(f"tensor {name}: more than {LARGEST_TENSOR:,} values")
-    known = {
-        TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64,
-        TensorProto.INT32, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL,
-    }  # fmt: skip
-    if tensor.data_type not in known:
-        raise TilewrightError(f"tensor {name} holds numbers of a type that is not understood")
-    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
-    if tensor.data_location == TensorProto.EXTERNAL:
-        data = _external(tensor, folder, count * dtype.itemsize)
-        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(sizes)
-    raw = tensor.HasField("raw_data")
-    held = len(tensor.raw_data) if raw else _typed(tensor)
-    needed = count * dtype.itemsize if raw else count
-    if held != needed:
-        unit = "bytes" if raw else "numbers"
-        raise TilewrightError(f"tensor {name} has {held:,} {unit} of the {needed:,} it claims")
-    try:
-        return np.asarray(numpy_helper.to_array(tensor))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise TilewrightError(f"tensor {name} cannot be read: {error}") from error
-
-
-def _typed(tensor: Any) -> int:
-    """How many numbers there are in the list of its type."""
-    from onnx import helper
-
-    return len(getattr(tensor, helper.tensor_dtype_to_field(tensor.data_type)))
-
-
-def _external(tensor: Any, folder: Path, size: int) -> bytes:
-    """Its bytes in a file beside the model's, or below its folder."""
-    name = short(tensor.name)
-    settings = {each.key: each.value for each in tensor.external_data}
-    location = settings.get("location", "")
-    inside = Path(location)
-    if not location or "\0" in location or inside.is_absolute() or ".." in inside.parts:
-        raise TilewrightError(
-            f"tensor {name}: its data would be at {short(location)}; only files in the model's own "
-            "folder are read"
-        )
-    place = folder / inside
-    home = Path(os.path.realpath(folder))
-    if not Path(os.path.realpath(place)).is_relative_to(home):
-        raise TilewrightError(f"tensor {name}: a link at {place} leads out of the model's folder")
-    check_file(place)
-    try:
-        offset, length = int(settings.get("offset", 0)), int(settings.get("length", size))
-    except ValueError as error:
-        raise TilewrightError(f"tensor {name}: offset and length must be numbers") from error
-    try:
-        present = place.stat().st_size
-        if length != size or not 0 <= offset <= present - size:
-            raise TilewrightError(
-                f"tensor {name} claims {size:,} bytes; {place} has {present:,}, and {length:,} for "
-                f"it from {offset:,} on"
-            )
-        with place.open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
-    except OSError as error:
-        raise TilewrightError(f"cannot read {place}: {reason(error)}") from error
 
 
 def _opset(model: Any) -> int:
@@ -224,8 +143,7 @@ def _pictures(value: Any) -> tuple[int | None, Shape, bool]:
     from onnx import TensorProto
 
     kind, name = value.type.tensor_type, short(value.name)
-    types = {TensorProto.UINT8, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
-    if kind.elem_type not in types:
+    if kind.elem_type not in (TensorProto.UINT8, *FLOATS):
         raise TilewrightError(f"input {name} is neither uint8 nor floating point")
     sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
     if len(sizes) not in (2, 4):

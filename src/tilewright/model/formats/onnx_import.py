@@ -23,10 +23,14 @@ from tilewright.model.formats.onnx_export import exported
 from tilewright.model.formats.onnx_file import Node, OnnxFile
 from tilewright.model.formats.onnx_inputs import Building, Inputs, Known
 from tilewright.model.formats.onnx_nodes import MAKERS
+from tilewright.model.formats.onnx_tensors import short
 from tilewright.model.formats.parts import FREE, Value
 from tilewright.model.formats.problems import NotUnderstood
 from tilewright.model.network import Network
 
+# What may come before pictures with channels last are turned round.
+PASSED = {"Add", "Cast", "Div", "Gather", "Identity", "Mul", "Pad", "Resize", "Slice", "Sub",
+          "Upsample"}  # fmt: skip
 COLOURS = (1, 3)  # how many channels pictures have that a file takes as they come
 
 
@@ -66,7 +70,7 @@ def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
             made = None
         _keep(node, made, known, problems)
     if file.output not in known:
-        problems.append((f"output {onnx_file.short(file.output)}", "no node makes it"))
+        problems.append((f"output {short(file.output)}", "no node makes it"))
     if problems:
         raise NotUnderstood(str(file.path), problems)
     output = known[file.output]
@@ -81,7 +85,7 @@ def _keep(
     values = made if isinstance(made, tuple) else (made,)
     for index, name in enumerate(node.outputs):
         if name and name in known:
-            problems.append((node.label, f"makes {onnx_file.short(name)} a second time"))
+            problems.append((node.label, f"makes {short(name)} a second time"))
         elif name:
             known[name] = values[index] if index < len(values) else None
 
@@ -94,14 +98,14 @@ def _made(building: Building, node: Node, known: dict[str, Known | None]) -> Mad
         raise TilewrightError("makes nothing")
     for name in node.inputs:
         if name and name not in known:
-            raise TilewrightError(f"takes {onnx_file.short(name)}, which no node before it makes")
+            raise TilewrightError(f"takes {short(name)}, which no node before it makes")
     inputs: Inputs = [known[name] if name else None for name in node.inputs]
     if any(name and known[name] is None for name in node.inputs):
         return None
     if not any(isinstance(each, Value) for each in inputs):
         if node.operator not in FUNCTIONS:
             raise TilewrightError("is computed of constants alone")
-        return building.computed(evaluate(node, _arrays(inputs)))
+        return building.draft.computed(evaluate(node, _arrays(inputs)))
     if node.operator not in MAKERS:
         raise TilewrightError("is understood of constants alone")
     try:
@@ -130,6 +134,6 @@ def _channels_last(file: OnnxFile) -> bool:
             return node.attributes.get("perm") == (0, 3, 1, 2)
         if node.operator in ("Reshape", "Flatten", "Squeeze"):
             return file.shape[2] in COLOURS and file.shape[0] not in COLOURS
-        if node.operator in ("Cast", "Identity", "Sub", "Mul", "Div", "Add", "Pad"):
+        if node.operator in PASSED:
             reached.update(node.outputs)
     return False

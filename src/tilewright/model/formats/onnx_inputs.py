@@ -16,7 +16,6 @@ from tilewright.model.formats.parts import Value
 
 Known = Value | NDArray[Any]
 Inputs = Sequence[Known | None]
-MOST_COMPUTED = 1 << 28
 
 
 @dataclass
@@ -28,17 +27,8 @@ class Building:
     batch: int
     output: str
 
-    values: int = 0
-
     def sizes(self, value: Value) -> tuple[int, ...]:
         return self.batch, *self.draft.shape(value)
-
-    def computed(self, constant: NDArray[Any]) -> NDArray[Any]:
-        """One more array that was computed of constants: there may be so many values in all."""
-        self.values += constant.size
-        if self.values > MOST_COMPUTED:
-            raise TilewrightError(f"computes more than {MOST_COMPUTED:,} values of constants")
-        return constant
 
 
 # Several values are several outputs.
@@ -64,6 +54,14 @@ def optional(inputs: Inputs, at: int) -> NDArray[Any] | None:
     if isinstance(found, Value):
         raise TilewrightError(f"input {at + 1} is computed, where a constant is understood")
     return found
+
+
+def flag(node: Node, name: str, default: int = 0) -> bool:
+    """A setting that is 0 or 1: readers differ in what others mean."""
+    found = node.attributes.get(name, default)
+    if found not in (0, 1):
+        raise TilewrightError(f"{name} is {found!r:.40}, where 0 or 1 is needed")
+    return bool(found)
 
 
 def numbers(node: Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,9 +6,7 @@ None where left out), and adds parts. What it does not understand it refuses by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 
@@ -19,121 +17,34 @@ from tilewright.model.formats.onnx_inputs import (
     Inputs,
     Maker,
     constant,
-    numbers,
+    flag,
     optional,
     parted,
     value,
 )
-from tilewright.model.formats.onnx_shapes import SHAPES, axes_of
-from tilewright.model.formats.parts import Erf, Softplus, Value
+from tilewright.model.formats.onnx_shapes import SHAPES
+from tilewright.model.formats.onnx_windows import WINDOWS
+from tilewright.model.formats.parts import Erf, Exp, Value
 from tilewright.model.formats.values import SELU
 from tilewright.model.layers import (
     GELU,
     TYPES,
-    AveragePool,
     Elementwise,
     Layer,
-    MaxPool,
     Mish,
     SiLU,
     TanhGELU,
 )
-from tilewright.model.layers.sizes import Sides
-
-
-def _pair(node: Node, name: str) -> tuple[int, int]:
-    down, across = numbers(node, name, (1, 1))
-    return down, across
-
-
-def _padding(
-    node: Node, sizes: Sequence[int], extent: Sequence[int], stride: Sequence[int]
-) -> Sides:
-    """As it is said, or what "same" means for these sizes."""
-    mode = node.attributes.get("auto_pad", "NOTSET")
-    if mode == "NOTSET":
-        above, left, below, right = numbers(node, "pads", (0, 0, 0, 0))
-        return above, left, below, right
-    if mode == "VALID":
-        return 0, 0, 0, 0
-    if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        raise TilewrightError(f"auto_pad is {mode!r:.40}")
-    if min(stride) < 1:
-        raise TilewrightError(f"strides are {list(stride)}")
-    before, after = [], []
-    for size, span, step in zip(sizes, extent, stride, strict=True):
-        total = max(0, (-(-size // step) - 1) * step + span - size)
-        less, more = total // 2, total - total // 2
-        before.append(less if mode == "SAME_UPPER" else more)
-        after.append(more if mode == "SAME_UPPER" else less)
-    return before[0], before[1], after[0], after[1]
-
-
-def _conv(at: Building, node: Node, inputs: Inputs) -> Value:
-    x, weight = at.draft.picture(value(inputs)), constant(inputs, 1)
-    if weight.ndim != 4:
-        raise TilewrightError(f"a kernel of {weight.ndim - 2} dimensions; 2 are understood")
-    stride, dilation = _pair(node, "strides"), _pair(node, "dilations")
-    taps = weight.shape[2:]
-    if numbers(node, "kernel_shape", taps) != taps:
-        raise TilewrightError("kernel_shape is not that of the weights")
-    extent = [each * (count - 1) + 1 for each, count in zip(dilation, taps, strict=True)]
-    padding = _padding(node, at.draft.shape(x)[1:], extent, stride)
-    return at.draft.convolution(
-        node.name, x, weight, optional(inputs, 2), stride=stride, padding=padding,
-        dilation=dilation, groups=node.attributes.get("group", 1),
-    )  # fmt: skip
-
-
-def _pooling(at: Building, node: Node, inputs: Inputs) -> tuple[Value, dict[str, Any]]:
-    x = at.draft.picture(value(inputs))
-    if any(node.outputs[1:]):
-        raise TilewrightError("its indices are asked for")
-    if "kernel_shape" not in node.attributes:
-        raise TilewrightError("lacks kernel_shape")
-    size, stride = _pair(node, "kernel_shape"), _pair(node, "strides")
-    if numbers(node, "dilations", (1, 1)) != (1, 1):
-        raise TilewrightError("a dilated pooling")
-    padding = _padding(node, at.draft.shape(x)[1:], size, stride)
-    ceil = bool(node.attributes.get("ceil_mode", 0))
-    return x, {"size": size, "stride": stride, "padding": padding, "ceil": ceil}
-
-
-def _max_pool(at: Building, node: Node, inputs: Inputs) -> Value:
-    x, settings = _pooling(at, node, inputs)
-    return at.draft.max_pool(node.name, x, MaxPool(**settings))
-
-
-def _average_pool(at: Building, node: Node, inputs: Inputs) -> Value:
-    x, settings = _pooling(at, node, inputs)
-    counted = bool(node.attributes.get("count_include_pad", 0))
-    return at.draft.average_pool(node.name, x, AveragePool(**settings, count_padding=counted))
-
-
-def _global(largest: bool) -> Maker:
-    def make(at: Building, node: Node, inputs: Inputs) -> Value:
-        return at.draft.over_picture(node.name, at.draft.picture(value(inputs)), largest)
-
-    return make
-
-
-def _reduce(largest: bool) -> Maker:
-    def make(at: Building, node: Node, inputs: Inputs) -> Value:
-        along = axes_of(node, inputs)
-        keep = bool(node.attributes.get("keepdims", 1))
-        return at.draft.reduce(node.name, value(inputs), along or (), keep, largest)
-
-    return make
 
 
 def _gemm(at: Building, node: Node, inputs: Inputs) -> Value:
     x, weight, added = value(inputs), constant(inputs, 1), optional(inputs, 2)
     alpha, beta = node.attributes.get("alpha", 1.0), node.attributes.get("beta", 1.0)
-    if node.attributes.get("transA", 0):
+    if flag(node, "transA"):
         raise TilewrightError("its first input is transposed, which mixes images")
     if weight.ndim != 2:
         raise TilewrightError("weights are no matrix")
-    weight = weight if node.attributes.get("transB", 0) else weight.T
+    weight = weight if flag(node, "transB") else weight.T
     if alpha != 1:
         weight = weight.astype(np.float64) * alpha
     made = at.draft.fully_connected(node.name, x, weight, None)
@@ -151,7 +62,7 @@ def _matmul(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _batch_norm(at: Building, node: Node, inputs: Inputs) -> Value:
-    if node.attributes.get("training_mode", 0):
+    if flag(node, "training_mode"):
         raise TilewrightError("is in training mode")
     scale, shift, mean, variance = (constant(inputs, place) for place in range(1, 5))
     name = node.name
@@ -247,6 +158,10 @@ def _elu(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.elu(node.name, value(inputs), node.attributes.get("alpha", 1.0))
 
 
+def _celu(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.celu(node.name, value(inputs), node.attributes.get("alpha", 1.0))
+
+
 def _selu(at: Building, node: Node, inputs: Inputs) -> Value:
     alpha, gamma = node.attributes.get("alpha", SELU[0]), node.attributes.get("gamma", SELU[1])
     return at.draft.elu(node.name, value(inputs), alpha, gamma)
@@ -254,6 +169,10 @@ def _selu(at: Building, node: Node, inputs: Inputs) -> Value:
 
 def _negative(at: Building, node: Node, inputs: Inputs) -> Value:
     return at.draft.affine(node.name, value(inputs), np.array(-1.0), np.array(0.0))
+
+
+def _absolute(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.absolute(node.name, value(inputs))
 
 
 def _power(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -267,6 +186,21 @@ def _swish(at: Building, node: Node, inputs: Inputs) -> Value:
     if node.attributes.get("alpha", 1.0) != 1:
         raise TilewrightError("alpha is not 1")
     return at.draft.each(node.name, SiLU(), value(inputs))
+
+
+def _log(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.logarithm(node.name, value(inputs))
+
+
+def _greater(at: Building, node: Node, inputs: Inputs) -> Value:
+    bound = constant(inputs, 1)
+    if bound.size != 1:
+        raise TilewrightError("compares with several numbers; one for all is understood")
+    return at.draft.above(node.name, value(inputs), float(bound.reshape(())))
+
+
+def _where(at: Building, node: Node, inputs: Inputs) -> Value:
+    return at.draft.where(node.name, *(value(inputs, place) for place in range(3)))
 
 
 def _softmax(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -296,13 +230,11 @@ def _plain() -> dict[str, Maker]:
 
 
 MAKERS: dict[str, Maker] = {
-    **_plain(), **SHAPES, "Add": _add, "AveragePool": _average_pool,
-    "BatchNormalization": _batch_norm, "Clip": _clip, "Conv": _conv, "Div": _divide, "Elu": _elu,
-    "Erf": _each(Erf()), "Gelu": _gelu, "Gemm": _gemm, "GlobalAveragePool": _global(False),
-    "GlobalMaxPool": _global(True), "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky,
-    "LogSoftmax": _log_softmax, "MatMul": _matmul, "Max": _least, "MaxPool": _max_pool,
-    "Min": _most, "Mish": _each(Mish()), "Mul": _multiply, "Neg": _negative, "PRelu": _prelu,
-    "Pow": _power, "ReduceMax": _reduce(True), "ReduceMean": _reduce(False), "Selu": _selu,
-    "Softmax": _softmax, "Softplus": _each(Softplus()), "Sub": _subtract, "Sum": _add,
-    "Swish": _swish,
+    **_plain(), **SHAPES, **WINDOWS, "Abs": _absolute, "Add": _add,
+    "BatchNormalization": _batch_norm, "Celu": _celu, "Clip": _clip, "Div": _divide, "Elu": _elu,
+    "Erf": _each(Erf()), "Exp": _each(Exp()), "Gelu": _gelu, "Gemm": _gemm, "Greater": _greater,
+    "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky, "Log": _log, "LogSoftmax": _log_softmax,
+    "MatMul": _matmul, "Max": _least, "Min": _most, "Mish": _each(Mish()), "Mul": _multiply,
+    "Neg": _negative, "PRelu": _prelu, "Pow": _power, "Selu": _selu, "Softmax": _softmax,
+    "Sub": _subtract, "Sum": _add, "Swish": _swish, "Where": _where,
 }  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
+from tilewright.model.formats.nearest import nearest
 from tilewright.model.formats.onnx_constants import axes, sizes_of, target
 from tilewright.model.formats.onnx_file import Node
 from tilewright.model.formats.onnx_inputs import (
@@ -23,7 +24,8 @@ from tilewright.model.formats.onnx_inputs import (
     parted,
     value,
 )
-from tilewright.model.formats.parts import Value
+from tilewright.model.formats.onnx_tensors import FLOATS
+from tilewright.model.formats.parts import Value, listed
 
 
 def axes_of(node: Node, inputs: Inputs) -> tuple[int, ...] | None:
@@ -40,7 +42,7 @@ def _concat(at: Building, node: Node, inputs: Inputs) -> Value:
 
 def _reshaped(at: Building, node: Node, x: Value, sizes: Sequence[int]) -> Value:
     if not sizes or sizes[0] != at.batch:
-        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
+        raise TilewrightError(f"mixes images: reshapes them to {listed(sizes)}")
     return at.draft.reshape(node.name, x, tuple(sizes[1:]))
 
 
@@ -83,7 +85,7 @@ def _expand(at: Building, node: Node, inputs: Inputs) -> Value:
     x, wanted = value(inputs), [int(size) for size in np.ravel(constant(inputs, 1))]
     sizes = at.sizes(x)
     if len(wanted) != len(sizes) or wanted[0] not in (1, at.batch):
-        raise TilewrightError(f"repeats {list(sizes)} to {wanted}")
+        raise TilewrightError(f"repeats {listed(sizes)} to {listed(wanted)}")
     both = zip(sizes[1:], wanted[1:], strict=True)
     return at.draft.expand(x, tuple(own if size == 1 else size for own, size in both))
 
@@ -119,7 +121,7 @@ def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
 
 
 def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
-    """Every so many rows and columns, from the first to the last."""
+    """Some channels, rows or columns."""
     x = value(inputs)
     sizes = at.sizes(x)
     if len(inputs) > 1:
@@ -132,6 +134,52 @@ def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
     strides = [1] * len(starts) if steps is None else steps
     for start, end, axis, step in zip(starts, ends, order, strides, strict=True):
         x = at.draft.every(node.name, x, int(axis) % len(sizes), (int(start), int(end), int(step)))
+    return x
+
+
+def _gather(at: Building, node: Node, inputs: Inputs) -> Value:
+    x, places = value(inputs), constant(inputs, 1)
+    sizes, axis = at.sizes(x), int(node.attributes.get("axis", 0))
+    if places.ndim != 1 or places.dtype.kind not in "iu" or not axis % len(sizes):
+        raise TilewrightError("gathers images, or other than a row of whole numbers")
+    size = sizes[axis]
+    if not ((places >= -size) & (places < size)).all():
+        raise TilewrightError(f"gathers places that are not there, of {size}")
+    found = [int(place) % size for place in places]
+    return at.draft.along(node.name, x, axis % len(sizes), found)
+
+
+def _resize(at: Building, node: Node, inputs: Inputs) -> Value:
+    """Of nearest neighbours. Up to opset 10, and as Upsample, there are scales alone."""
+    x, old = value(inputs), node.operator == "Upsample" or at.opset < 11
+    if (mode := node.attributes.get("mode", "nearest")) != "nearest":
+        raise TilewrightError(f"resizes by mode {mode!r:.40}; 'nearest' is understood")
+    if node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise TilewrightError("keeps an aspect ratio")
+    scales = optional(inputs, 1 if old else 2)
+    if scales is None and "scales" in node.attributes:
+        scales = np.array(node.attributes["scales"])
+    wanted = optional(inputs, 3)
+    sizes, axes = at.sizes(x), node.attributes.get("axes")
+    order = [int(axis) % len(sizes) for axis in axes or range(len(sizes))]
+    given = [each for each in (scales, wanted) if each is not None and each.size]
+    if len(given) != 1 or given[0].shape != (len(order),) or len({*order}) < len(order):
+        raise TilewrightError("needs either scales or sizes, one for each axis")
+    transform = node.attributes.get("coordinate_transformation_mode", "half_pixel")
+    rounding = node.attributes.get("nearest_mode", "round_prefer_floor")
+    ways = ("asymmetric", "floor") if old else (transform, rounding)
+    said, own = given[0].tolist(), [sizes[axis] for axis in order]
+    # In float32, as ONNX Runtime has it: seven tenths of 10 are 7.
+    counts = [
+        int(number) if given[0] is wanted else int(np.float32(size) * np.float32(number))
+        for size, number in zip(own, said, strict=True)
+    ]
+    if counts == own:
+        return x  # whatever the scales, to ONNX Runtime and PyTorch
+    for axis, size, count, number in zip(order, own, counts, said, strict=True):
+        scale = count / size if given[0] is wanted else number
+        if scale != 1:  # of one axis others may lead to as many places, but to other ones
+            x = at.draft.along(node.name, x, axis, nearest(size, count, scale, *ways))
     return x
 
 
@@ -149,7 +197,7 @@ def _split(at: Building, node: Node, inputs: Inputs) -> tuple[Value, ...]:
 
 
 def _cast(at: Building, node: Node, inputs: Inputs) -> Value:
-    if node.attributes.get("to") not in (1, 10, 11):
+    if node.attributes.get("to") not in FLOATS:
         raise TilewrightError("casts values of the network to something else than floating point")
     return value(inputs)
 
@@ -179,8 +227,7 @@ def _cast_like(at: Building, node: Node, inputs: Inputs) -> Known:
 
 SHAPES: dict[str, Maker] = {
     "Cast": _cast, "CastLike": _cast_like, "Concat": _concat, "Dropout": _dropout,
-    "Expand": _expand, "Flatten": _flatten, "Identity": _identity, "Pad": _pad,
-    "Reshape": _reshape, "Shape": _shape, "Slice": _slice, "Split": _split,
-    "Squeeze": _squeeze,
-    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+    "Expand": _expand, "Flatten": _flatten, "Gather": _gather, "Identity": _identity, "Pad": _pad,
+    "Reshape": _reshape, "Resize": _resize, "Shape": _shape, "Slice": _slice, "Split": _split,
+    "Squeeze": _squeeze, "Transpose": _transpose, "Unsqueeze": _unsqueeze, "Upsample": _resize,
 }  # fmt: skip

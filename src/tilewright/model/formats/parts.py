@@ -1,12 +1,12 @@
 """What a network under construction is made of: parts, and what files see of their outputs.
 
 A part is a layer, or one of a few helpers that no network has: `Affine` (a batch normalisation, a
-constant added or multiplied), `Pad`, `Erf` and `Softplus`.
+constant added or multiplied), `Pad`, `Erf`, `Exp` and `Above`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,6 +24,18 @@ FREE = 999_983
 CLOSE = 1e-6
 
 
+def listed(sizes: Sequence[int]) -> str:
+    """A shape that a graph computes, for errors: a free batch has no number."""
+    return f"[{', '.join(_listed(size) for size in sizes)}]"
+
+
+def _listed(size: int) -> str:
+    times, rest = divmod(size, FREE)
+    if rest or not times:
+        return str(size)
+    return "batch" if times == 1 else f"{times} batch"
+
+
 @dataclass(frozen=True)
 class Value:
     """The output of a part, as the file sees it.
@@ -32,7 +44,7 @@ class Value:
     is y, x, channel; its shape in our order. `ones`: how many axes of 1 a row has behind it, or
     before it where channels are `last`. `expanded`: the file's shape, if it repeats the values
     along axes where they have one place, as only a product understands it. `split`: into how many
-    groups of how many the channels are cut, as two axes.
+    groups of how many the channels are cut, as two axes. `flat`: height and width are one axis.
     """
 
     part: int
@@ -41,6 +53,7 @@ class Value:
     ones: int = 0
     expanded: Shape | None = None
     split: tuple[int, int] | None = None
+    flat: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +105,19 @@ class Erf(Layer):
 
 
 @dataclass(frozen=True)
-class Softplus(Layer):
-    """The logarithm of 1 + exp(x), of which only Mish is made here."""
+class Exp(Layer):
+    """The power of e, or 1 less, of which only a softplus or an ELU is made here."""
 
-    kind = "softplus"
+    kind = "exp"
+    less_one: bool = False
+
+
+@dataclass(frozen=True)
+class Above(Layer):
+    """Whether values are larger than a bound, by which only activations choose here."""
+
+    kind = "comparison"
+    bound: float
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ from tilewright.model.layers import (
 from tilewright.model.layers.sizes import Sides
 from tilewright.model.network import LARGEST_TENSOR
 
+MOST_COMPUTED = 1 << 28
+
 
 class Sums:
     """Its first part is the input. `normalises`: what is done to that first is part of how pixels
@@ -38,6 +40,14 @@ class Sums:
         self.parts = [Part("input", pixels, (), pixels.shape)]
         self.normalises = normalises
         self.notes: dict[str, str] = {}
+        self.values = 0  # of constants that were computed
+
+    def computed(self, constant: Array) -> Array:
+        """One more array that was computed of constants: there may be so many values in all."""
+        self.values += constant.size
+        if self.values > MOST_COMPUTED:
+            raise TilewrightError(f"computes more than {MOST_COMPUTED:,} values of constants")
+        return constant
 
     def shape(self, value: Value) -> Shape:
         """As the file has it: of one image."""
@@ -46,6 +56,8 @@ class Sums:
         shape = self.parts[value.part].shape + (1,) * value.ones
         if value.split is not None:
             return (*value.split, *shape[1:])
+        if value.flat:
+            return shape[0], math.prod(shape[1:])
         return (*shape[1:], shape[0]) if value.last else shape
 
     def add(
@@ -56,6 +68,8 @@ class Sums:
             raise TilewrightError("takes values that were repeated, which a product alone can do")
         if any(value.split for value in taken):
             raise TilewrightError("takes channels in groups, which can be put in order alone")
+        if any(value.flat for value in taken):
+            raise TilewrightError("takes pictures whose rows are one behind the other")
         shapes = [self.parts[value.part].shape for value in taken]
         shape = layer.output_shape(*shapes) if isinstance(layer, Join) else (
             layer.output_shape(shapes[0])
@@ -67,7 +81,7 @@ class Sums:
 
     def each(self, name: str, layer: Layer, x: Value) -> Value:
         """A layer that makes of every value another at the same place."""
-        return replace(x, part=self.add(name, layer, x).part)
+        return replace(x, part=self.add(name, layer, replace(x, flat=False)).part)
 
     def picture(self, x: Value) -> Value:
         """Refuse what is no picture with its channels first."""
@@ -184,7 +198,14 @@ def _check_size(shape: Shape) -> None:
 
 
 def _weights(weight: Array, bias: Array | None) -> dict[str, Array]:
-    return {"weight": weight} if bias is None else {"weight": weight, "bias": bias.reshape(-1)}
+    """Checked before anything is computed of them."""
+    found = {"weight": weight} if bias is None else {"weight": weight, "bias": bias.reshape(-1)}
+    for what, each in found.items():
+        if each.dtype.kind != "f":
+            raise TilewrightError(f"its {what} holds {each.dtype}, not floating point")
+    if bias is not None and bias.size != len(weight):
+        raise TilewrightError(f"a bias of {bias.size:,} for {len(weight):,} outputs")
+    return found
 
 
 def _channels_first(row: NDArray[np.generic], picture: Shape) -> NDArray[np.generic]:

@@ -3,24 +3,19 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.parts import Erf, Softplus, Value
+from tilewright.model.formats.parts import Erf, Exp, Value
 from tilewright.model.formats.torch_file import Call
 from tilewright.model.formats.torch_inputs import Building, Given, Maker, constant, optional, value
 from tilewright.model.formats.torch_shapes import SHAPES
+from tilewright.model.formats.torch_windows import WINDOWS
 from tilewright.model.formats.values import SELU
 from tilewright.model.layers import (
     GELU,
-    AveragePool,
     HardSwish,
     Layer,
-    MaxPool,
     Mish,
     ReLU,
     ReLU6,
@@ -29,42 +24,6 @@ from tilewright.model.layers import (
     Tanh,
     TanhGELU,
 )
-from tilewright.model.layers.sizes import Sides
-
-
-def _pair(given: Given, name: str, default: int) -> tuple[int, int]:
-    found = given.get(name)
-    numbers = [default] if found is None else [found] if isinstance(found, int) else list(found)
-    if len(numbers) not in (1, 2):
-        raise TilewrightError(f"{name} has {len(numbers)} numbers: not in two dimensions")
-    return int(numbers[0]), int(numbers[-1])
-
-
-def _around(pair: tuple[int, int]) -> Sides:
-    return pair[0], pair[1], pair[0], pair[1]
-
-
-def _convolution(at: Building, call: Call, given: Given) -> Value:
-    x, weight = value(given, "input"), constant(given, "weight")
-    if given.get("transposed"):
-        raise TilewrightError("a transposed convolution")
-    if weight.ndim != 4:
-        raise TilewrightError(f"a kernel of {weight.ndim - 2} dimensions; 2 are understood")
-    stride, dilation = _pair(given, "stride", 1), _pair(given, "dilation", 1)
-    padding = given.get("padding")
-    if isinstance(padding, str):
-        if padding not in ("same", "valid"):
-            raise TilewrightError(f"padding {padding!r:.40}")
-        spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-        spans = spans if padding == "same" else [0, 0]
-        down, across = spans
-        sides = (down // 2, across // 2, down - down // 2, across - across // 2)
-    else:
-        sides = _around(_pair(given, "padding", 0))
-    return at.draft.convolution(
-        call.name, x, weight, optional(given, "bias"), stride=stride, padding=sides,
-        dilation=dilation, groups=given.get("groups", 1),
-    )  # fmt: skip
 
 
 def _linear(at: Building, call: Call, given: Given) -> Value:
@@ -96,44 +55,6 @@ def _batch_norm(at: Building, call: Call, given: Given) -> Value:
         np.zeros(channels) if beta is None else beta,
         constant(given, "running_mean"), constant(given, "running_var"), float(given["eps"]),
     )  # fmt: skip
-
-
-def _pooling(given: Given) -> dict[str, Any]:
-    if _pair(given, "dilation", 1) != (1, 1):
-        raise TilewrightError("a dilated pooling")
-    size = _pair(given, "kernel_size", 1)
-    stride = _pair(given, "stride", 0) if given.get("stride") else size
-    padding, ceil = _around(_pair(given, "padding", 0)), bool(given.get("ceil_mode", False))
-    return {"size": size, "stride": stride, "padding": padding, "ceil": ceil}
-
-
-def _max_pool(at: Building, call: Call, given: Given) -> Value:
-    return at.draft.max_pool(call.name, value(given), MaxPool(**_pooling(given)))
-
-
-def _average_pool(at: Building, call: Call, given: Given) -> Value:
-    if given.get("divisor_override") is not None:
-        raise TilewrightError("divides by a number of its own")
-    counted = bool(given.get("count_include_pad", True))
-    layer = AveragePool(**_pooling(given), count_padding=counted)
-    return at.draft.average_pool(call.name, value(given), layer)
-
-
-def _adaptive(at: Building, call: Call, given: Given) -> Value:
-    """Windows that are all of one size are a plain pooling."""
-    x, wanted = at.draft.picture(value(given)), _pair(given, "output_size", 1)
-    _, height, width = at.draft.shape(x)
-    if height % wanted[0] or width % wanted[1]:
-        raise TilewrightError(f"windows of several sizes: {height}x{width} into {list(wanted)}")
-    size = (height // wanted[0], width // wanted[1])
-    if call.operator == "adaptive_max_pool2d":
-        return at.draft.max_pool(call.name, x, MaxPool(size))
-    return at.draft.average_pool(call.name, x, AveragePool(size))
-
-
-def _mean(at: Building, call: Call, given: Given) -> Value:
-    axes, keep = tuple(given.get("dim") or ()), bool(given.get("keepdim", False))
-    return at.draft.reduce(call.name, value(given), axes, keep, call.operator == "amax")
 
 
 def _add(at: Building, call: Call, given: Given) -> Value:
@@ -200,12 +121,28 @@ def _elu(at: Building, call: Call, given: Given) -> Value:
     return at.draft.elu(call.name, value(given), alpha, scale)
 
 
+def _celu(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.celu(call.name, value(given), float(given.get("alpha", 1)))
+
+
 def _selu(at: Building, call: Call, given: Given) -> Value:
     return at.draft.elu(call.name, value(given), *SELU)
 
 
 def _negative(at: Building, call: Call, given: Given) -> Value:
     return at.draft.affine(call.name, value(given), np.array(-1.0), np.array(0.0))
+
+
+def _absolute(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.absolute(call.name, value(given))
+
+
+def _glu(at: Building, call: Call, given: Given) -> Value:
+    """The first half of the channels, times the logistic function of the second."""
+    x, axis = value(given), int(given.get("dim", -1))
+    half = at.sizes(x)[axis] // 2
+    first, second = at.draft.split(call.name, x, axis, [half, half])
+    return at.draft.product(call.name, first, at.draft.each(call.name, Sigmoid(), second))
 
 
 def _prelu(at: Building, call: Call, given: Given) -> Value:
@@ -226,9 +163,25 @@ def _gelu(at: Building, call: Call, given: Given) -> Value:
 
 
 def _softplus(at: Building, call: Call, given: Given) -> Value:
-    if float(given.get("beta", 1)) != 1:
-        raise TilewrightError("a softplus of multiples of its values")
-    return at.draft.each(call.name, Softplus(), value(given))
+    return at.draft.softplus(call.name, value(given), float(given.get("beta", 1)))
+
+
+def _log(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.logarithm(call.name, value(given), 1.0 if call.operator == "log1p" else 0.0)
+
+
+def _log_sigmoid(at: Building, call: Call, given: Given) -> Value:
+    made = at.draft.each(call.name, Sigmoid(), value(given))
+    return at.draft.logarithm(call.name, made)
+
+
+def _greater(at: Building, call: Call, given: Given) -> Value:
+    return at.draft.above(call.name, value(given), float(constant(given, "other").reshape(())))
+
+
+def _where(at: Building, call: Call, given: Given) -> Value:
+    taken = (value(given, name) for name in ("condition", "self", "other"))
+    return at.draft.where(call.name, *taken)
 
 
 def _power(at: Building, call: Call, given: Given) -> Value:
@@ -268,40 +221,22 @@ def _each(layer: Layer) -> Maker:
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size")
 
 MAKERS: dict[str, Maker] = {
-    **SHAPES, "_adaptive_avg_pool2d": _adaptive, "_log_softmax": _log_softmax,
+    **SHAPES, **WINDOWS, "_log_softmax": _log_softmax,
     "_native_batch_norm_legit_no_training": _batch_norm, "_softmax": _softmax, "_to_copy": _dropped,
-    "adaptive_avg_pool2d": _adaptive, "adaptive_max_pool2d": _adaptive, "add": _add, "add_": _add,
-    "addmm": _addmm, "alias": _dropped, "amax": _mean, "avg_pool2d": _average_pool,
-    "batch_norm": _batch_norm, "clamp": _clamp, "clamp_min": _clamp_min, "clone": _dropped,
-    "contiguous": _dropped, "conv2d": _convolution, "convolution": _convolution, "detach": _dropped,
+    "abs": _absolute, "add": _add, "add_": _add, "addmm": _addmm, "alias": _dropped,
+    "batch_norm": _batch_norm, "celu": _celu, "celu_": _celu, "clamp": _clamp,
+    "clamp_min": _clamp_min, "clone": _dropped, "contiguous": _dropped, "detach": _dropped,
     "div": _divide, "div_": _divide, "dropout": _dropped, "elu": _elu, "elu_": _elu,
-    "erf": _each(Erf()), "feature_dropout": _dropped, "gelu": _gelu, "gelu_": _gelu,
+    "erf": _each(Erf()), "exp": _each(Exp()), "expm1": _each(Exp(less_one=True)),
+    "feature_dropout": _dropped, "gelu": _gelu, "gelu_": _gelu, "glu": _glu, "gt": _greater,
     "hardsigmoid": _hard_sigmoid, "hardsigmoid_": _hard_sigmoid, "hardswish": _each(HardSwish()),
     "hardswish_": _each(HardSwish()), "hardtanh": _clamp, "hardtanh_": _clamp, "leaky_relu": _leaky,
-    "leaky_relu_": _leaky, "linear": _linear, "log_softmax": _log_softmax, "matmul": _mm,
-    "max_pool2d": _max_pool, "max_pool2d_with_indices": _max_pool, "mean": _mean,
-    "mish": _each(Mish()), "mish_": _each(Mish()), "mm": _mm, "mul": _multiply, "mul_": _multiply,
-    "neg": _negative, "pow": _power, "prelu": _prelu, "relu": _each(ReLU()),
-    "relu6": _each(ReLU6()), "relu6_": _each(ReLU6()), "relu_": _each(ReLU()), "selu": _selu,
-    "selu_": _selu, "sigmoid": _each(Sigmoid()), "silu": _each(SiLU()), "silu_": _each(SiLU()),
-    "softmax": _softmax, "softplus": _softplus, "square": _square, "sub": _subtract,
-    "sub_": _subtract, "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped,
+    "leaky_relu_": _leaky, "linear": _linear, "log": _log, "log1p": _log,
+    "log_sigmoid": _log_sigmoid, "log_softmax": _log_softmax, "matmul": _mm, "mish": _each(Mish()),
+    "mish_": _each(Mish()), "mm": _mm, "mul": _multiply, "mul_": _multiply, "neg": _negative,
+    "pow": _power, "prelu": _prelu, "relu": _each(ReLU()), "relu6": _each(ReLU6()),
+    "relu6_": _each(ReLU6()), "relu_": _each(ReLU()), "selu": _selu, "selu_": _selu,
+    "sigmoid": _each(Sigmoid()), "silu": _each(SiLU()), "silu_": _each(SiLU()), "softmax": _softmax,
+    "softplus": _softplus, "square": _square, "sub": _subtract, "sub_": _subtract,
+    "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped, "where": _where,
 }  # fmt: skip
-
-# What is computed of constants alone: weights turned around, sizes multiplied.
-CONSTANTS: dict[str, Callable[[Given], Any]] = {
-    "_to_copy": lambda given: given["self"],
-    "alias": lambda given: given["self"],
-    "clone": lambda given: given["self"],
-    "detach": lambda given: given["self"],
-    "detach_": lambda given: given["self"],
-    "lift_fresh_copy": lambda given: given["self"],
-    "permute": lambda given: np.transpose(given["self"], given["dims"]),
-    "t": lambda given: np.transpose(given["self"]),
-    "transpose": lambda given: np.swapaxes(given["self"], given["dim0"], given["dim1"]),
-    "unsqueeze": lambda given: np.expand_dims(given["self"], given["dim"]),
-    "view": lambda given: np.reshape(given["self"], given["size"]),
-    "reshape": lambda given: np.reshape(given["self"], given["shape"]),
-    "_operator.mul": lambda given: operator.mul(*given.values()),
-    "_operator.floordiv": lambda given: operator.floordiv(*given.values()),
-}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.files import check_file, reason
+from tilewright.model.formats.numbers import bfloat16
 from tilewright.model.formats.problems import several
 from tilewright.model.layers import Shape
 from tilewright.model.layers.sizes import LARGEST
@@ -28,12 +29,15 @@ from tilewright.model.network import LARGEST_TENSOR, MOST_LAYERS
 
 LARGEST_BYTES = 4 << 30
 LARGEST_JSON = 200_000_000
+# Bytes of tensors, for each of the file's and beyond these.
+MOST_SHARED, GROWN = 4, 1 << 24
 MOST_CALLS = 2 * MOST_LAYERS
 # PyTorch's numbers of types of tensors.
 TYPES: Mapping[int, Any] = {
     1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.float16, 7: np.float32,
     8: np.float64, 12: np.bool_,
 }  # fmt: skip
+BFLOAT16 = 13
 PIXELS = 1
 # Where in the archive, and below which key of the graph's signature, tensors are.
 PLACES = {"parameter": "weights", "buffer": "weights", "tensor_constant": "constants"}
@@ -101,20 +105,30 @@ def read_archive(file: IO[bytes], source: str) -> Program:
 
 
 class _Archive:
-    """Members by their paths below the archive's own folder."""
+    """Members by their paths below the archive's own folder. PyTorch compresses none of them: one
+    that is may be a thousand times as large in memory as in the file."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.archive = archive
+        self.left = GROWN + MOST_SHARED * sum(each.compress_size for each in archive.infolist())
         self.members = {each.filename.partition("/")[2]: each for each in archive.infolist()}
 
     def bytes(self, path: str, most: int) -> bytes:
         member = self.members.get(path)
         if member is None:
             raise TilewrightError(f"has no {path}")
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise TilewrightError(f"{path} is compressed, as torch.export.save does not do it")
         if member.file_size > most:
             raise TilewrightError(f"{path} is larger than it may be")
         with self.archive.open(member) as file:
             return file.read(most)
+
+    def take(self, name: str, size: int) -> None:
+        """Tensors may share bytes of the archive, or repeat some, but not without end."""
+        self.left -= size
+        if self.left < 0:
+            raise TilewrightError(f"{name} and the tensors before it are larger than the file")
 
     def json(self, path: str) -> Any:
         return json.loads(self.bytes(path, LARGEST_JSON))
@@ -165,14 +179,19 @@ def _tensor(archive: _Archive, folder: str, name: str, entry: Any) -> NDArray[np
             f"{name} is stored as a pickle, which may run any code when it is read"
         )
     meta = entry["tensor_meta"]
-    if meta["dtype"] not in TYPES:
+    brief = meta["dtype"] == BFLOAT16
+    if meta["dtype"] not in TYPES and not brief:
         raise TilewrightError(f"{name} holds numbers of a type that is not understood")
     sizes, steps = (tuple(each["as_int"] for each in meta[key]) for key in ("sizes", "strides"))
-    first, dtype = meta["storage_offset"]["as_int"], np.dtype(TYPES[meta["dtype"]])
+    first, dtype = (
+        meta["storage_offset"]["as_int"],
+        np.dtype(np.float32 if brief else TYPES[meta["dtype"]]),
+    )
     if min((*sizes, *steps, first), default=0) < 0 or math.prod(sizes) > LARGEST_TENSOR:
         raise TilewrightError(f"{name} has a size that is not understood")
+    archive.take(name, math.prod(sizes) * dtype.itemsize)
     data = archive.bytes(f"data/{folder}/{entry['path_name']}", 8 * LARGEST_TENSOR)
-    values = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
+    values = bfloat16(data) if brief else np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype)
     reach = first + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True)) + 1
     if math.prod(sizes) and reach > values.size:
         raise TilewrightError(f"{name} has {values.size:,} numbers of the {reach:,} it claims")
@@ -187,7 +206,7 @@ def _pictures(meta: Any) -> tuple[int | None, Shape, bool]:
     batch, *sizes = (each.get("as_int") for each in meta["sizes"])
     if len(sizes) not in (1, 3) or not all(size and 0 < size <= LARGEST for size in sizes):
         raise TilewrightError("its input must be a batch of pictures, or of rows, of a fixed size")
-    if meta["dtype"] not in (PIXELS, 6, 7, 8):
+    if meta["dtype"] not in (PIXELS, 6, 7, 8, BFLOAT16):
         raise TilewrightError("its input is neither uint8 nor floating point")
     return batch, tuple(sizes), meta["dtype"] == PIXELS
 

@@ -21,7 +21,8 @@ from tilewright.model.formats.entering import Numbers, begin, entering
 from tilewright.model.formats.folding import finish
 from tilewright.model.formats.parts import FREE, Value
 from tilewright.model.formats.problems import NotUnderstood
-from tilewright.model.formats.torch_calls import CHECKS, CONSTANTS, MAKERS
+from tilewright.model.formats.torch_calls import CHECKS, MAKERS
+from tilewright.model.formats.torch_constants import CONSTANTS
 from tilewright.model.formats.torch_file import Call, Program, Ref
 from tilewright.model.formats.torch_inputs import Building
 from tilewright.model.network import Network
@@ -178,7 +179,8 @@ def _made(building: Building, call: Call, program: Program, known: dict[str, Any
         if call.operator not in CONSTANTS:
             raise TilewrightError("is computed of constants alone")
         del given["module"]
-        return CONSTANTS[call.operator](given)
+        found = CONSTANTS[call.operator](given)
+        return building.draft.computed(found) if isinstance(found, np.ndarray) else found
     except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
         raise TilewrightError(f"has settings that do not belong to it: {error}") from error
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.parts import Value
+from tilewright.model.formats.nearest import by_torch
+from tilewright.model.formats.parts import Value, listed
 from tilewright.model.formats.torch_file import Call
 from tilewright.model.formats.torch_inputs import Building, Given, Maker, value
 
@@ -23,7 +24,7 @@ def _cat(at: Building, call: Call, given: Given) -> Value:
 
 def _reshaped(at: Building, call: Call, x: Value, sizes: Sequence[int]) -> Value:
     if not sizes or sizes[0] != at.batch:
-        raise TilewrightError(f"mixes images: reshapes them to {list(sizes)}")
+        raise TilewrightError(f"mixes images: reshapes them to {listed(sizes)}")
     return at.draft.reshape(call.name, x, tuple(sizes[1:]))
 
 
@@ -69,7 +70,7 @@ def _expand(at: Building, call: Call, given: Given) -> Value:
     else:
         wanted = tuple(int(size) for size in given["size"])
     if len(wanted) != len(sizes) or wanted[0] not in (-1, at.batch):
-        raise TilewrightError(f"repeats {list(sizes)} to {list(wanted)}")
+        raise TilewrightError(f"repeats {listed(sizes)} to {listed(wanted)}")
     both = zip(sizes[1:], wanted[1:], strict=True)
     return at.draft.expand(x, tuple(own if size == -1 else size for own, size in both))
 
@@ -123,7 +124,81 @@ def _slice(at: Building, call: Call, given: Given) -> Value:
     return at.draft.every(call.name, x, axis, part)
 
 
+def _flip(at: Building, call: Call, given: Given) -> Value:
+    x = value(given)
+    for axis in given["dims"]:
+        place = int(axis) % len(at.sizes(x))
+        x = at.draft.every(call.name, x, place, (LAST, -LAST, -1))
+    return x
+
+
+def _index(at: Building, call: Call, given: Given) -> Value:
+    """Places along axes: of one (`index_select`), or of several whose numbers are broadcast."""
+    x = value(given)
+    if call.operator == "index_select":
+        return _along(at, call, x, int(given["dim"]), given["index"])
+    listed = list(given["indices"])
+    axes = [axis for axis, each in enumerate(listed) if each is not None]
+    arrays = [np.asarray(listed[axis]) for axis in axes]
+    for number, (axis, places) in enumerate(zip(axes, arrays, strict=True)):
+        # Rows as a column, columns as a row: each row with each column.
+        alone = [1] * len(axes)
+        alone[number] = -1
+        if places.ndim != 1 and places.reshape(alone).shape != places.shape:
+            raise TilewrightError("takes single places of a picture")
+        if places.ndim == 1 and number != len(axes) - 1:
+            raise TilewrightError("takes single places of a picture")
+        x = _along(at, call, x, axis, places)
+    return x
+
+
+def _along(at: Building, call: Call, x: Value, axis: int, given: object) -> Value:
+    places = np.ravel(np.asarray(given))
+    size, axis = at.sizes(x)[axis], axis % len(at.sizes(x))
+    if not axis or places.dtype.kind not in "iu" or not ((places >= -size) & (places < size)).all():
+        raise TilewrightError(f"takes places of axis {axis} that are not there, or images")
+    return at.draft.along(call.name, x, axis, [int(place) % size for place in places])
+
+
+def _nearest(at: Building, call: Call, given: Given) -> Value:
+    x = at.draft.picture(value(given, "input" if "input" in given else "self"))
+    _, height, width = at.draft.shape(x)
+    factors = given.get("scale_factors") or [given.get("scales_h"), given.get("scales_w")]
+    size = given.get("output_size") or [
+        int(own * factor) for own, factor in zip((height, width), factors, strict=True)
+    ]
+    exact = "exact" in call.operator
+    rows, columns = (
+        by_torch(own, int(wanted), factor, exact)
+        for own, wanted, factor in zip((height, width), size, factors, strict=True)
+    )
+    return at.draft.take(call.name, x, rows, columns)
+
+
+def _strided(at: Building, call: Call, given: Given) -> Value:
+    """What decompositions write behind an average whose channels lie last in memory: nothing, where
+    a pixel is a picture and memory has one order."""
+    x = value(given)
+    sizes, wanted = at.sizes(x), [int(each) for each in given["size"]]
+    steps = [int(step) for step, size in zip(given["stride"], wanted, strict=True) if size > 1]
+    row = [at.draft.shape(x)[0], 1][-len(steps) :]
+    alone = len(sizes) > 1 and set(sizes[2:]) <= {1}
+    if not alone or wanted != list(sizes) or given.get("storage_offset") or steps != row:
+        raise TilewrightError("reads memory in an order of its own")
+    return x
+
+
+def _pad_of(mode: str) -> Maker:
+    def make(at: Building, call: Call, given: Given) -> Value:
+        return _pad(at, call, {**given, "pad": given["padding"], "mode": mode})
+
+    return make
+
+
 SHAPES: dict[str, Maker] = {
+    "_unsafe_index": _index,
+    "_upsample_nearest_exact2d": _nearest,
+    "as_strided": _strided,
     "cat": _cat,
     "channel_shuffle": _shuffle,
     "chunk": _split,
@@ -131,8 +206,13 @@ SHAPES: dict[str, Maker] = {
     "expand": _expand,
     "expand_as": _expand,
     "flatten": _flatten,
+    "flip": _flip,
+    "index": _index,
+    "index_select": _index,
     "pad": _pad,
     "permute": _permute,
+    "reflection_pad2d": _pad_of("reflect"),
+    "replication_pad2d": _pad_of("replicate"),
     "reshape": _view,
     "slice": _slice,
     "split": _split,
@@ -140,5 +220,6 @@ SHAPES: dict[str, Maker] = {
     "squeeze": _squeeze,
     "transpose": _transpose,
     "unsqueeze": _unsqueeze,
+    "upsample_nearest2d": _nearest,
     "view": _view,
 }

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.gates import gated
-from tilewright.model.formats.parts import CLOSE, Array, Value
+from tilewright.model.formats.gates import Found, chosen, gated, logarithm
+from tilewright.model.formats.parts import CLOSE, Above, Array, Value
 from tilewright.model.formats.sums import Sums
 from tilewright.model.layers import (
     ELU,
@@ -19,6 +19,7 @@ from tilewright.model.layers import (
     ReLU,
     ReLU6,
     Shape,
+    Softplus,
     dimensions,
 )
 
@@ -40,15 +41,49 @@ class Values(Sums):
             if x.expanded or replace(gate, part=x.part) != x:
                 continue  # they are not at the same places
             if (found := gated(self.parts, gate.part, x.part)) is not None:
-                layer, part, factor = found
-                made = self.each(name, layer, replace(x, part=part))
-                return self.affine(name, made, np.array(factor), np.array(0.0))
+                return self._found(name, x, found)
 
         def large(each: Value) -> tuple[int, int]:
             shape = self.parts[each.part].shape
             return math.prod(shape), len(shape)
 
         return self._product(name, *sorted((a, b), key=large, reverse=True))
+
+    def _found(self, name: str, x: Value, found: Found) -> Value:
+        """An activation that was recognised, at the places of a value."""
+        layer, part, factor = found
+        made = self.each(name, layer, replace(x, part=part))
+        return self.affine(name, made, np.array(factor), np.array(0.0))
+
+    def softplus(self, name: str, x: Value, times: float = 1.0) -> Value:
+        """Of so many times a value, divided by that."""
+        if not times > 0:
+            raise TilewrightError(f"a softplus with a beta of {times:g}")
+        scaled = self.affine(name, x, np.array(times), np.array(0.0))
+        made = self.each(name, Softplus(), scaled)
+        return self.affine(name, made, np.array(1 / times), np.array(0.0))
+
+    def logarithm(self, name: str, x: Value, added: float = 0.0) -> Value:
+        """Of a value and a number added to it."""
+        if (found := logarithm(self.parts, x.part, added)) is None:
+            raise TilewrightError("a logarithm; that of 1 + exp(x) is understood")
+        layer, part, sign = found
+        zero = np.array(0.0)
+        turned = self.affine(name, replace(x, part=part), np.array(sign), zero)
+        return self.affine(name, self.each(name, layer, turned), np.array(sign), zero)
+
+    def above(self, name: str, x: Value, bound: float) -> Value:
+        return self.each(name, Above(bound), x)
+
+    def where(self, name: str, condition: Value, above: Value, below: Value) -> Value:
+        """One of two values, where that is an activation."""
+        alike = all(replace(each, part=above.part) == above for each in (condition, below))
+        found = chosen(self.parts, condition.part, above.part, below.part) if alike else None
+        if found is None:
+            raise TilewrightError(
+                "chooses between values; softplus, ELU and leaky ReLU are understood"
+            )
+        return self._found(name, above, found)
 
     def _product(self, name: str, x: Value, by: Value) -> Value:
         """Of a value and of one that has no more numbers, as the file's shapes broadcast."""
@@ -117,10 +152,22 @@ class Values(Sums):
         made = self.each(name, ELU(decimal(alpha)), x)
         return self.affine(name, made, np.array(scale), np.array(0.0))
 
+    def celu(self, name: str, x: Value, alpha: float) -> Value:
+        """An ELU of x / alpha, alpha times."""
+        if not alpha > 0:
+            raise TilewrightError(f"a CELU with an alpha of {alpha:g}")
+        narrowed = self.affine(name, x, np.array(1 / alpha), np.array(0.0))
+        return self.elu(name, narrowed, 1.0, alpha)
+
     def hard_sigmoid(self, name: str, x: Value, slope: float = 1 / 6, shift: float = 0.5) -> Value:
         usual = abs(slope - 1 / 6) <= CLOSE and abs(shift - 0.5) <= CLOSE
         layer = HardSigmoid() if usual else HardSigmoid(decimal(slope), decimal(shift))
         return self.each(name, layer, x)
+
+    def absolute(self, name: str, x: Value) -> Value:
+        """What is positive of a value, and of it turned round."""
+        turned = self.affine(name, x, np.array(-1.0), np.array(0.0))
+        return self.sum(name, self.each(name, ReLU(), x), self.each(name, ReLU(), turned))
 
     def power(self, name: str, x: Value, exponent: float) -> Value:
         """A value times itself, once or twice."""

@@ -11,6 +11,7 @@ from pkgutil import iter_modules
 
 from tilewright.model.layers.add import Add as Add
 from tilewright.model.layers.base import Layer as Layer
+from tilewright.model.layers.base import Planar as Planar
 from tilewright.model.layers.base import Weights as Weights
 from tilewright.model.layers.concat import Concat as Concat
 from tilewright.model.layers.convolution import Convolution as Convolution
@@ -41,6 +42,8 @@ from tilewright.model.layers.silu import SiLU as SiLU
 from tilewright.model.layers.sizes import Shape as Shape
 from tilewright.model.layers.sizes import dimensions as dimensions
 from tilewright.model.layers.softmax import Softmax as Softmax
+from tilewright.model.layers.softplus import Softplus as Softplus
+from tilewright.model.layers.take import Take as Take
 from tilewright.model.layers.tanh import Tanh as Tanh
 
 

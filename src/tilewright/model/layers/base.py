@@ -118,3 +118,9 @@ class Layer:
     ) -> dict[str, NDArray[Any]]:
         """Values of this shape that this kind, more than others, could get wrong, by a name."""
         return {}
+
+
+@dataclass(frozen=True)
+class Planar(Layer):
+    """Every channel by itself, but not every place: what comes out at one may be from others of
+    the same channel. Rows of the output can be computed apart."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.layers.base import Draw, Example, Layer, Weights
+from tilewright.model.layers.base import Draw, Example, Planar, Weights
 from tilewright.model.layers.forms import EVERY
 from tilewright.model.layers.onnx_node import OnnxNode
 from tilewright.model.layers.rounding import DIVIDE_ULP, SMALLEST_NORMAL, Array, Truth, flushed
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, init=False)
-class Pooling(Layer):
+class Pooling(Planar):
     """One number for each window of each channel, of what it covers of the picture.
 
     Windows start up to `padding` outside of it. Those that would stick out further are dropped, or

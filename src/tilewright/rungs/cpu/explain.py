@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.environment import cpu_cores
-from tilewright.model.layers import Convolution, FullyConnected, Pixels, Pooling
+from tilewright.model.layers import Convolution, FullyConnected, Pixels, Planar, Pooling
 from tilewright.model.network import Network, Stage
 from tilewright.rungs.cpu import loops
 
@@ -131,8 +131,8 @@ def _extents(stage: Stage) -> dict[str, int]:
         return {
             "job": out[0], "y": out[1], "column": out[2], "c": channels, "ky": height, "kx": width,
         }  # fmt: skip
-    if isinstance(layer, Pooling):
-        height, width = layer.size
+    if isinstance(layer, Planar):
+        height, width = layer.size if isinstance(layer, Pooling) else (1, 1)
         return {"job": out[0], "y": out[1], "column": out[2], "iy": height, "ix": width}
     if isinstance(layer, Pixels):
         return {"image": 1, "c": out[0], "i": math.prod(out[1:])}

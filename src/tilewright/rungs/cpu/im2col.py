@@ -30,6 +30,7 @@ from tilewright.model.layers import (
     Pooling,
     Softmax,
     Table,
+    Take,
 )
 from tilewright.model.layers.elementwise import quiet
 from tilewright.model.network import Parameters, Stage, Stages
@@ -124,6 +125,16 @@ def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Run:
                     combine(out, tap, out=out)
         if counts is not None:
             out /= counts
+
+    return run
+
+
+@NUMPY.of(Take)
+def _take(stage: Stage, layer: Take, parameters: Parameters) -> Run:
+    rows, columns = np.array(layer.rows), np.array(layer.columns)
+
+    def run(x: Array, out: Array) -> None:
+        out[:] = x[:, :, rows[:, None], columns]
 
     return run
 

@@ -32,6 +32,7 @@ from tilewright.model.layers import (
     Pooling,
     Softmax,
     Table,
+    Take,
 )
 from tilewright.model.network import Parameters, Stage, Stages
 from tilewright.rungs.cpu.kept import Kept
@@ -142,6 +143,19 @@ def average_pool(
 
 
 @compiled
+def take(
+    x: Array, out: Array, first: int, last: int, rows: NDArray[Any], columns: NDArray[Any]
+) -> None:
+    """A job is one plane: one channel of one image."""
+    channels = out.shape[1]
+    for job in range(first, last):
+        n, c = job // channels, job % channels
+        for y in range(len(rows)):
+            for column in range(len(columns)):
+                out[n, c, y, column] = x[n, c, rows[y], columns[column]]
+
+
+@compiled
 def add(x: Array, out: Array, first: int, last: int, *others: Array) -> None:
     """A job is one image."""
     for image in range(first, last):
@@ -248,7 +262,7 @@ def loops_for(stages: Stages, parameters: Parameters) -> Loops:
 
 
 # Kernels that look at rows and columns of pictures.
-OF_PICTURES = (convolution, max_pool, average_pool)
+OF_PICTURES = (convolution, max_pool, average_pool, take)
 
 # A kernel, its settings, and how many jobs one image makes.
 Chosen = tuple[Callable[..., None], tuple[Any, ...], int]
@@ -274,6 +288,11 @@ def _pooling(stage: Stage, layer: Pooling, parameters: Parameters) -> Chosen:
         counts = layer.counts(stage.input_shape).astype(np.float32)
         return average_pool, (*window, counts), stage.output_shape[0]
     return max_pool, window, stage.output_shape[0]
+
+
+@LOOPS.of(Take)
+def _take(stage: Stage, layer: Take, parameters: Parameters) -> Chosen:
+    return take, (np.array(layer.rows), np.array(layer.columns)), stage.output_shape[0]
 
 
 @LOOPS.of(Add)

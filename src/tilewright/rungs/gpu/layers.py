@@ -23,8 +23,10 @@ from tilewright.model.layers import (
     Pooling,
     Softmax,
     Table,
+    Take,
 )
 from tilewright.model.layers.elementwise import literal
+from tilewright.model.layers.take import place_of
 from tilewright.model.network import Stage
 from tilewright.rungs.gpu.design import (
     BLOCK_THREADS,
@@ -180,6 +182,25 @@ def _pooling(stage: Stage, layer: Pooling) -> Design:
         traffic=Traffic(global_loads=size * window, stores=size),
     )
     return Design((work,))
+
+
+@DIALECT.of(Take)
+def _take(stage: Stage, layer: Take) -> Design:
+    (channels, height, width), (_, out_y, out_x) = stage.input_shape, stage.output_shape
+    size = channels * out_y * out_x
+    constants: dict[str, int | float] = {
+        "CHANNELS": channels, "HEIGHT": height, "WIDTH": width, "OUT_Y": out_y, "OUT_X": out_x,
+    }  # fmt: skip
+    work = Work(
+        source("layer_take", "take.cl", (BLOCK_THREADS, 1, 1), constants), ("x", "out"),
+        tiles(size, BLOCK_THREADS), 1, (Loop("value", size, "block and thread"),),
+        Traffic(global_loads=size, stores=size),
+    )  # fmt: skip
+    return _with_macros(
+        Design((work,)),
+        f"TW_ROW(y) ({place_of(layer.rows, 'y')})",
+        f"TW_COLUMN(x) ({place_of(layer.columns, 'x')})",
+    )
 
 
 @DIALECT.of(FullyConnected)
