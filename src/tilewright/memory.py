@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 from tilewright.model.layers import Shape
 from tilewright.model.pixels import normalise
 from tilewright.rungs.rung import ParametersAgain
-from tilewright.runtime import GpuRuntime, HostArray, Mark
+from tilewright.runtime import GpuRuntime, HostArray, Mark, Pins
 from tilewright.runtime.staging import copy
 from tilewright.trace import Event, reaching
 
@@ -128,22 +128,23 @@ def pin(program: Program, images: Images) -> Images:
     Done before the clock starts, wherever a plan is timed. Other plans have them as they are, and
     so have all where there are too many: they go through a few pinned pieces.
     """
+    runtime = program.runtime
     if not pins(program) or images.nbytes > MOST_PINNED:
         return images
-    if _can_go_straight(program.gpu, images):
+    assert isinstance(runtime, Pins)
+    if _can_go_straight(runtime, images):
         return images
-    pinned = program.gpu.pinned(images.shape, images.dtype)
+    pinned = runtime.pinned(images.shape, images.dtype)
     copy(pinned, images)
     return pinned
 
 
 def pins(program: Program) -> bool:
-    """Whether images are sent from pinned memory, if there is room."""
-    ours = isinstance(program.runtime, GpuRuntime)
-    return ours and program.plan.memory in ("resident", "streamed")
+    """Whether images are sent from pinned memory, if there is room; a library's are, too."""
+    return isinstance(program.runtime, Pins) and program.plan.memory in ("resident", "streamed")
 
 
-def _can_go_straight(runtime: GpuRuntime, images: Images) -> bool:
+def _can_go_straight(runtime: Pins, images: Images) -> bool:
     return bool(images.flags.c_contiguous and runtime.is_pinned(images))
 
 
