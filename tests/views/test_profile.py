@@ -108,7 +108,7 @@ def test_long_template_names_are_cut():
     name = (
         "void at::native::vectorized_elementwise_kernel<4, at::native::F<float>, std::array<x>>(n)"
     )
-    assert view._short(name) == "void at::native::vectorized_elementwise_ker…"
+    assert view.short(name) == "void at::native::vectorized_elementwise_ker…"
 
 
 def test_the_start_of_the_program_is_shown_when_asked_for():

@@ -120,6 +120,13 @@ class RowRecord(Struct, frozen=True, kw_only=True):
     ] = 0.0
 
 
+class StallRecord(Struct, frozen=True, kw_only=True):
+    """A reason for which warps wait, by ncu's name, and its share of a warp's time."""
+
+    reason: str
+    share: Share
+
+
 class CountersRecord(Struct, frozen=True, kw_only=True):
     """A kernel's counters as ncu read them: averages of launches, shares of what is possible."""
 
@@ -132,6 +139,9 @@ class CountersRecord(Struct, frozen=True, kw_only=True):
     dram: float | None
     l2: float | None
     shared: float | None
+    stalls: Annotated[
+        tuple[StallRecord, ...], about("where the time of a warp went, most first")
+    ] = ()
 
 
 class RooflineRecord(Struct, frozen=True, kw_only=True):
