@@ -228,6 +228,19 @@ def test_the_cpu_beside_is_judged_by_its_smaller_runs(on_cuda, tmp_path, monkeyp
     assert not parts.ahead
 
 
+def test_the_loops_beside_a_gpu_are_known_to_take_long(on_cuda, tmp_path, monkeypatch):
+    """Said before, not when the last of them has begun; what will be left out is not waited for."""
+    of_ece408 = replace(made_ladder(), flop_an_image=29_091_200)
+    monkeypatch.setattr(collecting, "_ladder", lambda *given: of_ece408)
+    expected, parts = {}, Parts(tmp_path / "parts")
+    monkeypatch.setattr(parts, "announce", lambda: expected.update(parts.ahead))
+    collect([Wish(images=100, device=CUDA, data="drawn", milestone=True)], parts, silent)
+    loops = {name: each.seconds for name, each in expected.items() if "serial" in name}
+    few, many = (loops[f"ece408 on cpu: run serial, {n} images"] for n in ("100", "1,000"))
+    assert many > few + 10 and len(loops) == 2
+    assert expected["ece408 on cuda: run direct, 100 images"].seconds < few
+
+
 def test_the_fastest_is_ranked_by_the_device():
     slow, fast = (rung_record(name, (0.01,) * 9) for name in ("slow", "fast"))
     times = [timing(Sample(tuple(t * k for t in TIMES)), 100) for k in (0.5, 0.1)]

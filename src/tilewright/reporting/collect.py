@@ -7,6 +7,7 @@ all rungs at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -26,7 +27,14 @@ from tilewright.model.load import describe
 from tilewright.reporting import measure
 from tilewright.reporting.parts import Parts
 from tilewright.reporting.process import elsewhere, started_ahead
-from tilewright.reporting.remaining import Remaining, duration
+from tilewright.reporting.remaining import (
+    LOOPS,
+    START,
+    Expected,
+    Remaining,
+    duration,
+    getting_ready,
+)
 from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
@@ -38,24 +46,26 @@ from tilewright.runtime.device import CPU
 SERIAL = "serial"
 # From so many cores on, a process that starts is not in the way of one that is measured on a GPU.
 ENOUGH_CORES = 4
+NONE: Mapping[str, float] = {}
 Make = Callable[[Progress], Sequence[Record]]
-# Seconds that a process takes to start and get ready, about, and the most that a run may take
-# over more images than were asked for: through PoCL some rungs need minutes for 1,000.
-START, LONGEST_RUN = 3.0, 60.0
+# Seconds that a run may take over more images than were asked for: through PoCL some rungs need
+# minutes for 1,000.
+LONGEST_RUN = 60.0
 
 
 @dataclass(frozen=True)
 class Part:
     """`seconds` are what it is expected to take. Of a run: whose, over how many images, and how
-    many of them a second, if that is known.
+    many of them a second, if that is known, or at a guess.
     """
 
     name: str
     make: Make
-    seconds: float = START
+    seconds: float
     label: str = ""
     images: int = 0
     rate: float | None = None
+    guess: float | None = None
 
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
@@ -79,14 +89,16 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     records: list[Record] = [ladder]
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
     rates = {row.rung: time.images_per_second for row, time in ladder.timed}
-    measured = [*_runs(wish, timed, rates), *_answers(wish, ladder)]
-    kernels, profiles = [*_kernels(wish, timed)], [*_profiles(wish, ladder, rates)]
-    beside, on_the_cpu = replace(wish, device=CPU), wish.milestone and wish.device.is_gpu
-    loops = [*_runs(beside, _on_the_cpu(), {})] if on_the_cpu else []
-    for of, asked in ((wish, [*measured, *kernels, *profiles]), (beside, loops)):
-        parts.expect(of, {part.name: part.seconds for part in asked if not _too_long(of, part)})
-    parts.announce()
     ahead = wish.device.kind == "cuda" and environment.cpu_cores() >= ENOUGH_CORES
+    measured = [*_runs(wish, timed, ahead, rates), *_answers(wish, ladder, ahead)]
+    kernels, profiles = [*_kernels(wish, timed)], [*_profiles(wish, ladder, ahead, rates)]
+    beside, on_the_cpu = replace(wish, device=CPU), wish.milestone and wish.device.is_gpu
+    guesses = {SERIAL: LOOPS / ladder.flop_an_image} if ladder.flop_an_image else {}
+    loops = [*_runs(beside, _on_the_cpu(), guesses=guesses)] if on_the_cpu else []
+    for of, asked in ((wish, [*measured, *kernels, *profiles]), (beside, loops)):
+        known = [part for part in asked if not _too_long(of, part, part.rate or part.guess)]
+        parts.expect(of, {part.name: part.seconds for part in known})
+    parts.announce()
     with started_ahead() if ahead else nullcontext():
         for part in measured:
             records += _made(wish, part, parts, records, progress)
@@ -103,7 +115,7 @@ def _made(
 ) -> Sequence[Record]:
     """A part, unless it would take too long by what is known of it now."""
     seen = _rate(records, wish, part) if part.rate is None else part.rate
-    why = _too_long(wish, replace(part, rate=seen))
+    why = _too_long(wish, part, seen)
     if why and parts.get(wish, part.name) is None:
         parts.leave_out(wish, part.name, why)
         return ()
@@ -142,11 +154,11 @@ def _rate(records: Sequence[Record], wish: Wish, part: Part) -> float | None:
     return found[-1] if found else None
 
 
-def _too_long(wish: Wish, part: Part) -> str:
+def _too_long(wish: Wish, part: Part, rate: float | None) -> str:
     """Why a run is not even begun: it takes minutes, for more images than were asked for."""
-    if part.rate is None or part.images <= wish.images:
+    if rate is None or part.images <= wish.images:
         return ""
-    seconds = part.images / part.rate
+    seconds = part.images / rate
     command = " ".join(wish.command("run", part.label, part.images))
     return f"would take about {duration(seconds)}: {command}" if seconds > LONGEST_RUN else ""
 
@@ -184,8 +196,8 @@ class _Watching:
 
     def proven(self, row: climb.Row) -> None:
         outcome = "is proven" if row.verdict and row.verdict.passed else "cannot be timed"
-        self.remaining.done(1.0)
-        left = self.remaining.words([1.0] * (self.ahead - 1))
+        self.remaining.done(Expected(1.0))
+        left = self.remaining.words([Expected(1.0)] * (self.ahead - 1))
         self.tell(f"{self.wish.net} on {self.wish.device}: {row.name} {outcome}{left}")
         if self.ahead <= 1:
             self.tell(f"{self.wish.net} on {self.wish.device}: timing all in turns")
@@ -194,14 +206,18 @@ class _Watching:
         pass
 
 
-def _runs(wish: Wish, labels: Iterable[str], rates: Mapping[str, float]) -> Iterator[Part]:
+def _runs(
+    wish: Wish, labels: Iterable[str], ahead: bool = False,
+    rates: Mapping[str, float] = NONE, guesses: Mapping[str, float] = NONE,
+) -> Iterator[Part]:  # fmt: skip
     """Every rung over every number of images; `rates` are images a second, where known."""
     for label in labels:
-        rate = rates.get(label)
+        rate, guess = rates.get(label), guesses.get(label)
         for images in wish.sizes:
             make = partial(elsewhere, measure.run, wish=wish, label=label, images=images)
-            seconds = START + (images / rate if rate else 0.0)
-            yield Part(f"run {label}, {images:,} images", make, seconds, label, images, rate)
+            at_work = images / (rate or guess or math.inf)
+            seconds = getting_ready(label, ahead) + at_work
+            yield Part(f"run {label}, {images:,} images", make, seconds, label, images, rate, guess)
 
 
 def _on_the_cpu() -> list[str]:
@@ -210,11 +226,12 @@ def _on_the_cpu() -> list[str]:
     return [rung.label for rung in able if rung.name == SERIAL or rung.vendor]
 
 
-def _answers(wish: Wish, ladder: LadderRecord) -> Iterator[Part]:
+def _answers(wish: Wish, ladder: LadderRecord, ahead: bool) -> Iterator[Part]:
     """To all images."""
     if wish.data != drawn.NAME and ladder.timed:
-        make = partial(elsewhere, measure.answered, wish=wish, label=_best(ladder))
-        yield Part("answers", make)
+        label = _best(ladder)
+        make = partial(elsewhere, measure.answered, wish=wish, label=label)
+        yield Part("answers", make, getting_ready(label, ahead))
 
 
 def _kernels(wish: Wish, timed: Mapping[str, bool]) -> Iterator[Part]:
@@ -222,10 +239,12 @@ def _kernels(wish: Wish, timed: Mapping[str, bool]) -> Iterator[Part]:
     for label, vendor in timed.items():
         if not vendor and wish.device.is_gpu:
             make = partial(elsewhere, measure.kernels, wish=wish, label=label)
-            yield Part(f"kernels {label}", make)
+            yield Part(f"kernels {label}", make, START / environment.cpu_cores())  # all at once
 
 
-def _profiles(wish: Wish, ladder: LadderRecord, rates: Mapping[str, float]) -> Iterator[Part]:
+def _profiles(
+    wish: Wish, ladder: LadderRecord, ahead: bool, rates: Mapping[str, float]
+) -> Iterator[Part]:
     """Every rung; and the first of our own under every memory plan, on a GPU. Timelines are of the
     first and the fastest of our own, and of memory plans.
     """
@@ -242,7 +261,7 @@ def _profiles(wish: Wish, ladder: LadderRecord, rates: Mapping[str, float]) -> I
         shown = plan is not None or label in (*own[:1], _best(ladder))
         make = partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown)
         repeated = (measure.PROFILE_REPEATS + 2) * wish.images / rates[label]
-        yield Part(name, make, START + repeated)
+        yield Part(name, make, getting_ready(label, ahead) + repeated)
 
 
 def _best(ladder: LadderRecord) -> str:
