@@ -104,13 +104,6 @@ def test_comparison():
     assert any(row.startswith("kernels,direct_conv,") for row in rows)
 
 
-def test_long_template_names_are_cut():
-    name = (
-        "void at::native::vectorized_elementwise_kernel<4, at::native::F<float>, std::array<x>>(n)"
-    )
-    assert view.short(name) == "void at::native::vectorized_elementwise_ker…"
-
-
 def test_the_start_of_the_program_is_shown_when_asked_for():
     some = profile(start=(("open device", 0.3), ("build kernels", 0.679)), page_faults=1234)
     text = printed(view.report(some, from_start=True))

@@ -172,4 +172,5 @@ def _kept(arguments: argparse.Namespace) -> list[Record]:
             records += page.read(Path(source))
     if not records:
         raise TilewrightError(f"there is no record in {', '.join(arguments.sources)}")
-    return records
+    # As they were measured: a shell sorts the parts of a report by name.
+    return sorted(records, key=lambda record: record.environment.date)

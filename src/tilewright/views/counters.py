@@ -4,7 +4,6 @@ wait for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
@@ -13,11 +12,11 @@ from tilewright.profiling.counters import BOUND, FEW_WARPS, Counted
 from tilewright.profiling.result import Profile
 from tilewright.profiling.stalls import Stall, worst
 from tilewright.views import colours, units
+from tilewright.views.names import short
 from tilewright.views.table import Marked, Table, table
 
 # Rows of a table that is not asked for completeness; the rest are one line.
 LONGEST = 20
-LONGEST_NAME = 44
 # Reasons to wait that are shown make up this share of a warp's time, and each at least that.
 MOST, LEAST = 0.90, 0.03
 
@@ -82,11 +81,3 @@ def _most(stalls: Sequence[Stall]) -> Iterator[Stall]:
             return
         yield stall
         so_far += stall.share
-
-
-def short(name: str) -> str:
-    """A C++ name without its template arguments, cut where it is still too long."""
-    before = ""
-    while before != name:
-        before, name = name, re.sub(r"<[^<>]*>", "", name)
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

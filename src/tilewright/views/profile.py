@@ -14,7 +14,8 @@ from tilewright.profiling.tally import Row, by_name
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
 from tilewright.views import colours, counters, regions, units
-from tilewright.views.counters import LONGEST, short
+from tilewright.views.counters import LONGEST
+from tilewright.views.names import short
 from tilewright.views.regions import layer_names
 from tilewright.views.table import Column, Table, table
 

@@ -11,6 +11,7 @@ from tilewright.profiling.saved import profile_of
 from tilewright.profiling.tally import Row
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
+from tilewright.views.names import short
 from tilewright.views.profile import most
 from tilewright.views.report.blocks import (
     Block,
@@ -62,7 +63,7 @@ def _most(record: ProfileRecord) -> str:
     if not total:
         return f"{profile_name(record)}: nothing was recorded on the device"
     top = max(kernels, key=lambda row: row.seconds)
-    return f"{profile_name(record)}: {units.share(top.seconds / total)} is {top.name}"
+    return f"{profile_name(record)}: {units.share(top.seconds / total)} is {short(top.name)}"
 
 
 def table(
@@ -106,7 +107,7 @@ def start(record: ProfileRecord) -> Table:
 def _row(found: Profile, row: Row, total: float, marked: bool) -> Sequence[Cell]:
     words = meaning.of_call(row.name) if row.kind == "api" else meaning.of_kernel(found, row)
     return (
-        row.name,
+        short(row.name),
         MARK if marked else "",
         Number(units.share(row.seconds / total), row.seconds),
         Number(units.seconds(row.seconds), row.seconds),
