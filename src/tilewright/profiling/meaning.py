@@ -95,6 +95,20 @@ def of_kernel(profile: Profile, row: Row) -> str:
     return f"{layers}: {words}" if words else layers or "belongs to no layer"
 
 
+MOVES = {
+    "[memcpy HtoD]": "from the host's memory to the device's",
+    "[memcpy DtoH]": "from the device's memory to the host's",
+    "[memcpy DtoD]": "from one place in the device's memory to another",
+    "[memset]": "memory of the device filled with a value",
+}
+
+
+def of_move(row: Row) -> str:
+    """A copy, or memory that is filled, and for which layers."""
+    words, layers = MOVES.get(row.name, ""), ", ".join(row.layers)
+    return f"{layers}: {words}" if words and layers else words or layers
+
+
 PHASES = {
     "the process, its libraries": "the interpreter starts and imports what it needs",
     "open device": "the driver is asked for the device: a GPU's context",
@@ -106,7 +120,7 @@ PHASES = {
     "send weights": "from the host's memory to the device's",
     "create outputs": "buffers for results",
     "pin images": "images where the GPU can fetch them by itself",
-    "warm up": "ten images, uncounted",
+    "warm up": "the first images, uncounted",
 }
 
 

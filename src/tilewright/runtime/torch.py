@@ -38,7 +38,8 @@ class TorchRuntime(EventRecorder):
 
     def describe(self) -> str:
         if self.device.type == "cuda":
-            return str(torch.cuda.get_device_name(self.device))
+            found = torch.cuda.get_device_properties(self.device)  # in the words of our own runtime
+            return f"{found.name}, {found.multi_processor_count} multiprocessors"
         return f"{cpu_model()}, {cpu_cores()} cores"
 
     def allocate(self, shape: Shape) -> torch.Tensor:

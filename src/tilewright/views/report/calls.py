@@ -105,7 +105,10 @@ def start(record: ProfileRecord) -> Table:
 
 
 def _row(found: Profile, row: Row, total: float, marked: bool) -> Sequence[Cell]:
-    words = meaning.of_call(row.name) if row.kind == "api" else meaning.of_kernel(found, row)
+    if row.kind == "api":
+        words = meaning.of_call(row.name)
+    else:
+        words = meaning.of_kernel(found, row) if row.kind == "kernel" else meaning.of_move(row)
     return (
         short(row.name),
         MARK if marked else "",
@@ -113,5 +116,5 @@ def _row(found: Profile, row: Row, total: float, marked: bool) -> Sequence[Cell]
         Number(units.seconds(row.seconds), row.seconds),
         Number(units.count(row.calls), row.calls),
         *(Number(units.seconds(each), each) for each in (row.average, row.minimum, row.maximum)),
-        words if row.kind in ("api", "kernel") else ", ".join(row.layers),
+        words,
     )

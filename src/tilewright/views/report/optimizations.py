@@ -8,6 +8,7 @@ from tilewright.results.ladder import Against, LadderRecord, RungRecord
 from tilewright.results.page import KernelsRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
+from tilewright.views.names import short
 from tilewright.views.report import compiler
 from tilewright.views.report.blocks import Block, Heading, Paragraph, Section
 from tilewright.views.report.ladder import proof
@@ -94,7 +95,7 @@ def what_the_profile_says(profile: ProfileRecord) -> Paragraph:
         return Paragraph("no kernel was recorded.", lead)
     top = max(kernels, key=lambda row: row.seconds)
     words = (
-        f"{top.name} takes {units.share(top.seconds / total)} of all kernels' time in "
+        f"{short(top.name)} takes {units.share(top.seconds / total)} of all kernels' time in "
         f"{units.plural(top.calls, 'call')}"
     )
     held = [each for each in profile.roofline if each.name == top.name]
