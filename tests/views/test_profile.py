@@ -151,5 +151,10 @@ def test_regions_have_a_data_clause():
 def test_copies_have_their_clause_and_their_least_and_most_time():
     text = printed(view.report(profile()))
     lines = [" ".join(line.split()) for line in text[text.index("Copies of") :].splitlines()]
-    assert lines[3] == "conv1 copyin 2 6.14 kB 2.00 ms 1.00 ms 1.00 ms 1.00 ms"
-    assert lines[4].startswith("conv1 copyout 2 131 kB 2.00 ms")
+    assert lines[3] == "conv1 copyin - - 2 6.14 kB 2.00 ms 1.00 ms 1.00 ms 1.00 ms"
+    assert lines[4].startswith("conv1 copyout - - 2 131 kB 2.00 ms")
+    copies = [row for row in profile().rows if row.kind == "copy"]
+    named = tuple(replace(row, array="w", place="prepare:7") for row in copies)
+    assert "conv1 copyin w prepare:7 2" in " ".join(
+        printed(view.report(profile(rows=named))).split()
+    )

@@ -95,6 +95,24 @@ def of_kernel(profile: Profile, row: Row) -> str:
     return f"{layers}: {words}" if words else layers or "belongs to no layer"
 
 
+# By the names of OpenACC's data clauses; a context and modules have none there.
+CLAUSES = {
+    "cudaMalloc": "create", "cuMemAlloc": "create", "cudaHostAlloc": "create",
+    "clCreateBuffer": "create", "clSVMAlloc": "create",
+    "cudaFree": "delete", "cuMemFree": "delete", "clReleaseMemObject": "delete",
+    "cuModuleLoad": "module", "cuLibraryLoad": "module", "cudaLibraryLoad": "module",
+    "clBuildProgram": "module", "cuModuleUnload": "module", "cuLibraryUnload": "module",
+    "cudaSetDevice": "context", "cuCtxCreate": "context", "cuDevicePrimaryCtxRetain": "context",
+    "clCreateContext": "context", "clCreateCommandQueue": "context",
+    "cudaStreamCreate": "context", "cudaStreamDestroy": "context",
+}  # fmt: skip
+
+
+def clause(call: str) -> str:
+    """What a call makes or frees; nothing of others."""
+    return next((words for start, words in CLAUSES.items() if call.startswith(start)), "")
+
+
 MOVES = {
     "[memcpy HtoD]": "from the host's memory to the device's",
     "[memcpy DtoH]": "from the device's memory to the host's",
@@ -121,6 +139,7 @@ PHASES = {
     "create outputs": "buffers for results",
     "pin images": "images where the GPU can fetch them by itself",
     "warm up": "the first images, uncounted",
+    "free memory": "buffers are given back, and what libraries kept",
 }
 
 

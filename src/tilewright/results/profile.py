@@ -118,6 +118,9 @@ class RowRecord(Struct, frozen=True, kw_only=True):
     index_operations: Annotated[
         Operations, about("on whole numbers, as far as they were counted")
     ] = 0.0
+    array: Annotated[str, about("what copies are of; empty where that was not said")] = ""
+    place: Annotated[str, about("the line of the program that asks for these copies")] = ""
+    phase: Annotated[str, about("of the start, where it was then")] = ""
 
 
 class StallRecord(Struct, frozen=True, kw_only=True):

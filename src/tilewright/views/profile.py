@@ -10,6 +10,7 @@ from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.roofline import Facts, roofline
+from tilewright.profiling.start import FREE
 from tilewright.profiling.tally import Row, by_name
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
@@ -77,10 +78,11 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
     wall = Sample(profile.timed).median if profile.timed else profile.wall.seconds
     total = sum(seconds for _, seconds in profile.start) + wall
     rows = table("From the start of the program", "phase", ">time", "%share", "what is in it")
-    for name, seconds in profile.start:
-        share = units.share(seconds / total)
-        rows.add_row(name, units.seconds(seconds), share, meaning.of_phase(name))
-    rows.add_row("forward", units.seconds(wall), units.share(wall / total), "without recording")
+    phases = [(name, seconds, meaning.of_phase(name)) for name, seconds in profile.start]
+    at = len(phases) - sum(name == FREE for name, *_ in phases)  # the end is after the run
+    phases.insert(at, ("forward", wall, "without recording"))
+    for name, seconds, words in phases:
+        rows.add_row(name, units.seconds(seconds), units.share(seconds / total), words)
     rows.add_section()
     rows.add_row("total", units.seconds(total), units.share(1), "")
     yield rows
@@ -89,7 +91,10 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
     if calls := _calls_from_start(profile):
         yield ""
         yield _times("API calls from the start of the program", calls, layers=False)
-        yield "the start, which ends with the warm-up, was recorded in a process of its own"
+        yield "the start, and the end, were recorded in a process of their own, without the run"
+    if any(row.phase for row in profile.start_rows):
+        yield ""
+        yield from regions.start(profile)
 
 
 def _calls_from_start(profile: Profile) -> list[Row]:

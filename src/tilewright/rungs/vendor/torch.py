@@ -15,6 +15,7 @@ from tilewright.precision import Precision
 from tilewright.rungs.rung import Launch, Options, Rung, whole_network
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.device import Device
+from tilewright.trace import moving
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +53,10 @@ def prepare(
 
     kernels = []
     for stage in stages:
-        tensors = [runtime.upload(parameters[name].copy()) for name in stage.parameter_shapes]
+        tensors = []
+        for name in stage.parameter_shapes:
+            with moving(runtime.trace, name):
+                tensors.append(runtime.upload(parameters[name].copy()))
         function = layer_function(stage, *tensors)
         kernels.append((stage, runtime.build(f"torch_{stage.kind}", function)))
     before = (stages[0].sources or (-1,))[0]
