@@ -14,7 +14,7 @@ from tilewright.model.layers import Flatten, FullyConnected, Pixels
 from tilewright.model.network import Network
 from tilewright.rungs import find
 from tilewright.runtime import opencl
-from tilewright.runtime.device import CPU, OPENCL
+from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.trace import Trace
 from tilewright.truth.trials import random_parameters
 
@@ -55,8 +55,11 @@ def test_images_stay_where_they_are_for_other_plans(network, pixels, plan):
     assert memory.pin(program, pixels) is pixels
 
 
-def test_other_peoples_runtimes_have_images_as_they_are(network, pixels):
-    program = program_of(network, find("im2col"), CPU, 2)
+@pytest.mark.parametrize("rung", ["im2col", "torch"])
+def test_a_cpu_has_images_as_they_are(network, pixels, rung):
+    if reason := find(rung).missing(CPU):
+        pytest.skip(reason)
+    program = program_of(network, find(rung), CPU, 2)
     assert memory.pin(program, pixels) is pixels
 
 
@@ -72,7 +75,8 @@ def test_a_librarys_images_are_pinned_too(network, pixels, monkeypatch):
         "empty",
         lambda *shape, pin_memory, **how: asked.append(pin_memory) or empty(*shape, **how),
     )
-    program = SimpleNamespace(runtime=TorchRuntime(CPU), plan=SimpleNamespace(memory="resident"))
+    plan = SimpleNamespace(memory="resident", device=CUDA)
+    program = SimpleNamespace(runtime=TorchRuntime(CPU), plan=plan)
     pinned = memory.pin(program, pixels)
     assert asked == [True] and pinned is not pixels
     np.testing.assert_array_equal(pinned, pixels)

@@ -150,7 +150,8 @@ def pin(program: Program, images: Images) -> Images:
 
 def pins(program: Program) -> bool:
     """Whether images are sent from pinned memory, if there is room; a library's are, too."""
-    return isinstance(program.runtime, Pins) and program.plan.memory in ("resident", "streamed")
+    travels = program.plan.device.is_gpu and program.plan.memory in ("resident", "streamed")
+    return travels and isinstance(program.runtime, Pins)
 
 
 def _can_go_straight(runtime: Pins, images: Images) -> bool:
