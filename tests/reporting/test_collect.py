@@ -145,6 +145,7 @@ def on_cuda(monkeypatch):
     def elsewhere(function, progress, **given):
         memory, wish = given.get("memory"), given["wish"]
         words = [function.__name__, str(wish.device), given["label"], given.get("images"), memory]
+        words += ["counted"] if given.get("counted") else []
         asked.append(" ".join(str(word) for word in words if word is not None))
         if function is measure.kernels and given["label"] in ("direct", "shared"):
             together.wait()  # passes when both are at work
@@ -176,6 +177,12 @@ def test_a_gpu_has_kernels_and_memory_plans(on_cuda, tmp_path):
     first = [words.split()[0] for words in on_cuda if words.split()[0] != "no"]
     assert list(dict.fromkeys(first)) == ["ahead", "run", "answered", "kernels", "profile"]
     assert first == sorted(first, key=list(dict.fromkeys(first)).index)
+
+
+def test_counters_are_read_of_rungs_of_our_own_where_they_are_asked_for(on_cuda, tmp_path):
+    collect([Wish(images=10, device=CUDA, counters=True)], Parts(tmp_path / "parts"), silent)
+    counted = [words for words in on_cuda if words.endswith("counted")]
+    assert counted == [f"profile cuda {name} counted" for name in ("direct", "shared", "step2")]
 
 
 def test_processes_are_started_ahead_where_cores_are_free(on_cuda, tmp_path, monkeypatch):

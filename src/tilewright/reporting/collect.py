@@ -28,6 +28,7 @@ from tilewright.reporting import measure
 from tilewright.reporting.parts import Parts
 from tilewright.reporting.process import elsewhere, started_ahead
 from tilewright.reporting.remaining import (
+    COUNTING,
     LOOPS,
     START,
     Expected,
@@ -259,9 +260,14 @@ def _profiles(
                     names[f"profile {label} {memory}"] = (label, memory)
     for name, (label, plan) in names.items():
         shown = plan is not None or label in (*own[:1], _best(ladder))
-        make = partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown)
+        counted = wish.counters and label in own and plan is None
+        make = partial(
+            elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown,
+            counted=counted,
+        )  # fmt: skip
         repeated = (measure.PROFILE_REPEATS + 2) * wish.images / rates[label]
-        yield Part(name, make, getting_ready(label, ahead) + repeated)
+        seconds = getting_ready(label, ahead) + (COUNTING if counted else 0.0) + repeated
+        yield Part(name, make, seconds)
 
 
 def _best(ladder: LadderRecord) -> str:

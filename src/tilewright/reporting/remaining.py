@@ -10,6 +10,7 @@ from typing import NamedTuple
 # Seconds that a process takes to start and get ready, about; the same where its libraries were
 # loaded while another was at work; and what PyTorch's take more.
 START, STARTED_AHEAD, PYTORCH = 3.0, 1.0, 3.0
+COUNTING = 6.0  # seconds that ncu takes for a batch
 LOOPS = 1.2e9  # operations a second of nested loops on one core, about
 
 

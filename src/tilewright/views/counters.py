@@ -63,21 +63,18 @@ def _stalls(shown: Sequence[Counted]) -> Table:
     for number, each in enumerate(shown):
         if number:
             made.add_section()
-        held = worst(each.stalls)
-        for stall in _most(each.stalls):
-            name = stall.reason.replace("_", " ")
-            made.add_row(
-                short(each.kernel), units.share(stall.share),
-                Marked(f"{name} *", colours.WAITING) if stall is held else name, stall.what.words,
-            )  # fmt: skip
+        for stall, reason in reasons(each.stalls):
+            share = units.share(stall.share)
+            made.add_row(short(each.kernel), share, reason, stall.what.words)
     return made
 
 
-def _most(stalls: Sequence[Stall]) -> Iterator[Stall]:
-    """Most first, until what is left is little."""
-    so_far = 0.0
+def reasons(stalls: Sequence[Stall]) -> Iterator[tuple[Stall, str]]:
+    """Each with its name, most first, until what is left is little; the worst is marked."""
+    held, so_far = worst(stalls), 0.0
     for stall in stalls:
         if so_far > MOST or stall.share < LEAST:
             return
-        yield stall
+        name = stall.reason.replace("_", " ")
+        yield stall, Marked(f"{name} *", colours.WAITING) if stall is held else name
         so_far += stall.share

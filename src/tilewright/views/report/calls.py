@@ -13,6 +13,7 @@ from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
 from tilewright.views.names import short
 from tilewright.views.profile import most
+from tilewright.views.report import counters
 from tilewright.views.report.blocks import (
     Block,
     Cell,
@@ -53,7 +54,7 @@ def profile(record: ProfileRecord) -> list[Paragraph | Table | Code]:
     blocks.append(table(record, found, "kernels"))
     if found.named("api"):
         blocks.append(table(record, found, "calls"))
-    return blocks
+    return [*blocks, *counters.blocks(found, profile_name(record))]
 
 
 def _most(record: ProfileRecord) -> str:

@@ -18,14 +18,22 @@ from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 from tilewright.views import units
-from tilewright.views.report import calls, compiler, environment, layers, optimizations, timeline
+from tilewright.views.report import (
+    calls,
+    compiler,
+    counters,
+    environment,
+    layers,
+    optimizations,
+    timeline,
+)
 from tilewright.views.report.blocks import (
     Block,
     Heading,
     Paragraph,
     Section,
 )
-from tilewright.views.report.material import Material, subject
+from tilewright.views.report.material import Material, profile_name, subject
 from tilewright.views.report.op_times import Measured, of_ladder, of_run, op_times, outputs
 from tilewright.views.report.origins import LIBRARIES
 
@@ -180,6 +188,8 @@ def step(material: Material, name: str) -> Iterator[Block]:
     for profile in material.of(ProfileRecord):
         if profile.rung == name:
             yield optimizations.what_the_profile_says(profile)
+            if profile.counters:
+                yield from counters.blocks(profile_of(profile), profile_name(profile))
     for ladder, row in found:
         yield optimizations.what_it_did(ladder, row)
     yield material.words_for(name)
