@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tilewright.runtime import opencl, pocl_builds
+from tilewright.runtime import opencl, opencl_programs, pocl_builds
 from tilewright.runtime.pocl import is_pocl
 
 NOT_OPTIMISED = "-cl-opt-disable"
-in_full = opencl._program
+in_full = opencl_programs.program
 asked_for = ""
 
 
@@ -37,8 +37,8 @@ _program.__wrapped__ = in_full.__wrapped__
 
 @lru_cache(maxsize=1000)
 def _quick(index, text, quick):
-    return build(opencl.load(), opencl._context(index), text, opencl.BUILD_OPTIONS, quick)
+    return build(opencl.load(), opencl.context(index), text, opencl_programs.BUILD_OPTIONS, quick)
 
 
 def install():
-    opencl._program = _program
+    opencl_programs.program = _program

@@ -109,7 +109,8 @@ def test_the_users_folders_are_neither_read_nor_written(own_cache):
 @pytest.mark.skipif(bool(opencl.missing(OPENCL)), reason=str(opencl.missing(OPENCL)))
 def test_pocl_keeps_what_it_compiles_where_it_is_told(tmp_path):
     text = "import pickle, sys, numpy; from tilewright.runtime import device, opencl\n"
-    text += "runtime = opencl.OpenClRuntime(device.OPENCL); x = runtime.upload(numpy.ones(1, 'f'))"
+    text += "runtime = opencl.open_runtime(device.OPENCL, 'resident')\n"
+    text += "x = runtime.upload(numpy.ones(1, 'f'))"
     text += "\nkernel = runtime.compile(pickle.load(sys.stdin.buffer))"
     text += "\nruntime.enqueue(kernel, (1, 1, 1), [x, x], ()); assert runtime.download(x)[0] == 2"
     environment = os.environ | {"POCL_CACHE_DIR": str(tmp_path / "pocl")}

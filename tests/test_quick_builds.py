@@ -12,7 +12,7 @@ from tests.runtime.test_opencl import DOUBLE
 from tilewright.model import zoo
 from tilewright.model.layers import GELU, Convolution, Pixels, TanhGELU
 from tilewright.model.network import Network
-from tilewright.runtime import opencl, pocl_builds
+from tilewright.runtime import opencl, opencl_programs, pocl_builds
 from tilewright.runtime.device import OPENCL
 
 REASON = opencl.missing(OPENCL)
@@ -41,17 +41,17 @@ def test_no_text_needs_more_than_what_is_declared(every_text, monkeypatch):
 
     monkeypatch.setattr(pocl_builds, "build", refuse)
     for source in every_text.values():
-        assert opencl._program(INDEX, source.complete).kernel_names == source.name
+        assert opencl_programs.program(INDEX, source.complete).kernel_names == source.name
 
 
 def test_another_function_is_found():
     source = replace(DOUBLE, text=DOUBLE.text.replace("{", "{ float a = cbrt(8.0f);", 1))
-    assert opencl._program(INDEX, source.complete).kernel_names == source.name
+    assert opencl_programs.program(INDEX, source.complete).kernel_names == source.name
 
 
 def test_the_words_about_an_error_are_those_of_users():
     said = []
-    for build in (opencl._program, quick_builds.in_full):
+    for build in (opencl_programs.program, quick_builds.in_full):
         with pytest.raises(opencl.load().RuntimeError, match="program scope") as error:
             build(INDEX, DOUBLE.complete + "\nnonsense;\n")
         said.append([line.partition(".cl:")[2] for line in str(error.value).splitlines()])
@@ -66,7 +66,7 @@ def test_files_of_users_have_all_of_opencls_functions(monkeypatch):
         asked.append(ours)
         return quick_builds.in_full(index, text)
 
-    monkeypatch.setattr(opencl, "_program", remember)
+    monkeypatch.setattr(opencl_programs, "program", remember)
     runtime = opencl.open_runtime(OPENCL, "resident")
     for file in (None, "mine.cl"):
         runtime.compile(replace(DOUBLE, file=file))

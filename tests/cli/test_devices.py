@@ -12,6 +12,7 @@ from tilewright.runtime import cuda, opencl
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Limits
 from tilewright.runtime.multiprocessor import REFERENCE
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 
 
 def shown(capsys):
@@ -68,10 +69,10 @@ def test_what_is_said_of_managed_memory_is_so(capsys, without_cuda):
         if not name.startswith("opencl") or not device["usable"]:
             continue
         if device["managed"]:
-            assert opencl.OpenClRuntime(Device.parse(name), managed=True).managed
+            assert OpenClRuntime(Device.parse(name), managed=True).managed
         else:
             with pytest.raises(TilewrightError, match="shares no memory with the host"):
-                opencl.OpenClRuntime(Device.parse(name), managed=True)
+                OpenClRuntime(Device.parse(name), managed=True)
 
 
 def test_nothing_but_a_cpu(capsys, without_cuda, monkeypatch):

@@ -8,6 +8,7 @@ from tilewright.rungs.gpu.design import source
 from tilewright.runtime import nvrtc, opencl
 from tilewright.runtime.device import CUDA, OPENCL
 from tilewright.runtime.nvrtc import compile_cubin
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 
 needs_opencl = pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason="no OpenCL")
 
@@ -22,7 +23,7 @@ def test_rates_of_an_opencl_device(monkeypatch):
 @needs_opencl
 def test_every_byte_is_moved():
     """Otherwise the bandwidth would be too good."""
-    runtime = opencl.OpenClRuntime(OPENCL)
+    runtime = OpenClRuntime(OPENCL)
     values = np.arange(2 * 3 * 256 * 4, dtype=np.float32)
     kernel = source("bandwidth", "bandwidth.cl", (256, 1, 1), {"FROM": values.size // 2})
     given = runtime.upload(values)

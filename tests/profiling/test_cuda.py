@@ -22,7 +22,7 @@ IMAGES = 60
 MANY = 10_000
 KERNELS = {
     "padded_conv": 3, "padded_pad": 3, "layer_relu": 3, "layer_pool": 3, "layer_fc": 1,
-    "layer_softmax": 1,
+    "layer_fc_sum": 1, "layer_softmax": 1,
 }  # fmt: skip
 
 

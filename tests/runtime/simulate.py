@@ -36,7 +36,7 @@ from tilewright.rungs.gpu import design
 from tilewright.runtime import dialect
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import Source
-from tilewright.runtime.opencl import OpenClRuntime
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tests import quick_builds
-from tilewright.runtime import opencl
+from tilewright.runtime import opencl, opencl_programs, opencl_runtime
 from tilewright.runtime.pocl import is_pocl
 
 LARGEST_GRID = (2**31 - 1, 65_535, 65_535)
@@ -64,8 +64,10 @@ def install(monkeypatch, machine):
     module = Module(machine)
     monkeypatch.setattr(opencl, "load", lambda: module)
     monkeypatch.setattr(opencl, "devices", lambda: [module.device])
-    for name in ("_context", "_program", "_handed_out"):
-        monkeypatch.setattr(opencl, name, cache(getattr(opencl, name).__wrapped__))
+    for room, name in (
+        (opencl, "context"), (opencl_programs, "program"), (opencl_runtime, "_handed_out"),
+    ):  # fmt: skip
+        monkeypatch.setattr(room, name, cache(getattr(room, name).__wrapped__))
     return module
 
 

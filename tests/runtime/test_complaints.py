@@ -18,6 +18,7 @@ from tilewright.runtime.complaints import (
 )
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 
 TEXT = """/* what it does */
 TW_ENTRY TW_NAME(TW_GLOBAL const float *x, TW_GLOBAL float *out, const int size) {
@@ -34,7 +35,7 @@ def source(text=TEXT, parameters="**i"):
 
 def opencl_error(text=TEXT, **options):
     with pytest.raises(TilewrightError) as caught:
-        opencl.OpenClRuntime(OPENCL).compile(source(text, **options))
+        OpenClRuntime(OPENCL).compile(source(text, **options))
     return caught.value
 
 

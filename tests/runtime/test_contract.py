@@ -8,7 +8,7 @@ import pytest
 from tilewright.runtime import GpuRuntime, are_pixels, opencl
 from tilewright.runtime.cpu import CpuRuntime
 from tilewright.runtime.device import OPENCL
-from tilewright.runtime.opencl import OpenClRuntime
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 
 
 def runtimes():

@@ -14,6 +14,7 @@ from tilewright.errors import TilewrightError
 from tilewright.runtime import DeviceFault, opencl, recorder
 from tilewright.runtime.device import OPENCL, Device
 from tilewright.runtime.dialect import DoesNotFit, Source
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 from tilewright.trace import Trace
 
 REASON = opencl.missing(OPENCL)
@@ -30,7 +31,7 @@ DOUBLE = Source(
 
 @pytest.fixture(scope="module")
 def plain():
-    return opencl.OpenClRuntime(OPENCL)
+    return OpenClRuntime(OPENCL)
 
 
 @pytest.fixture(params=["plain", "managed"])
@@ -39,7 +40,7 @@ def runtime(request, plain):
         return plain
     if not opencl.shares_memory(plain.device):
         pytest.skip("no memory shared with the host")
-    return opencl.OpenClRuntime(OPENCL, managed=True)
+    return OpenClRuntime(OPENCL, managed=True)
 
 
 @given(
@@ -235,7 +236,7 @@ def test_what_was_pinned_is_known(plain):
     pinned[:] = 7
     for view in (pinned, pinned[1:], pinned.reshape(12)[2:5]):
         assert plain.is_pinned(view)
-        assert opencl.OpenClRuntime(OPENCL).is_pinned(view)  # it is the device's, not ours
+        assert OpenClRuntime(OPENCL).is_pinned(view)  # it is the device's, not ours
     assert not plain.is_pinned(pinned.copy())
     assert not plain.is_pinned(np.zeros(3))
     assert plain.pinned((0, 3), np.float32).shape == (0, 3)
@@ -330,4 +331,4 @@ def test_names_of_devices():
         f"there are {len(opencl.devices())} OpenCL devices, numbered from 0"
     )
     with pytest.raises(TilewrightError, match="device 'opencl:99': there are"):
-        opencl.OpenClRuntime(Device("opencl", 99))
+        OpenClRuntime(Device("opencl", 99))

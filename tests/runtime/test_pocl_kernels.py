@@ -13,6 +13,7 @@ import pytest
 
 from tilewright.runtime import opencl, pocl_kernels
 from tilewright.runtime.device import OPENCL
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 from tilewright.runtime.pocl_kernels import RECORD, drop_changed, record
 
 
@@ -84,7 +85,7 @@ def test_no_folder_at_all_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(pocl_kernels.tempfile, "tempdir", str(tmp_path / "nowhere"))
     said = pocl_kernels.keep_kernels(tmp_path / "ours")
     assert said.endswith(", nor in a temporary folder (No such file or directory)")
-    monkeypatch.setattr(opencl, "_kept_kernels", lambda: said)
+    monkeypatch.setattr(opencl, "kept_kernels", lambda: said)
     monkeypatch.setattr(opencl, "is_installed", lambda: True)
     monkeypatch.setattr(opencl, "devices", list)
     if not opencl.unusable():
@@ -96,9 +97,9 @@ def test_no_folder_at_all_is_one_line(monkeypatch, tmp_path):
 @pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL)))
 def test_it_is_said_once_and_to_users_of_pocl(monkeypatch, capsys):
     notice = "PoCL cannot keep kernels in a test"
-    monkeypatch.setattr(opencl, "_kept_kernels", lambda: notice)
+    monkeypatch.setattr(opencl, "kept_kernels", lambda: notice)
     for _ in range(2):
-        opencl.OpenClRuntime(OPENCL)
+        OpenClRuntime(OPENCL)
     usual = f"tilewright: {notice}\n" if opencl.is_pocl(opencl.devices()[0]) else ""
     assert capsys.readouterr().err == usual
 
@@ -158,7 +159,7 @@ def test_files_that_are_gone_are_no_fault(kernels):
 DOUBLE = """
 import numpy
 from tilewright.runtime.dialect import Source
-from tilewright.runtime.opencl import OpenClRuntime
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 from tilewright.runtime.device import OPENCL
 text = "TW_ENTRY TW_NAME(TW_GLOBAL float *out) { out[TW_BLOCK_X] = 2 * TW_BLOCK_X; }"
 runtime = OpenClRuntime(OPENCL)

@@ -30,9 +30,10 @@ from tilewright.model.layers import (
 from tilewright.model.network import Network
 from tilewright.profiling import session
 from tilewright.rungs import find, rungs
-from tilewright.runtime import DeviceFault, opencl
+from tilewright.runtime import DeviceFault, opencl, opencl_programs
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import Source
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 from tilewright.trace import Trace
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
@@ -149,12 +150,12 @@ def machine(request):
 def test_managed_is_refused_where_nothing_is_shared(machine, monkeypatch):
     strict.install(monkeypatch, machine)
     with pytest.raises(TilewrightError, match=r"shares no memory with the host .*use resident"):
-        opencl.OpenClRuntime(OPENCL, managed=True)
+        OpenClRuntime(OPENCL, managed=True)
 
 
 def test_a_device_is_taken_at_its_word(machine, monkeypatch):
     strict.install(monkeypatch, machine)
-    runtime = opencl.OpenClRuntime(OPENCL)
+    runtime = OpenClRuntime(OPENCL)
     assert runtime.alignment == machine.alignment
     assert runtime.limits.threads == min(machine.threads, 1024)
     assert runtime.limits.shared_bytes == min(machine.shared_bytes, 48 * 1024)
@@ -164,7 +165,7 @@ def test_a_device_is_taken_at_its_word(machine, monkeypatch):
 @pytest.mark.parametrize("first", [0, 1, 32, 128, 1024])
 def test_only_what_may_have_changed_is_copied_back(first, machine, monkeypatch):
     strict.install(monkeypatch, machine)
-    runtime = opencl.OpenClRuntime(OPENCL)
+    runtime = OpenClRuntime(OPENCL)
     x, out = runtime.upload(np.arange(2000, dtype=np.float32)), runtime.allocate((2000,))
     kernel = runtime.compile(DOUBLE)
     moved, copy = [], runtime.copy
@@ -194,7 +195,7 @@ def module(monkeypatch):
 
 @pytest.fixture
 def runtime(module):
-    return opencl.OpenClRuntime(OPENCL)
+    return OpenClRuntime(OPENCL)
 
 
 def values(count, value=1.0):
@@ -276,7 +277,7 @@ def test_a_work_group_beyond_the_device(runtime):
     module = runtime.cl
     for block, words in (((1025, 1, 1), "1025 threads"), ((1, 1, 65), r"\(1, 1, 65\)")):
         source = replace(DOUBLE, block=block)
-        kernel = module.Kernel(opencl._program(0, source.complete), source.name)
+        kernel = module.Kernel(opencl_programs.program(0, source.complete), source.name)
         kernel.set_args(runtime.allocate((1,)).memory, runtime.allocate((1,)).memory)
         with pytest.raises(Violation, match=f"a work-group of {words}"):
             module.enqueue_nd_range_kernel(runtime.kernels, kernel, block, block)
@@ -322,7 +323,7 @@ def test_memory_beyond_the_device(runtime, module):
         " out[TW_BLOCK_X] = s[TW_BLOCK_X]; }"
     )
     source = Source("large", text, (1, 1, 1), (), constant_floats=4)
-    kernel = module.Kernel(opencl._program(0, source.complete), source.name)
+    kernel = module.Kernel(opencl_programs.program(0, source.complete), source.name)
     out, constant = runtime.allocate((1,)).memory, runtime.allocate((20_000,)).memory
     kernel.set_args(out, constant)
     with pytest.raises(Violation, match="52000 shared bytes"):

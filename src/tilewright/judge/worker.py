@@ -130,7 +130,7 @@ class Worker:
     def _allocate(self, request: protocol.Allocate) -> Buffer:
         if request.shared is None:
             return self.runtime.allocate((request.size,), np.uint8)
-        from tilewright.runtime.opencl import OpenClRuntime
+        from tilewright.runtime.opencl_runtime import OpenClRuntime
 
         assert isinstance(self.runtime, OpenClRuntime)  # no other runs where the window is
         return self.runtime.over(self.window[request.shared : request.shared + request.size])

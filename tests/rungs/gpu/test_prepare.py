@@ -28,7 +28,7 @@ from tilewright.rungs.gpu.prepare import GpuLaunch, layer_options, naming
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
 from tilewright.runtime.dialect import DoesNotFit, Limits, Source
-from tilewright.runtime.opencl import OpenClRuntime
+from tilewright.runtime.opencl_runtime import OpenClRuntime
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
