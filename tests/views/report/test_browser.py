@@ -173,3 +173,14 @@ def test_a_long_page_opens_and_goes_to_its_end(open_page, long_address):
     view.wait_for_function(
         "[...document.querySelectorAll('figure')].every(f => f.dataset.state != 'drawing')"
     )
+
+
+def test_nothing_is_printed_beyond_the_edge_of_the_paper(browser, address):
+    """A4 within its margins; what scrolls on a screen is cut off there."""
+    opened = browser.new_page(viewport={"width": 690, "height": 976})
+    opened.goto(address)
+    opened.emulate_media(media="print")
+    beyond = """[...document.querySelectorAll('table, pre')].filter(
+      (each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.textContent)"""
+    assert opened.evaluate(beyond) == []
+    opened.close()
