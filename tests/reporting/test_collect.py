@@ -20,6 +20,7 @@ from tilewright.errors import TilewrightError
 from tilewright.measure.samples import Sample
 from tilewright.model.load import describe
 from tilewright.profiling import session
+from tilewright.reporting import asked as asking
 from tilewright.reporting import collect as collecting
 from tilewright.reporting import measure
 from tilewright.reporting.collect import collect
@@ -67,7 +68,7 @@ def here(monkeypatch):
         return function(**given, progress=progress)
 
     monkeypatch.setattr(collecting, "_ladder", ladder)
-    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(asking, "elsewhere", elsewhere)
     monkeypatch.setattr(session, "ceilings", lambda *given: (CEILINGS, None))
     monkeypatch.setattr(measure, "measured_again", lambda profile: profile)
     return made
@@ -108,13 +109,13 @@ def test_what_was_stopped_goes_on_where_it_was(here, net, tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return going(function, progress, **given)
 
-    monkeypatch.setattr(collecting, "elsewhere", stopping)
+    monkeypatch.setattr(asking, "elsewhere", stopping)
     with pytest.raises(KeyboardInterrupt):
         collect([wish], parts, silent)
     before = list(here)
     assert before == ["ladder", "run im2col", "run fused", "answered im2col"]
     assert all(json.loads(path.read_text()) for path in parts.folder.iterdir())
-    monkeypatch.setattr(collecting, "elsewhere", going)
+    monkeypatch.setattr(asking, "elsewhere", going)
     collect([wish], parts, silent)
     assert here[len(before) :] == ["profile im2col", "profile fused"]
 
@@ -123,7 +124,7 @@ def test_what_cannot_be_had_is_named_and_no_end(here, net, tmp_path, monkeypatch
     def failing(function, progress, **given):
         raise TilewrightError(f"{given['label']} is on holiday")
 
-    monkeypatch.setattr(collecting, "elsewhere", failing)
+    monkeypatch.setattr(asking, "elsewhere", failing)
     parts = Parts(tmp_path / "parts")
     (ladder,) = collect([Wish(net, images=2)], parts, silent)
     assert ladder.verb() == "ladder"
@@ -145,7 +146,7 @@ def on_cuda(monkeypatch):
     def elsewhere(function, progress, **given):
         memory, wish = given.get("memory"), given["wish"]
         words = [function.__name__, str(wish.device), given["label"], given.get("images"), memory]
-        words += ["counted"] if given.get("counted") else []
+        words += [name for name in ("counted", "begun") if given.get(name)]
         asked.append(" ".join(str(word) for word in words if word is not None))
         if function is measure.kernels and given["label"] in ("direct", "shared"):
             together.wait()  # passes when both are at work
@@ -159,9 +160,9 @@ def on_cuda(monkeypatch):
 
     monkeypatch.setattr(environment, "cpu_cores", lambda: 4)
     monkeypatch.setattr(collecting, "started_ahead", started_ahead)
-    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(asking, "elsewhere", elsewhere)
     monkeypatch.setattr(collecting, "_ladder", lambda *given: made_ladder())
-    monkeypatch.setattr(collecting, "_on_the_cpu", lambda: ["serial", "torch"])
+    monkeypatch.setattr(asking, "on_the_cpu", lambda: ["serial", "torch"])
     return asked
 
 
@@ -226,13 +227,20 @@ def test_the_cpu_beside_is_judged_by_its_smaller_runs(on_cuda, tmp_path, monkeyp
         on_cuda.append(f"{given['wish'].device} {given['label']} {given.get('images')}")
         return [run_record(device="cpu", label=given["label"], images_per_second=20.0)]
 
-    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(asking, "elsewhere", elsewhere)
     parts = Parts(tmp_path / "parts")
     collect([Wish(images=100, device=CUDA, data="drawn", milestone=True)], parts, silent)
     assert "cpu serial 1000" in on_cuda  # 50 s
     assert "cpu serial 10000" not in on_cuda
     assert parts.problems["ece408 on cpu: run serial, 10,000 images"].startswith("would take")
     assert not parts.ahead
+
+
+def test_a_milestone_has_the_calls_of_whole_programs(on_cuda, tmp_path):
+    wish = Wish(images=100, device=CUDA, data="drawn", milestone=True)
+    collect([wish], Parts(tmp_path / "parts"), silent)
+    begun = [words for words in on_cuda if words.endswith("begun")]
+    assert begun == ["profile cuda direct begun", "profile cuda torch begun"]
 
 
 def test_the_loops_beside_a_gpu_are_known_to_take_long(on_cuda, tmp_path, monkeypatch):
@@ -252,14 +260,14 @@ def test_the_fastest_is_ranked_by_the_device():
     slow, fast = (rung_record(name, (0.01,) * 9) for name in ("slow", "fast"))
     times = [timing(Sample(tuple(t * k for t in TIMES)), 100) for k in (0.5, 0.1)]
     rows = [replace(row, device_time=time) for row, time in zip((slow, fast), times, strict=True)]
-    assert collecting._best(ladder_record(rows=tuple(rows))) == "fast"
+    assert asking.best(ladder_record(rows=tuple(rows))) == "fast"
 
 
 def test_the_same_network_with_other_weights_is_told_apart(here, net, tmp_path, monkeypatch):
     """As the course of 2017 had it: a high and a low model."""
     low = tmp_path / "low.safetensors"
     low.write_bytes(Path(net).read_bytes())
-    monkeypatch.setattr(collecting, "elsewhere", lambda *given, **named: [run_record()])
+    monkeypatch.setattr(asking, "elsewhere", lambda *given, **named: [run_record()])
     wishes = [Wish(each, images=2) for each in (net, str(low))]
     records = collect(wishes, Parts(tmp_path / "parts"), silent)
     assert list(dict.fromkeys(record.network for record in records)) == [

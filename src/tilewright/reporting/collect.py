@@ -7,8 +7,7 @@ all rungs at once.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -20,53 +19,30 @@ from msgspec import structs
 from tilewright import climb, environment
 from tilewright.command import commanded
 from tilewright.contest import Progress
-from tilewright.data import drawn
 from tilewright.measure.samples import usual_rounds
-from tilewright.memory import DEVICE_PLANS
 from tilewright.model.load import describe
-from tilewright.reporting import measure
+from tilewright.reporting import asked
+from tilewright.reporting.asked import Part
 from tilewright.reporting.parts import Parts
-from tilewright.reporting.process import elsewhere, started_ahead
+from tilewright.reporting.process import started_ahead
 from tilewright.reporting.remaining import (
-    COUNTING,
     LOOPS,
-    START,
     Expected,
     Remaining,
     duration,
-    getting_ready,
 )
 from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
-from tilewright.rungs import find, rungs
 from tilewright.runtime.device import CPU
 
-SERIAL = "serial"
 # From so many cores on, a process that starts is not in the way of one that is measured on a GPU.
 ENOUGH_CORES = 4
-NONE: Mapping[str, float] = {}
-Make = Callable[[Progress], Sequence[Record]]
 # Seconds that a run may take over more images than were asked for: through PoCL some rungs need
 # minutes for 1,000.
 LONGEST_RUN = 60.0
-
-
-@dataclass(frozen=True)
-class Part:
-    """`seconds` are what it is expected to take. Of a run: whose, over how many images, and how
-    many of them a second, if that is known, or at a guess.
-    """
-
-    name: str
-    make: Make
-    seconds: float
-    label: str = ""
-    images: int = 0
-    rate: float | None = None
-    guess: float | None = None
 
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
@@ -91,13 +67,13 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
     rates = {row.rung: time.images_per_second for row, time in ladder.timed}
     ahead = wish.device.kind == "cuda" and environment.cpu_cores() >= ENOUGH_CORES
-    measured = [*_runs(wish, timed, ahead, rates), *_answers(wish, ladder, ahead)]
-    kernels, profiles = [*_kernels(wish, timed)], [*_profiles(wish, ladder, ahead, rates)]
+    measured = [*asked.runs(wish, timed, ahead, rates), *asked.answers(wish, ladder, ahead)]
+    kernels, profiles = [*asked.kernels(wish, timed)], [*asked.profiles(wish, ladder, ahead, rates)]
     beside, on_the_cpu = replace(wish, device=CPU), wish.milestone and wish.device.is_gpu
-    guesses = {SERIAL: LOOPS / ladder.flop_an_image} if ladder.flop_an_image else {}
-    loops = [*_runs(beside, _on_the_cpu(), guesses=guesses)] if on_the_cpu else []
-    for of, asked in ((wish, [*measured, *kernels, *profiles]), (beside, loops)):
-        known = [part for part in asked if not _too_long(of, part, part.rate or part.guess)]
+    guesses = {asked.SERIAL: LOOPS / ladder.flop_an_image} if ladder.flop_an_image else {}
+    loops = [*asked.runs(beside, asked.on_the_cpu(), guesses=guesses)] if on_the_cpu else []
+    for of, wanted in ((wish, [*measured, *kernels, *profiles]), (beside, loops)):
+        known = [part for part in wanted if not _too_long(of, part, part.rate or part.guess)]
         parts.expect(of, {part.name: part.seconds for part in known})
     parts.announce()
     with started_ahead() if ahead else nullcontext():
@@ -205,71 +181,3 @@ class _Watching:
 
     def timed(self, name: str, seconds: float) -> None:
         pass
-
-
-def _runs(
-    wish: Wish, labels: Iterable[str], ahead: bool = False,
-    rates: Mapping[str, float] = NONE, guesses: Mapping[str, float] = NONE,
-) -> Iterator[Part]:  # fmt: skip
-    """Every rung over every number of images; `rates` are images a second, where known."""
-    for label in labels:
-        rate, guess = rates.get(label), guesses.get(label)
-        for images in wish.sizes:
-            make = partial(elsewhere, measure.run, wish=wish, label=label, images=images)
-            at_work = images / (rate or guess or math.inf)
-            seconds = getting_ready(label, ahead) + at_work
-            yield Part(f"run {label}, {images:,} images", make, seconds, label, images, rate, guess)
-
-
-def _on_the_cpu() -> list[str]:
-    """What the course asks for beside a GPU: the loops, and a framework."""
-    able = [rung for rung in rungs(CPU) if rung.missing(CPU) is None]
-    return [rung.label for rung in able if rung.name == SERIAL or rung.vendor]
-
-
-def _answers(wish: Wish, ladder: LadderRecord, ahead: bool) -> Iterator[Part]:
-    """To all images."""
-    if wish.data != drawn.NAME and ladder.timed:
-        label = _best(ladder)
-        make = partial(elsewhere, measure.answered, wish=wish, label=label)
-        yield Part("answers", make, getting_ready(label, ahead))
-
-
-def _kernels(wish: Wish, timed: Mapping[str, bool]) -> Iterator[Part]:
-    """What the compiler made of every rung of our own."""
-    for label, vendor in timed.items():
-        if not vendor and wish.device.is_gpu:
-            make = partial(elsewhere, measure.kernels, wish=wish, label=label)
-            yield Part(f"kernels {label}", make, START / environment.cpu_cores())  # all at once
-
-
-def _profiles(
-    wish: Wish, ladder: LadderRecord, ahead: bool, rates: Mapping[str, float]
-) -> Iterator[Part]:
-    """Every rung; and the first of our own under every memory plan, on a GPU. Timelines are of the
-    first and the fastest of our own, and of memory plans.
-    """
-    own = [row.rung for row, _ in ladder.timed if not row.vendor]
-    names: dict[str, tuple[str, str | None]] = {
-        f"profile {row.rung}": (row.rung, None) for row, _ in ladder.timed
-    }
-    if wish.device.is_gpu:
-        for label in own[:1]:
-            for memory in find(label.partition(" ")[0]).memories:
-                if memory != DEVICE_PLANS[0]:
-                    names[f"profile {label} {memory}"] = (label, memory)
-    for name, (label, plan) in names.items():
-        shown = plan is not None or label in (*own[:1], _best(ladder))
-        counted = wish.counters and label in own and plan is None
-        make = partial(
-            elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown,
-            counted=counted,
-        )  # fmt: skip
-        repeated = (measure.PROFILE_REPEATS + 2) * wish.images / rates[label]
-        seconds = getting_ready(label, ahead) + (COUNTING if counted else 0.0) + repeated
-        yield Part(name, make, seconds)
-
-
-def _best(ladder: LadderRecord) -> str:
-    """The fastest rung of our own, or of anyone."""
-    return min(ladder.ranked, key=lambda pair: (pair[0].vendor, pair[1].median_seconds))[0].rung

@@ -10,7 +10,7 @@ from tilewright import job
 from tilewright.command import commanded
 from tilewright.contest import Progress
 from tilewright.plan_file import document
-from tilewright.profiling import counting, saved, session
+from tilewright.profiling import counting, saved, session, start
 from tilewright.profiling.ceilings import measured_again
 from tilewright.reporting.answers import SHOWN, answers
 from tilewright.reporting.wish import Wish
@@ -64,9 +64,18 @@ def kernels(wish: Wish, label: str, *, progress: Progress) -> list[Record]:
 
 
 def profile(
-    wish: Wish, label: str, memory: str | None, shown: bool, counted: bool, *, progress: Progress
+    wish: Wish,
+    label: str,
+    memory: str | None,
+    shown: bool,
+    counted: bool,
+    begun: bool,
+    *,
+    progress: Progress,
 ) -> list[Record]:
-    """A recorded run; with its timeline, if that is to be shown, and the GPU's counters."""
+    """A recorded run; with its timeline, if that is to be shown, the GPU's counters, and the calls
+    of its start.
+    """
     words = (*wish.command("profile", label, wish.images, memory), "--from-start")
     words += ("--counters",) if counted else ()
     spans: list[Event] = []
@@ -77,6 +86,10 @@ def profile(
     if recording.error is not None:
         raise recording.error
     made = measured_again(recording.profile)
+    if begun:
+        progress(f"recording the start of {label}", 0, 1)
+        first = start.recorded(request)
+        made = replace(made, start=first.phases, start_rows=first.rows)
     if counted:
         progress(f"reading counters of {label}", 0, 1)
         found, why = counting.counted(request, wish.device)

@@ -88,7 +88,7 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
     yield rows
     if not profile.start:
         yield "this profile was saved without its start"
-    if calls := _calls_from_start(profile):
+    if calls := calls_from_start(profile):
         yield ""
         yield _times("API calls from the start of the program", calls, layers=False)
         yield "the start, and the end, were recorded in a process of their own, without the run"
@@ -97,7 +97,7 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
         yield from regions.start(profile)
 
 
-def _calls_from_start(profile: Profile) -> list[Row]:
+def calls_from_start(profile: Profile) -> list[Row]:
     """Those of the start and of the recorded run together, where both are known."""
     begun = [row for row in profile.start_rows if row.kind == "api"]
     return by_name([*begun, *profile.of("api")]) if begun else []
@@ -164,7 +164,7 @@ def _most(profile: Profile, from_start: bool) -> Iterator[RenderableType]:
     parts: tuple[tuple[str, list[Row], Callable[[Row], str]], ...] = (
         ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
         ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
-        ("calls from the start", _calls_from_start(profile) if from_start else [],
+        ("calls from the start", calls_from_start(profile) if from_start else [],
          lambda row: meaning.of_call(row.name)),
     )  # fmt: skip
     made = table(f"What takes {units.share(MOST)[:-4]} %", "%share", "of", "name", "what it is")

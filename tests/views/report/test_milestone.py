@@ -162,3 +162,15 @@ def test_counters_say_of_each_step_what_its_warps_wait_for():
     assert "long scoreboard \\*" in text or "long scoreboard *" in text
     none = saved.record(dataclasses.replace(profile(), uncounted="ncu is not on the PATH"))
     assert "not read: ncu is not on the PATH" in to_markdown(page(Material((none,))))
+
+
+def test_calls_of_a_whole_program_have_its_start_in_them():
+    begun = tuple(
+        dataclasses.replace(row, name="cuModuleLoadData", seconds=9.0, phase="build kernels")
+        for row in profile().of("api")[:1]
+    )
+    read = saved.record(dataclasses.replace(profile(rung="torch"), start_rows=begun))
+    text = to_markdown(page(Material((read,)), as_milestone=True))
+    asked = text[text.index("3. API calls") : text.index("4. Kernels and API calls")]
+    assert "API calls from the start of the program of torch" in asked
+    assert asked.index("cuModuleLoadData") < asked.index("API calls of torch")

@@ -12,7 +12,7 @@ from tilewright.profiling.tally import Row
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
 from tilewright.views.names import short
-from tilewright.views.profile import most
+from tilewright.views.profile import calls_from_start, most
 from tilewright.views.report import counters
 from tilewright.views.report.blocks import (
     Block,
@@ -68,19 +68,25 @@ def _most(record: ProfileRecord) -> str:
 
 
 def table(
-    record: ProfileRecord, found: Profile, which: Literal["kernels", "calls"], all_of: bool = True
+    record: ProfileRecord,
+    found: Profile,
+    which: Literal["kernels", "calls", "all calls"],
+    all_of: bool = True,
 ) -> Table:
-    """`all_of`: not only those that together take more than 90 %."""
+    """`all calls` are those from the start of the program on. `all_of`: not only those that
+    together take more than 90 %.
+    """
     kinds = DEVICE_KINDS if which == "kernels" else ("api",)
-    rows = found.named(*kinds)
+    rows = calls_from_start(found) if which == "all calls" else found.named(*kinds)
     total = sum(row.seconds for row in rows) or 1.0
     marked = {row.name for row in most(rows)}
     rows = [row for row in rows if all_of or row.name in marked]
-    title = "API calls" if which == "calls" else (
-        "GPU activities" if found.device.is_gpu else "Computation"
-    )  # fmt: skip
+    titles = {
+        "calls": "API calls", "all calls": "API calls from the start of the program",
+        "kernels": "GPU activities" if found.device.is_gpu else "Computation",
+    }  # fmt: skip
     return Table(
-        f"{title} of {profile_name(record)}, times from {record.source}",
+        f"{titles[which]} of {profile_name(record)}, times from {record.source}",
         ("name", "90 %", ">time, %", ">time", ">calls", ">average", ">min", ">max", "what it is"),
         [_row(found, row, total, row.name in marked) for row in rows],
     )

@@ -86,10 +86,15 @@ def most_kernels(material: Material) -> Section:
 
 
 def most_calls(material: Material) -> Section:
-    reading = "Those of the run that together take more than 90 %, and how the program began."
+    reading = (
+        "Those that together take more than 90 %: of the whole program, where its start was "
+        "recorded, and of the run; and how the program began."
+    )
     blocks: list[Block] = []
     for each in _chosen(material):
         found = profile_of(each)
+        if each.start_rows:
+            blocks.append(calls.table(each, found, "all calls", all_of=False))
         if found.named("api"):
             blocks.append(calls.table(each, found, "calls", all_of=False))
         if each.start:
