@@ -131,6 +131,14 @@ def test_what_cannot_be_had_is_named_and_no_end(here, net, tmp_path, monkeypatch
     assert parts.problems[f"{net} on cpu: run fused, 2 images"] == "fused is on holiday"
 
 
+def test_without_weights_nothing_is_begun(tmp_path, monkeypatch):
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({"name": "bare", "input": {"shape": [1, 5, 5]}, "layers": LAYERS}))
+    monkeypatch.setattr(collecting, "_ladder", lambda *given: pytest.fail("it measures"))
+    with pytest.raises(TilewrightError, match="network 'bare' has no weights, and a report runs"):
+        collect([Wish(net=str(bare))], Parts(tmp_path / "parts"), silent)
+
+
 def test_nothing_found_is_kept_as_nothing(tmp_path):
     parts = Parts(tmp_path / "parts")
     parts.put(Wish(), "kernels", [])

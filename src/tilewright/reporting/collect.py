@@ -19,8 +19,9 @@ from msgspec import structs
 from tilewright import climb, environment
 from tilewright.command import commanded
 from tilewright.contest import Progress
+from tilewright.errors import TilewrightError
 from tilewright.measure.samples import usual_rounds
-from tilewright.model.load import describe
+from tilewright.model.load import describe, load_parameters
 from tilewright.reporting import asked
 from tilewright.reporting.asked import Part
 from tilewright.reporting.parts import Parts
@@ -47,7 +48,7 @@ LONGEST_RUN = 60.0
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
     """All records of a page; a ladder that cannot be climbed is an error."""
-    names = [describe(wish.net).name for wish in wishes]
+    names = [_with_weights(wish) for wish in wishes]
     records: list[Record] = []
     for wish, name in zip(map(settled, wishes), names, strict=True):
         found = _of_one(wish, parts, progress)
@@ -56,6 +57,17 @@ def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Re
             found = [structs.replace(record, network=told) for record in found]
         records += found
     return records
+
+
+def _with_weights(wish: Wish) -> str:
+    """A network's name; runs of it are refused without weights, and better now than one by one."""
+    network = load_parameters(describe(wish.net), wish.net, wish.weights)
+    if not network.parameters and any(stage.parameter_shapes for stage in network.stages):
+        raise TilewrightError(
+            f"network {network.name!r} has no weights, and a report runs it: give some with "
+            "--weights, or make them with `tilewright train PATH.json`"
+        )
+    return network.name
 
 
 def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
