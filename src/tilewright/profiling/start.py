@@ -25,6 +25,7 @@ from tilewright.profiling.tally import Row, Tally
 from tilewright.trace import Event, Trace, starting
 
 BEFORE = "the process, its libraries"  # up to the first phase
+RUN = "forward"
 BUILD, SEND, FREE = "build kernels", "send weights", "free memory"
 
 
@@ -72,6 +73,12 @@ def record(request: Request) -> Start:
     rows = [row for each in tallies.values() for row in each.rows({}) if row.kind != "profiler"]
     times = ((event.name, event.seconds) for event in phases)
     return Start(((BEFORE, before), *times), tuple(rows), tuple(notices))
+
+
+def with_run(phases: Sequence[tuple[str, float]], seconds: float) -> list[tuple[str, float]]:
+    """The phases of a whole program: memory is freed after the run."""
+    end = [phase for phase in phases if phase[0] == FREE]
+    return [*(phase for phase in phases if phase not in end), (RUN, seconds), *end]
 
 
 def _phase(event: Event, phases: Sequence[Event]) -> str:

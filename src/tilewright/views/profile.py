@@ -10,7 +10,7 @@ from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.roofline import Facts, roofline
-from tilewright.profiling.start import FREE
+from tilewright.profiling.start import RUN, with_run
 from tilewright.profiling.tally import Row, by_name
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
@@ -78,10 +78,8 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
     wall = Sample(profile.timed).median if profile.timed else profile.wall.seconds
     total = sum(seconds for _, seconds in profile.start) + wall
     rows = table("From the start of the program", "phase", ">time", "%share", "what is in it")
-    phases = [(name, seconds, meaning.of_phase(name)) for name, seconds in profile.start]
-    at = len(phases) - sum(name == FREE for name, *_ in phases)  # the end is after the run
-    phases.insert(at, ("forward", wall, "without recording"))
-    for name, seconds, words in phases:
+    for name, seconds in with_run(profile.start, wall):
+        words = "without recording" if name == RUN else meaning.of_phase(name)
         rows.add_row(name, units.seconds(seconds), units.share(seconds / total), words)
     rows.add_section()
     rows.add_row("total", units.seconds(total), units.share(1), "")

@@ -8,6 +8,7 @@ from typing import Literal
 from tilewright.profiling import meaning
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.saved import profile_of
+from tilewright.profiling.start import RUN, with_run
 from tilewright.profiling.tally import Row
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
@@ -95,7 +96,7 @@ def table(
 def start(record: ProfileRecord) -> Table:
     """The whole program: what it did before the run, then the run."""
     wall = record.wall_seconds
-    parts = [*((each.name, each.seconds) for each in record.start), ("forward", wall)]
+    parts = with_run([(each.name, each.seconds) for each in record.start], wall)
     total = sum(seconds for _, seconds in parts) or 1.0
     return Table(
         f"From the start of the program, {profile_name(record)}",
@@ -104,7 +105,7 @@ def start(record: ProfileRecord) -> Table:
             (
                 name, Number(units.seconds(seconds), seconds),
                 Number(units.share(seconds / total), seconds),
-                "the run, recorded" if name == "forward" else meaning.of_phase(name),
+                "the run, recorded" if name == RUN else meaning.of_phase(name),
             )
             for name, seconds in parts
         ],
