@@ -1,6 +1,6 @@
 """A picture of what a command prints in a terminal, as SVG.
 
-    python -m benchmarks.screenshot docs/images/check.svg kernel check docs/kernels/no-border.cl
+    python -m benchmarks.screenshot check.svg kernel check mine.cl --seed 1
 
 runs `tilewright` with the words that follow the file, as in a terminal of 100 columns.
 """

@@ -5,8 +5,10 @@ import pytest
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.job import Request, run
+from tilewright.job import WARM_UP_IMAGES, Request, run, warm_up_images
 from tilewright.model.formats import weights
+from tilewright.plan import Plan
+from tilewright.runtime.device import Device
 
 
 def test_the_main_job():
@@ -61,3 +63,8 @@ def test_repeats_are_all_kept_and_the_last_is_what_the_tables_are_of():
     assert result.forward_samples[-1] == result.trace.phase_seconds("forward")
     assert result.trace.phase_seconds("repeats") >= sum(result.forward_samples[:2])
     assert result.usage.user_seconds > 0 and result.usage.elapsed_seconds > 0
+
+
+@pytest.mark.parametrize(("device", "images"), [("cuda", 500), ("cpu", WARM_UP_IMAGES)])
+def test_a_cuda_gpu_is_warmed_up_with_what_it_will_run(device, images):
+    assert warm_up_images(Plan("small", Device.parse(device), "resident", 500, ())) == images

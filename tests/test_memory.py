@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from tilewright.model.layers import Flatten, FullyConnected, Pixels
 from tilewright.model.network import Network
 from tilewright.rungs import find
 from tilewright.runtime import opencl
-from tilewright.runtime.device import CPU, OPENCL
+from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.trace import Trace
 from tilewright.truth.trials import random_parameters
 
@@ -53,9 +55,32 @@ def test_images_stay_where_they_are_for_other_plans(network, pixels, plan):
     assert memory.pin(program, pixels) is pixels
 
 
-def test_other_peoples_runtimes_have_images_as_they_are(network, pixels):
-    program = program_of(network, find("im2col"), CPU, 2)
+@pytest.mark.parametrize("rung", ["im2col", "torch"])
+def test_a_cpu_has_images_as_they_are(network, pixels, rung):
+    if reason := find(rung).missing(CPU):
+        pytest.skip(reason)
+    program = program_of(network, find(rung), CPU, 2)
     assert memory.pin(program, pixels) is pixels
+
+
+def test_a_librarys_images_are_pinned_too(network, pixels, monkeypatch):
+    """Rungs are compared by what they take from there: no one has a slower copy."""
+    torch = pytest.importorskip("torch")
+    from tilewright.runtime.torch import TorchRuntime
+
+    monkeypatch.setattr(TorchRuntime, "is_pinned", lambda runtime, array: array is not pixels)
+    asked, empty = [], torch.empty
+    monkeypatch.setattr(
+        torch,
+        "empty",
+        lambda *shape, pin_memory, **how: asked.append(pin_memory) or empty(*shape, **how),
+    )
+    plan = SimpleNamespace(memory="resident", device=CUDA)
+    program = SimpleNamespace(runtime=TorchRuntime(CPU), plan=plan)
+    pinned = memory.pin(program, pixels)
+    assert asked == [True] and pinned is not pixels
+    np.testing.assert_array_equal(pinned, pixels)
+    assert memory.pin(program, pinned) is pinned
 
 
 def test_too_many_images_are_not_pinned(network, pixels, monkeypatch):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.trace import Event, Trace, calling, reaching
+from tilewright.trace import Event, Trace, calling, moving, reaching
 
 
 def ticking(step=1.0):
@@ -75,3 +75,17 @@ def test_a_layer_and_a_call_end_also_when_they_fail():
         raise RuntimeError
     assert [event.kind for event in trace.events] == ["api", "layer"]
     assert trace.inside == ()
+
+
+def test_a_copy_knows_its_array_and_the_line_that_asks_for_it():
+    trace = Trace(detailed=True)
+    assert trace.moved is None
+    with moving(trace, "images"):
+        assert trace.moved.array == "images" and trace.moved.place.startswith("test_trace:")
+        with moving(trace, "conv1.weight"):
+            assert trace.moved.array == "conv1.weight"
+        assert trace.moved.array == "images"
+    assert trace.moved is None
+    timed = Trace()  # where nobody asks for details, nothing is looked up
+    with moving(timed, "images"), moving(None, "images"):
+        assert timed.moved is None

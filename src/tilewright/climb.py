@@ -196,17 +196,20 @@ NOBODY = Nobody()
 def changed(row: Row, rows: Sequence[Row], against: str | None = None) -> Row | None:
     """The row that a rung is to be compared with: of the rung it changes, in the same precision
     where that one has a choice, and under the same memory plan; None where there is none or it was
-    not timed. `against` names another rung for all.
+    not timed. What is not there in this precision is passed over for what it changes itself.
+    `against` names another rung for all.
     """
     wanted = against or row.rung.against
-    named = [
-        other for other in rows
-        if other.measured and wanted in (other.rung.name, other.rung.label)
-        and other.memory in (row.memory, None, HOST)
-    ]  # fmt: skip
-    for other in named:
-        if against or not other.rung.precisions or other.rung.precision == row.rung.precision:
-            return None if other is row else other
+    while wanted:
+        named = [
+            other for other in rows
+            if other.measured and wanted in (other.rung.name, other.rung.label)
+            and other.memory in (row.memory, None, HOST)
+        ]  # fmt: skip
+        for other in named:
+            if against or not other.rung.precisions or other.rung.precision == row.rung.precision:
+                return None if other is row else other
+        wanted = named[0].rung.against if named else None
     return None
 
 

@@ -165,8 +165,13 @@ def make_ready(
         with trace.phase("pin images"):
             dataset = replace(dataset, images=pin(program, dataset.images))
     with trace.phase("warm up"):
-        program(dataset.images[:WARM_UP_IMAGES], at_start())
+        program(dataset.images[: warm_up_images(plan)], at_start())
     return Ready(network, dataset, together(plan, rungs), plan, program, proof)
+
+
+def warm_up_images(plan: Plan) -> int:
+    """Few; on a CUDA GPU a batch, for there libraries and plans have other kernels for few."""
+    return plan.batch if plan.device.kind == "cuda" else WARM_UP_IMAGES
 
 
 def _built(

@@ -24,9 +24,9 @@ from numpy.typing import DTypeLike, NDArray
 from tilewright.model.layers import Shape
 from tilewright.model.pixels import normalise
 from tilewright.rungs.rung import ParametersAgain
-from tilewright.runtime import GpuRuntime, HostArray, Mark
+from tilewright.runtime import GpuRuntime, HostArray, Mark, Pins
 from tilewright.runtime.staging import copy
-from tilewright.trace import Event, reaching
+from tilewright.trace import Event, moving, reaching
 
 if TYPE_CHECKING:
     from tilewright.execute import Program
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Images = HostArray
 Results = NDArray[np.float32]
 Progress = Callable[[int], None]
+IMAGES, RESULTS = "images", "results"  # the arrays that travel, by their names
 # Images of a data set that a device works on while the next are on their way.
 SLOTS = 3
 # Bytes of images that are pinned: memory that the system can give to nobody else meanwhile.
@@ -50,12 +51,14 @@ def host(program: Program, images: Images, results: Results, progress: Progress)
 def resident(program: Program, images: Images, results: Results, progress: Progress) -> None:
     """All images in, all batches, all results out."""
     runtime = program.runtime
-    given = runtime.upload(np.ascontiguousarray(images))
+    with moving(runtime.trace, IMAGES):
+        given = runtime.upload(np.ascontiguousarray(images))
     kept = runtime.allocate(results.shape)
     for batch in _batches(program, images):
         program.into(given[batch], kept[batch])
         progress(batch.stop)
-    results[:] = runtime.download(kept)
+    with moving(runtime.trace, RESULTS):
+        results[:] = runtime.download(kept)
 
 
 def managed(program: Program, images: Images, results: Results, progress: Progress) -> None:
@@ -66,9 +69,11 @@ def managed(program: Program, images: Images, results: Results, progress: Progre
     kept = runtime.allocate((most, *results.shape[1:]))
     for batch in _batches(program, images):
         values = _on_host(program, images[batch])
-        runtime.write(given[: len(values)], values)
+        with moving(runtime.trace, IMAGES):
+            runtime.write(given[: len(values)], values)
         program.into(given[: len(values)], kept[: len(values)])
-        results[batch] = runtime.download(kept[: len(values)])
+        with moving(runtime.trace, RESULTS):
+            results[batch] = runtime.download(kept[: len(values)])
         progress(batch.stop)
 
 
@@ -87,9 +92,11 @@ def per_layer(program: Program, images: Images, results: Results, progress: Prog
                     assert output is not None and isinstance(step.launch, ParametersAgain)
                     step.launch.send_parameters()
                     out = output[: len(values)]
-                    given = [runtime.upload(np.ascontiguousarray(x)) for x in (values, *others)]
+                    with moving(runtime.trace, f"{step.layers[0]}.input"):
+                        given = [runtime.upload(np.ascontiguousarray(x)) for x in (values, *others)]
                     step.launch(given[0], out, *given[1:])
-                    values = runtime.download(out)
+                    with moving(runtime.trace, f"{step.layers[-1]}.output"):
+                        values = runtime.download(out)
             made[step.layers[-1]] = values
         results[batch] = values.reshape(len(values), *results.shape[1:])
         progress(batch.stop)
@@ -111,11 +118,13 @@ def streamed(program: Program, images: Images, results: Results, progress: Progr
         if slot.pinned_in is not None:
             copy(slot.pinned_in[:size], source)
             source = slot.pinned_in[:size]
-        slot.sent = runtime.send(slot.given[:size], source, slot.computed)
+        with moving(runtime.trace, IMAGES):
+            slot.sent = runtime.send(slot.given[:size], source, slot.computed)
         runtime.hold(slot.sent)
         program.into(slot.given[:size], slot.kept[:size])
         slot.computed = runtime.mark()
-        slot.fetched = runtime.fetch(slot.pinned_out[:size], slot.kept[:size], slot.computed)
+        with moving(runtime.trace, RESULTS):
+            slot.fetched = runtime.fetch(slot.pinned_out[:size], slot.kept[:size], slot.computed)
         slot.batch = batch
         progress(batch.stop)
     for slot in slots:
@@ -128,22 +137,24 @@ def pin(program: Program, images: Images) -> Images:
     Done before the clock starts, wherever a plan is timed. Other plans have them as they are, and
     so have all where there are too many: they go through a few pinned pieces.
     """
+    runtime = program.runtime
     if not pins(program) or images.nbytes > MOST_PINNED:
         return images
-    if _can_go_straight(program.gpu, images):
+    assert isinstance(runtime, Pins)
+    if _can_go_straight(runtime, images):
         return images
-    pinned = program.gpu.pinned(images.shape, images.dtype)
+    pinned = runtime.pinned(images.shape, images.dtype)
     copy(pinned, images)
     return pinned
 
 
 def pins(program: Program) -> bool:
-    """Whether images are sent from pinned memory, if there is room."""
-    ours = isinstance(program.runtime, GpuRuntime)
-    return ours and program.plan.memory in ("resident", "streamed")
+    """Whether images are sent from pinned memory, if there is room; a library's are, too."""
+    travels = program.plan.device.is_gpu and program.plan.memory in ("resident", "streamed")
+    return travels and isinstance(program.runtime, Pins)
 
 
-def _can_go_straight(runtime: GpuRuntime, images: Images) -> bool:
+def _can_go_straight(runtime: Pins, images: Images) -> bool:
     return bool(images.flags.c_contiguous and runtime.is_pinned(images))
 
 

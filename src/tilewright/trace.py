@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from tilewright.interrupts import held_back
@@ -39,6 +41,13 @@ class Cost:
     index_operations: float = 0.0
 
 
+class Moved(NamedTuple):
+    """What a copy moves: an array by its name, and the line of the program that asks for it."""
+
+    array: str
+    place: str
+
+
 class Event(NamedTuple):
     """One thing that happened, in seconds since the trace began.
 
@@ -51,7 +60,7 @@ class Event(NamedTuple):
 
     `cost` is a kernel's, where it is known. `lane` is the stream or thread it was on. A call and
     the work it started have the same `correlation`. `times` is how often it happened, where a
-    record stands for several.
+    record stands for several. `moved` is what a copy is of, where that was said.
     """
 
     kind: Kind
@@ -66,6 +75,7 @@ class Event(NamedTuple):
     lane: str = ""
     correlation: int = 0
     times: int = 1
+    moved: Moved | None = None
 
     @property
     def seconds(self) -> float:
@@ -100,6 +110,7 @@ class Trace:
     sinks: tuple[Callable[[Event], None], ...] = ()
     collector: Collector | None = None
     inside: tuple[str, ...] = ()  # the layers whose step the host is in
+    moved: Moved | None = None  # what is being copied
     called: float = 0.0  # when the last call began
     readings: int = 0  # of records that are going on, one inside the other
     correlations: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -137,6 +148,15 @@ class Trace:
             self.add(Event("layer", _span(layers), start, self.now(), layers))
 
     @contextmanager
+    def moving(self, what: Moved) -> Iterator[None]:
+        """Copies inside are of this."""
+        before, self.moved = self.moved, what
+        try:
+            yield
+        finally:
+            self.moved = before
+
+    @contextmanager
     def call(self, name: str) -> Iterator[int]:
         """Record what happens inside as a call into a device's library; gives its correlation."""
         number = next(self.correlations)
@@ -171,6 +191,16 @@ class Trace:
 def reaching(trace: Trace | None, layers: tuple[str, ...]) -> AbstractContextManager[None]:
     """The host is in these layers' step, if anybody wants to know."""
     return _NOTHING if trace is None or not trace.detailed else trace.layer(layers)
+
+
+def moving(trace: Trace | None, array: str) -> AbstractContextManager[None]:
+    """Copies inside are of this array and asked for by the line of the caller's, if anybody wants
+    to know.
+    """
+    if trace is None or not trace.detailed:
+        return _NOTHING
+    here = sys._getframe(1)
+    return trace.moving(Moved(array, f"{Path(here.f_code.co_filename).stem}:{here.f_lineno}"))
 
 
 def calling(trace: Trace | None, name: str) -> AbstractContextManager[int]:

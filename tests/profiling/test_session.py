@@ -97,6 +97,11 @@ def test_per_layer_copies_in_and_out_of_every_layer(network):
     assert all(len(layers) == 1 for _, layers in inside)
     moved = sum(row.bytes for row in profile.of("copy") if row.layers == ("conv2",))
     assert moved == IMAGES * 4 * (3 * 36 + 3 * 3 * 9 + 3 + 3 * 36)
+    of_conv2 = [row for row in profile.of("copy") if row.layers == ("conv2",)]
+    assert {(row.array, row.place.partition(":")[0]) for row in of_conv2} == {
+        ("conv2.input", "memory"), ("conv2.output", "memory"),
+        ("conv2.weight", "prepare"), ("conv2.bias", "prepare"),
+    }  # fmt: skip
     adds_up(profile)
     starts = [event.start for event in seen]
     assert starts == sorted(starts)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.profiling.made import profile
 from tests.rungs.own.test_rung import needs_opencl
 from tilewright.errors import TilewrightError
 from tilewright.job import Request, run
 from tilewright.model.load import load
 from tilewright.profiling import start
+from tilewright.profiling.tally import by_name
 from tilewright.results.run import record
 from tilewright.runtime import cupti
 from tilewright.runtime.device import CUDA, OPENCL
+from tilewright.views import console
+from tilewright.views import profile as view
 
 DESCRIBED = {
     "name": "start",
@@ -31,16 +37,33 @@ def request(**more):
 def test_a_new_process_says_what_it_called():
     begun = start.recorded(request(device=OPENCL, rung="direct"))
     names = [name for name, _ in begun.phases]
-    assert names[:2] == [start.BEFORE, "open device"] and names[-1] == "warm up"
+    assert names[:2] == [start.BEFORE, "open device"] and names[-2:] == ["warm up", "free memory"]
     assert names.index("send weights") == names.index("build kernels") + 1
-    calls = {row.name: row.calls for row in begun.rows if row.kind == "api"}
+    calls = {row.name: row.calls for row in by_name(begun.rows) if row.kind == "api"}
     once = ("clGetPlatformIDs", "clCreateContext")
     assert [calls[name] for name in once] == [1, 1]
     assert calls["clBuildProgram"] >= 2  # how pixels enter, and the convolution
+    assert {row.phase for row in begun.rows if row.name == "clBuildProgram"} == {"build kernels"}
     assert calls["clCreateBuffer"] and calls["clEnqueueNDRangeKernel"] and calls["clFinish"]
     kernels = {row.name: row.calls for row in begun.rows if row.kind == "kernel"}
     assert kernels["direct_conv"] == 2  # four images, two at a time: the warm-up has no more
     assert not begun.notices
+
+
+@needs_opencl
+def test_what_is_created_loaded_and_sent_is_told_by_the_phase_it_was_in():
+    begun = start.record(request(device=OPENCL, rung="direct"))
+    rows = {(row.phase, row.name): row for row in begun.rows}
+    assert rows["build kernels", "clCreateBuffer"].calls == 2  # of the weights
+    assert rows["create outputs", "clCreateBuffer"].calls
+    sent = {row.array: row.bytes for row in begun.rows if row.phase == "send weights"}
+    assert sent == {"conv.weight": 4 * 2 * 3 * 3, "conv.bias": 4 * 2}
+    shown = replace(profile(), start=begun.phases, start_rows=begun.rows)
+    text = console.text(view.report(shown, from_start=True))
+    lines = [" ".join(each.split()[:6]) for each in text.splitlines()]
+    assert "send weights copyin conv.weight 1 72" in lines
+    assert any(each.startswith("create outputs create clCreateBuffer") for each in lines)
+    assert text.index("forward  ") < text.index("free memory")
 
 
 @needs_opencl

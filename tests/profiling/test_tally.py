@@ -25,7 +25,8 @@ def test_rows_are_what_numpy_would_give(events):
     rows = tallied(events)
     assert sum(row.calls for row in rows) == len(events)
     for row in rows:
-        mine = [e for e in events if (e.kind, e.name, e.layers) == (row.kind, row.name, row.layers)]
+        key = (row.kind, row.name, row.layers, (row.array, row.place))
+        mine = [e for e in events if (e.kind, e.name, e.layers, e.moved or ("", "")) == key]
         lengths = [e.end - e.start for e in mine]
         assert (row.calls, row.minimum, row.maximum) == (len(mine), min(lengths), max(lengths))
         assert row.seconds == pytest.approx(sum(lengths))

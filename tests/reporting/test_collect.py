@@ -20,6 +20,7 @@ from tilewright.errors import TilewrightError
 from tilewright.measure.samples import Sample
 from tilewright.model.load import describe
 from tilewright.profiling import session
+from tilewright.reporting import asked as asking
 from tilewright.reporting import collect as collecting
 from tilewright.reporting import measure
 from tilewright.reporting.collect import collect
@@ -67,7 +68,7 @@ def here(monkeypatch):
         return function(**given, progress=progress)
 
     monkeypatch.setattr(collecting, "_ladder", ladder)
-    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(asking, "elsewhere", elsewhere)
     monkeypatch.setattr(session, "ceilings", lambda *given: (CEILINGS, None))
     monkeypatch.setattr(measure, "measured_again", lambda profile: profile)
     return made
@@ -108,13 +109,13 @@ def test_what_was_stopped_goes_on_where_it_was(here, net, tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return going(function, progress, **given)
 
-    monkeypatch.setattr(collecting, "elsewhere", stopping)
+    monkeypatch.setattr(asking, "elsewhere", stopping)
     with pytest.raises(KeyboardInterrupt):
         collect([wish], parts, silent)
     before = list(here)
     assert before == ["ladder", "run im2col", "run fused", "answered im2col"]
     assert all(json.loads(path.read_text()) for path in parts.folder.iterdir())
-    monkeypatch.setattr(collecting, "elsewhere", going)
+    monkeypatch.setattr(asking, "elsewhere", going)
     collect([wish], parts, silent)
     assert here[len(before) :] == ["profile im2col", "profile fused"]
 
@@ -123,11 +124,19 @@ def test_what_cannot_be_had_is_named_and_no_end(here, net, tmp_path, monkeypatch
     def failing(function, progress, **given):
         raise TilewrightError(f"{given['label']} is on holiday")
 
-    monkeypatch.setattr(collecting, "elsewhere", failing)
+    monkeypatch.setattr(asking, "elsewhere", failing)
     parts = Parts(tmp_path / "parts")
     (ladder,) = collect([Wish(net, images=2)], parts, silent)
     assert ladder.verb() == "ladder"
     assert parts.problems[f"{net} on cpu: run fused, 2 images"] == "fused is on holiday"
+
+
+def test_without_weights_nothing_is_begun(tmp_path, monkeypatch):
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({"name": "bare", "input": {"shape": [1, 5, 5]}, "layers": LAYERS}))
+    monkeypatch.setattr(collecting, "_ladder", lambda *given: pytest.fail("it measures"))
+    with pytest.raises(TilewrightError, match="network 'bare' has no weights, and a report runs"):
+        collect([Wish(net=str(bare))], Parts(tmp_path / "parts"), silent)
 
 
 def test_nothing_found_is_kept_as_nothing(tmp_path):
@@ -145,6 +154,7 @@ def on_cuda(monkeypatch):
     def elsewhere(function, progress, **given):
         memory, wish = given.get("memory"), given["wish"]
         words = [function.__name__, str(wish.device), given["label"], given.get("images"), memory]
+        words += [name for name in ("counted", "begun") if given.get(name)]
         asked.append(" ".join(str(word) for word in words if word is not None))
         if function is measure.kernels and given["label"] in ("direct", "shared"):
             together.wait()  # passes when both are at work
@@ -158,9 +168,9 @@ def on_cuda(monkeypatch):
 
     monkeypatch.setattr(environment, "cpu_cores", lambda: 4)
     monkeypatch.setattr(collecting, "started_ahead", started_ahead)
-    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(asking, "elsewhere", elsewhere)
     monkeypatch.setattr(collecting, "_ladder", lambda *given: made_ladder())
-    monkeypatch.setattr(collecting, "_on_the_cpu", lambda: ["serial", "torch"])
+    monkeypatch.setattr(asking, "on_the_cpu", lambda: ["serial", "torch"])
     return asked
 
 
@@ -176,6 +186,12 @@ def test_a_gpu_has_kernels_and_memory_plans(on_cuda, tmp_path):
     first = [words.split()[0] for words in on_cuda if words.split()[0] != "no"]
     assert list(dict.fromkeys(first)) == ["ahead", "run", "answered", "kernels", "profile"]
     assert first == sorted(first, key=list(dict.fromkeys(first)).index)
+
+
+def test_counters_are_read_of_rungs_of_our_own_where_they_are_asked_for(on_cuda, tmp_path):
+    collect([Wish(images=10, device=CUDA, counters=True)], Parts(tmp_path / "parts"), silent)
+    counted = [words for words in on_cuda if words.endswith("counted")]
+    assert counted == [f"profile cuda {name} counted" for name in ("direct", "shared", "step2")]
 
 
 def test_processes_are_started_ahead_where_cores_are_free(on_cuda, tmp_path, monkeypatch):
@@ -219,7 +235,7 @@ def test_the_cpu_beside_is_judged_by_its_smaller_runs(on_cuda, tmp_path, monkeyp
         on_cuda.append(f"{given['wish'].device} {given['label']} {given.get('images')}")
         return [run_record(device="cpu", label=given["label"], images_per_second=20.0)]
 
-    monkeypatch.setattr(collecting, "elsewhere", elsewhere)
+    monkeypatch.setattr(asking, "elsewhere", elsewhere)
     parts = Parts(tmp_path / "parts")
     collect([Wish(images=100, device=CUDA, data="drawn", milestone=True)], parts, silent)
     assert "cpu serial 1000" in on_cuda  # 50 s
@@ -228,18 +244,38 @@ def test_the_cpu_beside_is_judged_by_its_smaller_runs(on_cuda, tmp_path, monkeyp
     assert not parts.ahead
 
 
+def test_a_milestone_has_the_calls_of_whole_programs(on_cuda, tmp_path):
+    wish = Wish(images=100, device=CUDA, data="drawn", milestone=True)
+    collect([wish], Parts(tmp_path / "parts"), silent)
+    begun = [words for words in on_cuda if words.endswith("begun")]
+    assert begun == ["profile cuda direct begun", "profile cuda torch begun"]
+
+
+def test_the_loops_beside_a_gpu_are_known_to_take_long(on_cuda, tmp_path, monkeypatch):
+    """Said before, not when the last of them has begun; what will be left out is not waited for."""
+    of_ece408 = replace(made_ladder(), flop_an_image=29_091_200)
+    monkeypatch.setattr(collecting, "_ladder", lambda *given: of_ece408)
+    expected, parts = {}, Parts(tmp_path / "parts")
+    monkeypatch.setattr(parts, "announce", lambda: expected.update(parts.ahead))
+    collect([Wish(images=100, device=CUDA, data="drawn", milestone=True)], parts, silent)
+    loops = {name: each.seconds for name, each in expected.items() if "serial" in name}
+    few, many = (loops[f"ece408 on cpu: run serial, {n} images"] for n in ("100", "1,000"))
+    assert many > few + 10 and len(loops) == 2
+    assert expected["ece408 on cuda: run direct, 100 images"].seconds < few
+
+
 def test_the_fastest_is_ranked_by_the_device():
     slow, fast = (rung_record(name, (0.01,) * 9) for name in ("slow", "fast"))
     times = [timing(Sample(tuple(t * k for t in TIMES)), 100) for k in (0.5, 0.1)]
     rows = [replace(row, device_time=time) for row, time in zip((slow, fast), times, strict=True)]
-    assert collecting._best(ladder_record(rows=tuple(rows))) == "fast"
+    assert asking.best(ladder_record(rows=tuple(rows))) == "fast"
 
 
 def test_the_same_network_with_other_weights_is_told_apart(here, net, tmp_path, monkeypatch):
     """As the course of 2017 had it: a high and a low model."""
     low = tmp_path / "low.safetensors"
     low.write_bytes(Path(net).read_bytes())
-    monkeypatch.setattr(collecting, "elsewhere", lambda *given, **named: [run_record()])
+    monkeypatch.setattr(asking, "elsewhere", lambda *given, **named: [run_record()])
     wishes = [Wish(each, images=2) for each in (net, str(low))]
     records = collect(wishes, Parts(tmp_path / "parts"), silent)
     assert list(dict.fromkeys(record.network for record in records)) == [

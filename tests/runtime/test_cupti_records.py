@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.runtime.fake_cupti import ActivityKind, ActivityMemcpyKind, FakeCupti
-from tilewright.runtime.cupti_records import Records
+from tilewright.runtime.cupti_records import About, Records
 from tilewright.trace import GPU_FAULTS, HOST_TO_DEVICE
 
 
@@ -14,7 +14,7 @@ def records_of(layers):
     fake = FakeCupti(lambda: 0.0)
     records = Records(fake)
     for number, layer in enumerate(layers, start=1):
-        records.known[number] = ((layer,), None)
+        records.known[number] = About((layer,))
         fake.pushed.append(number)
         fake.launch(f"kernel of {layer}")
         fake.copy(ActivityMemcpyKind.DTOH, 10)
@@ -108,7 +108,7 @@ def test_records_of_the_installed_cupti(monkeypatch):
 
     monkeypatch.setattr(cupti, "get_callback_name", FakeCupti(None).get_callback_name)
     records = Records(cupti)
-    records.known[7] = (("conv1",), None)
+    records.known[7] = About(("conv1",))
     kind, start = cupti.ActivityKind, 1_794_730_915_228_888_620
     when = {"start": start, "end": start + 5}
     custom = int(cupti.ExternalCorrelationKind.CUSTOM0)

@@ -96,11 +96,19 @@ def test_libraries_have_a_share_of_the_peak():
 
 def test_the_share_of_a_library():
     text = printed(made())
-    assert cells(text, "onnxruntime", 1)[-1] == "100"  # of itself, with no doubt
-    assert cells(text, "fused", 1)[-1] == "200"
+    assert cells(text, "onnxruntime", 1)[-1] == "1.00x"  # of itself, with no doubt
+    assert cells(text, "fused", 1)[-1] == "2.00x"
+    assert "onnxruntime" in text[text.index("Speeds") :].splitlines()[2]
     ladder = made()
     ladder.rows[3] = row(ladder.rows[3].rung, tuple(2 * each for each in reversed(ROUNDS)))
-    assert cells(printed(ladder), "fused", 1)[-1] == "≈100"
+    assert cells(printed(ladder), "fused", 1)[-1] == "≈1.00x"
+
+
+def test_a_library_is_compared_with_in_its_own_precision():
+    ladder = made()
+    rung = replace(ladder.rows[3].rung, name="fused fp16")
+    ladder.rows[3] = replace(ladder.rows[3], rung=rung)
+    assert cells(printed(ladder), "fused", 1)[-1] == "-"
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])

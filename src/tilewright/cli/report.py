@@ -50,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "through PoCL",
     )  # fmt: skip
     parser.add_argument(
+        "--counters", action="store_true",
+        help="also the GPU's own counters of every rung, what its warps wait for among them, as "
+        "`tilewright profile --counters` reads them",
+    )  # fmt: skip
+    parser.add_argument(
         "--from", dest="sources", nargs="+", metavar="FILE|ID",
         help="measure nothing: make the page from files that --json wrote, from a report's raw "
         "data, or from records that `tilewright history` lists",
@@ -153,7 +158,8 @@ def _measured(arguments: argparse.Namespace, parts: Parts) -> list[Record]:
     usual = ON_OPENCL if arguments.device.kind == "opencl" else DEFAULT_IMAGES
     wishes = [
         Wish(net, arguments.weights, arguments.data, arguments.images or usual, arguments.batch,
-             arguments.device, arguments.repeats, arguments.milestone, arguments.full_proof)
+             arguments.device, arguments.repeats, arguments.milestone, arguments.full_proof,
+             arguments.counters)
         for net in nets
     ]  # fmt: skip
     with console.progress_line() as progress:
@@ -172,4 +178,5 @@ def _kept(arguments: argparse.Namespace) -> list[Record]:
             records += page.read(Path(source))
     if not records:
         raise TilewrightError(f"there is no record in {', '.join(arguments.sources)}")
-    return records
+    # As they were measured: a shell sorts the parts of a report by name.
+    return sorted(records, key=lambda record: record.environment.date)

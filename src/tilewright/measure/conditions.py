@@ -71,7 +71,10 @@ class Conditions:
         if self.stolen is not None and self.stolen > STOLEN:
             made.append(f"{100 * self.stolen:.0f} % of CPU time was given to other machines")
         if self.clock_range > CLOCK_MOVED:
-            made.append(f"the CPU's speed moved by {100 * self.clock_range:.0f} % between rounds")
+            there = ": totals have that in them, times on the device do not" if self.gpu else ""
+            made.append(
+                f"the CPU's speed moved by {100 * self.clock_range:.0f} % between rounds{there}"
+            )
         reasons = sorted({reason for state in self.gpu for reason in state.throttled})
         if reasons:
             held = sum(bool(state.throttled) for state in self.gpu)

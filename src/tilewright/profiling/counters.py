@@ -7,6 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.profiling.stalls import REASONS, Stall, metric, shares, worst
+
 TOOL = "ncu"
 DURATION = "gpu__time_duration.sum"
 THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"
@@ -27,7 +29,7 @@ FEW_WARPS = 0.30
 @dataclass(frozen=True)
 class Counted:
     """A kernel's counters, averages of its launches by their time; shares from 0 to 1, None where
-    ncu has none.
+    ncu has none. `stalls` are where the time of a warp went, most first.
     """
 
     kernel: str
@@ -39,6 +41,7 @@ class Counted:
     dram: float | None
     l2: float | None
     shared: float | None
+    stalls: tuple[Stall, ...] = ()
 
     @property
     def says(self) -> str:
@@ -53,7 +56,8 @@ class Counted:
             return f"limited by {most}"
         if self.occupancy is not None and self.occupancy < FEW_WARPS:
             return "latency: too few warps"
-        return "latency: warps wait"
+        held = worst(self.stalls)
+        return "latency: warps wait" if held is None else f"latency: {held.what.short}"
 
 
 def refusal(text: str) -> str:
@@ -96,8 +100,10 @@ def _together(name: str, launches: Sequence[Mapping[str, float]]) -> Counted:
         weight = sum(seconds for _, seconds in known)
         return sum(v * seconds for v, seconds in known) / weight / whole if weight else None
 
-    shares = (mean(metric, 100.0) for metric in (COMPUTE, DRAM, L2, SHARED))
-    seconds = sum(each.get(DURATION, 0.0) for each in launches)
+    compute, dram, l2, shared = (mean(each, 100.0) for each in (COMPUTE, DRAM, L2, SHARED))
+    stalled = {each: mean(each, 1.0) for each in map(metric, REASONS)}
     return Counted(
-        name, len(launches), seconds, mean(OCCUPANCY, 100.0), mean(THREADS, WARP), *shares
-    )
+        name, len(launches), sum(each.get(DURATION, 0.0) for each in launches),
+        mean(OCCUPANCY, 100.0), mean(THREADS, WARP), compute, dram, l2, shared,
+        shares({each: value for each, value in stalled.items() if value is not None}),
+    )  # fmt: skip

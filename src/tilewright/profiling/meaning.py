@@ -95,6 +95,38 @@ def of_kernel(profile: Profile, row: Row) -> str:
     return f"{layers}: {words}" if words else layers or "belongs to no layer"
 
 
+# By the names of OpenACC's data clauses; a context and modules have none there.
+CLAUSES = {
+    "cudaMalloc": "create", "cuMemAlloc": "create", "cudaHostAlloc": "create",
+    "clCreateBuffer": "create", "clSVMAlloc": "create",
+    "cudaFree": "delete", "cuMemFree": "delete", "clReleaseMemObject": "delete",
+    "cuModuleLoad": "module", "cuLibraryLoad": "module", "cudaLibraryLoad": "module",
+    "clBuildProgram": "module", "cuModuleUnload": "module", "cuLibraryUnload": "module",
+    "cudaSetDevice": "context", "cuCtxCreate": "context", "cuDevicePrimaryCtxRetain": "context",
+    "clCreateContext": "context", "clCreateCommandQueue": "context",
+    "cudaStreamCreate": "context", "cudaStreamDestroy": "context",
+}  # fmt: skip
+
+
+def clause(call: str) -> str:
+    """What a call makes or frees; nothing of others."""
+    return next((words for start, words in CLAUSES.items() if call.startswith(start)), "")
+
+
+MOVES = {
+    "[memcpy HtoD]": "from the host's memory to the device's",
+    "[memcpy DtoH]": "from the device's memory to the host's",
+    "[memcpy DtoD]": "from one place in the device's memory to another",
+    "[memset]": "memory of the device filled with a value",
+}
+
+
+def of_move(row: Row) -> str:
+    """A copy, or memory that is filled, and for which layers."""
+    words, layers = MOVES.get(row.name, ""), ", ".join(row.layers)
+    return f"{layers}: {words}" if words and layers else words or layers
+
+
 PHASES = {
     "the process, its libraries": "the interpreter starts and imports what it needs",
     "open device": "the driver is asked for the device: a GPU's context",
@@ -106,7 +138,8 @@ PHASES = {
     "send weights": "from the host's memory to the device's",
     "create outputs": "buffers for results",
     "pin images": "images where the GPU can fetch them by itself",
-    "warm up": "ten images, uncounted",
+    "warm up": "the first images, uncounted",
+    "free memory": "buffers are given back, and what libraries kept",
 }
 
 

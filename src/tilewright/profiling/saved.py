@@ -167,6 +167,9 @@ def _row(row: Row) -> RowRecord:
         faulted=row.faulted,
         loads=row.loads,
         index_operations=row.index_operations,
+        array=row.array,
+        place=row.place,
+        phase=row.phase,
     )
 
 
@@ -190,4 +193,7 @@ def _from_row(kept: RowRecord) -> Row:
         kept.faulted,
         kept.loads,
         kept.index_operations,
+        kept.array,
+        kept.place,
+        kept.phase,
     )

@@ -2,7 +2,8 @@
 
 A context is made, modules are loaded and a device's first memory is taken once in a process, and
 what records them slows down whatever comes after. So the start is done again in a new process, up
-to the end of the warm-up, and what that process reports is the start of the profile.
+to the end of the warm-up, and what that process reports is the start of the profile. Then it frees
+all memory: that is the end of a program, and costs, too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,9 +22,11 @@ from tilewright.errors import TilewrightError
 from tilewright.job import Request, make_ready
 from tilewright.profiling.own_calls import WithoutOwnCalls
 from tilewright.profiling.tally import Row, Tally
-from tilewright.trace import Trace, starting
+from tilewright.trace import Event, Trace, starting
 
 BEFORE = "the process, its libraries"  # up to the first phase
+RUN = "forward"
+BUILD, SEND, FREE = "build kernels", "send weights", "free memory"
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -51,15 +54,50 @@ def record(request: Request) -> Start:
     before, trace = environment.usage().elapsed_seconds, Trace(detailed=True)
     close, notices = _collecting(request, trace)
     with starting(trace):
-        make_ready(request, trace)
+        ready = make_ready(request, trace)
+        with trace.phase(FREE):
+            del ready
+            _give_back()
     notices += close()
-    tally = Tally()
-    ours = WithoutOwnCalls(tally)
-    for event in sorted(trace.of("api", "copy", "memset", "kernel", "profiler")):
+    phases = trace.of("phase")
+    tallies: dict[str, Tally] = {}
+
+    def sort(event: Event) -> None:
+        name = _phase(event, phases)
+        tallies.setdefault(name, Tally(name))(event)
+
+    ours = WithoutOwnCalls(sort)
+    kinds = trace.of("api", "copy", "memset", "kernel", "profiler")
+    for event in sorted(kinds, key=lambda event: event.start):
         ours(event)
-    phases = ((event.name, event.seconds) for event in trace.of("phase"))
-    rows = [row for row in tally.rows({}) if row.kind != "profiler"]
-    return Start(((BEFORE, before), *phases), tuple(rows), tuple(notices))
+    rows = [row for each in tallies.values() for row in each.rows({}) if row.kind != "profiler"]
+    times = ((event.name, event.seconds) for event in phases)
+    return Start(((BEFORE, before), *times), tuple(rows), tuple(notices))
+
+
+def with_run(phases: Sequence[tuple[str, float]], seconds: float) -> list[tuple[str, float]]:
+    """The phases of a whole program: memory is freed after the run."""
+    end = [phase for phase in phases if phase[0] == FREE]
+    return [*(phase for phase in phases if phase not in end), (RUN, seconds), *end]
+
+
+def _phase(event: Event, phases: Sequence[Event]) -> str:
+    """Where it began. Kernels are built and weights sent in turns: copies of then are weights."""
+    inside = [each.name for each in phases if each.start <= event.start <= each.end]
+    if not inside:
+        return ""
+    if inside[0] in (BUILD, SEND):
+        return SEND if event.kind == "copy" else BUILD
+    return inside[0]
+
+
+def _give_back() -> None:
+    """What libraries keep for the next who asks, where they were used."""
+    if cupy := sys.modules.get("cupy"):
+        cupy.get_default_memory_pool().free_all_blocks()
+        cupy.get_default_pinned_memory_pool().free_all_blocks()
+    if torch := sys.modules.get("torch"):
+        torch.cuda.empty_cache()
 
 
 def _collecting(request: Request, trace: Trace) -> tuple[Callable[[], list[str]], list[str]]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tilewright.trace import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Event, Kind, Size
+from tilewright.trace import (
+    DEVICE_TO_DEVICE,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    Event,
+    Kind,
+    Moved,
+    Size,
+)
 
 # What nvprof called them.
 TITLES = {
@@ -15,6 +23,7 @@ TITLES = {
 }
 # Launch shapes of a row that are kept; the rest are only counted.
 SHAPES = 8
+NOT_SAID = Moved("", "")
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,8 @@ class Row:
     `least_bytes` are what the kernels had to do at least, None where that is not known, `loads` and
     `index_operations` more of it, as far as somebody counted. `shapes`
     are the launches' grids and blocks, `more_shapes` how many launches had yet others. `faulted` is
-    how much of a kernel's time page faults were being served in.
+    how much of a kernel's time page faults were being served in. `array` is what copies are of and
+    `place` the line that asks for them, `phase` the part of the start that it was in.
     """
 
     kind: Kind
@@ -46,6 +56,9 @@ class Row:
     faulted: float = 0.0
     loads: float = 0.0
     index_operations: float = 0.0
+    array: str = ""
+    place: str = ""
+    phase: str = ""
 
     @property
     def average(self) -> float:
@@ -101,13 +114,14 @@ class _Sum:
 
 
 class Tally:
-    """A sink that keeps sums only: as many as there are different names and layers."""
+    """A sink that keeps sums only: as many as there are different names, layers and arrays."""
 
-    def __init__(self) -> None:
-        self.sums: dict[tuple[Kind, str, tuple[str, ...]], _Sum] = {}
+    def __init__(self, phase: str = "") -> None:
+        self.phase = phase
+        self.sums: dict[tuple[Kind, str, tuple[str, ...], Moved], _Sum] = {}
 
     def __call__(self, event: Event) -> None:
-        key = (event.kind, event.name, event.layers)
+        key = (event.kind, event.name, event.layers, event.moved or NOT_SAID)
         found = self.sums.get(key)
         if found is None:
             found = self.sums[key] = _Sum()
@@ -123,9 +137,9 @@ class Tally:
                 s.least_bytes if s.costed == s.calls else None,
                 tuple(s.shapes), s.more_shapes,
                 faulted.get((name, layers), 0.0) if kind == "kernel" else 0.0,
-                s.loads, s.index_operations,
+                s.loads, s.index_operations, *moved, self.phase,
             )
-            for (kind, name, layers), s in self.sums.items()
+            for (kind, name, layers, moved), s in self.sums.items()
         )  # fmt: skip
 
 

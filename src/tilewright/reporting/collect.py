@@ -7,7 +7,7 @@ all rungs at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,48 +19,36 @@ from msgspec import structs
 from tilewright import climb, environment
 from tilewright.command import commanded
 from tilewright.contest import Progress
-from tilewright.data import drawn
+from tilewright.errors import TilewrightError
 from tilewright.measure.samples import usual_rounds
-from tilewright.memory import DEVICE_PLANS
-from tilewright.model.load import describe
-from tilewright.reporting import measure
+from tilewright.model.load import describe, load_parameters
+from tilewright.reporting import asked
+from tilewright.reporting.asked import Part
 from tilewright.reporting.parts import Parts
-from tilewright.reporting.process import elsewhere, started_ahead
-from tilewright.reporting.remaining import Remaining, duration
+from tilewright.reporting.process import started_ahead
+from tilewright.reporting.remaining import (
+    LOOPS,
+    Expected,
+    Remaining,
+    duration,
+)
 from tilewright.reporting.wish import Wish, settled
 from tilewright.results import climbed
 from tilewright.results.ladder import LadderRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
-from tilewright.rungs import find, rungs
 from tilewright.runtime.device import CPU
 
-SERIAL = "serial"
 # From so many cores on, a process that starts is not in the way of one that is measured on a GPU.
 ENOUGH_CORES = 4
-Make = Callable[[Progress], Sequence[Record]]
-# Seconds that a process takes to start and get ready, about, and the most that a run may take
-# over more images than were asked for: through PoCL some rungs need minutes for 1,000.
-START, LONGEST_RUN = 3.0, 60.0
-
-
-@dataclass(frozen=True)
-class Part:
-    """`seconds` are what it is expected to take. Of a run: whose, over how many images, and how
-    many of them a second, if that is known.
-    """
-
-    name: str
-    make: Make
-    seconds: float = START
-    label: str = ""
-    images: int = 0
-    rate: float | None = None
+# Seconds that a run may take over more images than were asked for: through PoCL some rungs need
+# minutes for 1,000.
+LONGEST_RUN = 60.0
 
 
 def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Record]:
     """All records of a page; a ladder that cannot be climbed is an error."""
-    names = [describe(wish.net).name for wish in wishes]
+    names = [_with_weights(wish) for wish in wishes]
     records: list[Record] = []
     for wish, name in zip(map(settled, wishes), names, strict=True):
         found = _of_one(wish, parts, progress)
@@ -71,6 +59,17 @@ def collect(wishes: Sequence[Wish], parts: Parts, progress: Progress) -> list[Re
     return records
 
 
+def _with_weights(wish: Wish) -> str:
+    """A network's name; runs of it are refused without weights, and better now than one by one."""
+    network = load_parameters(describe(wish.net), wish.net, wish.weights)
+    if not network.parameters and any(stage.parameter_shapes for stage in network.stages):
+        raise TilewrightError(
+            f"network {network.name!r} has no weights, and a report runs it: give some with "
+            "--weights, or make them with `tilewright train PATH.json`"
+        )
+    return network.name
+
+
 def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     found = parts.get(wish, "ladder") or parts.put(
         wish, "ladder", [_ladder(wish, parts.done, progress)]
@@ -79,14 +78,16 @@ def _of_one(wish: Wish, parts: Parts, progress: Progress) -> list[Record]:
     records: list[Record] = [ladder]
     timed = {row.rung: row.vendor for row, _ in ladder.timed}
     rates = {row.rung: time.images_per_second for row, time in ladder.timed}
-    measured = [*_runs(wish, timed, rates), *_answers(wish, ladder)]
-    kernels, profiles = [*_kernels(wish, timed)], [*_profiles(wish, ladder, rates)]
-    beside, on_the_cpu = replace(wish, device=CPU), wish.milestone and wish.device.is_gpu
-    loops = [*_runs(beside, _on_the_cpu(), {})] if on_the_cpu else []
-    for of, asked in ((wish, [*measured, *kernels, *profiles]), (beside, loops)):
-        parts.expect(of, {part.name: part.seconds for part in asked if not _too_long(of, part)})
-    parts.announce()
     ahead = wish.device.kind == "cuda" and environment.cpu_cores() >= ENOUGH_CORES
+    measured = [*asked.runs(wish, timed, ahead, rates), *asked.answers(wish, ladder, ahead)]
+    kernels, profiles = [*asked.kernels(wish, timed)], [*asked.profiles(wish, ladder, ahead, rates)]
+    beside, on_the_cpu = replace(wish, device=CPU), wish.milestone and wish.device.is_gpu
+    guesses = {asked.SERIAL: LOOPS / ladder.flop_an_image} if ladder.flop_an_image else {}
+    loops = [*asked.runs(beside, asked.on_the_cpu(), guesses=guesses)] if on_the_cpu else []
+    for of, wanted in ((wish, [*measured, *kernels, *profiles]), (beside, loops)):
+        known = [part for part in wanted if not _too_long(of, part, part.rate or part.guess)]
+        parts.expect(of, {part.name: part.seconds for part in known})
+    parts.announce()
     with started_ahead() if ahead else nullcontext():
         for part in measured:
             records += _made(wish, part, parts, records, progress)
@@ -103,7 +104,7 @@ def _made(
 ) -> Sequence[Record]:
     """A part, unless it would take too long by what is known of it now."""
     seen = _rate(records, wish, part) if part.rate is None else part.rate
-    why = _too_long(wish, replace(part, rate=seen))
+    why = _too_long(wish, part, seen)
     if why and parts.get(wish, part.name) is None:
         parts.leave_out(wish, part.name, why)
         return ()
@@ -142,11 +143,11 @@ def _rate(records: Sequence[Record], wish: Wish, part: Part) -> float | None:
     return found[-1] if found else None
 
 
-def _too_long(wish: Wish, part: Part) -> str:
+def _too_long(wish: Wish, part: Part, rate: float | None) -> str:
     """Why a run is not even begun: it takes minutes, for more images than were asked for."""
-    if part.rate is None or part.images <= wish.images:
+    if rate is None or part.images <= wish.images:
         return ""
-    seconds = part.images / part.rate
+    seconds = part.images / rate
     command = " ".join(wish.command("run", part.label, part.images))
     return f"would take about {duration(seconds)}: {command}" if seconds > LONGEST_RUN else ""
 
@@ -184,67 +185,11 @@ class _Watching:
 
     def proven(self, row: climb.Row) -> None:
         outcome = "is proven" if row.verdict and row.verdict.passed else "cannot be timed"
-        self.remaining.done(1.0)
-        left = self.remaining.words([1.0] * (self.ahead - 1))
+        self.remaining.done(Expected(1.0))
+        left = self.remaining.words([Expected(1.0)] * (self.ahead - 1))
         self.tell(f"{self.wish.net} on {self.wish.device}: {row.name} {outcome}{left}")
         if self.ahead <= 1:
             self.tell(f"{self.wish.net} on {self.wish.device}: timing all in turns")
 
     def timed(self, name: str, seconds: float) -> None:
         pass
-
-
-def _runs(wish: Wish, labels: Iterable[str], rates: Mapping[str, float]) -> Iterator[Part]:
-    """Every rung over every number of images; `rates` are images a second, where known."""
-    for label in labels:
-        rate = rates.get(label)
-        for images in wish.sizes:
-            make = partial(elsewhere, measure.run, wish=wish, label=label, images=images)
-            seconds = START + (images / rate if rate else 0.0)
-            yield Part(f"run {label}, {images:,} images", make, seconds, label, images, rate)
-
-
-def _on_the_cpu() -> list[str]:
-    """What the course asks for beside a GPU: the loops, and a framework."""
-    able = [rung for rung in rungs(CPU) if rung.missing(CPU) is None]
-    return [rung.label for rung in able if rung.name == SERIAL or rung.vendor]
-
-
-def _answers(wish: Wish, ladder: LadderRecord) -> Iterator[Part]:
-    """To all images."""
-    if wish.data != drawn.NAME and ladder.timed:
-        make = partial(elsewhere, measure.answered, wish=wish, label=_best(ladder))
-        yield Part("answers", make)
-
-
-def _kernels(wish: Wish, timed: Mapping[str, bool]) -> Iterator[Part]:
-    """What the compiler made of every rung of our own."""
-    for label, vendor in timed.items():
-        if not vendor and wish.device.is_gpu:
-            make = partial(elsewhere, measure.kernels, wish=wish, label=label)
-            yield Part(f"kernels {label}", make)
-
-
-def _profiles(wish: Wish, ladder: LadderRecord, rates: Mapping[str, float]) -> Iterator[Part]:
-    """Every rung; and the first of our own under every memory plan, on a GPU. Timelines are of the
-    first and the fastest of our own, and of memory plans.
-    """
-    own = [row.rung for row, _ in ladder.timed if not row.vendor]
-    names: dict[str, tuple[str, str | None]] = {
-        f"profile {row.rung}": (row.rung, None) for row, _ in ladder.timed
-    }
-    if wish.device.is_gpu:
-        for label in own[:1]:
-            for memory in find(label.partition(" ")[0]).memories:
-                if memory != DEVICE_PLANS[0]:
-                    names[f"profile {label} {memory}"] = (label, memory)
-    for name, (label, plan) in names.items():
-        shown = plan is not None or label in (*own[:1], _best(ladder))
-        make = partial(elsewhere, measure.profile, wish=wish, label=label, memory=plan, shown=shown)
-        repeated = (measure.PROFILE_REPEATS + 2) * wish.images / rates[label]
-        yield Part(name, make, START + repeated)
-
-
-def _best(ladder: LadderRecord) -> str:
-    """The fastest rung of our own, or of anyone."""
-    return min(ladder.ranked, key=lambda pair: (pair[0].vendor, pair[1].median_seconds))[0].rung

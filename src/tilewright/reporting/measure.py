@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from tilewright import job
 from tilewright.command import commanded
 from tilewright.contest import Progress
 from tilewright.plan_file import document
-from tilewright.profiling import saved, session
+from tilewright.profiling import counting, saved, session, start
 from tilewright.profiling.ceilings import measured_again
 from tilewright.reporting.answers import SHOWN, answers
 from tilewright.reporting.wish import Wish
@@ -63,10 +64,20 @@ def kernels(wish: Wish, label: str, *, progress: Progress) -> list[Record]:
 
 
 def profile(
-    wish: Wish, label: str, memory: str | None, shown: bool, *, progress: Progress
+    wish: Wish,
+    label: str,
+    memory: str | None,
+    shown: bool,
+    counted: bool,
+    begun: bool,
+    *,
+    progress: Progress,
 ) -> list[Record]:
-    """A recorded run; with its timeline, if that is to be shown."""
+    """A recorded run; with its timeline, if that is to be shown, the GPU's counters, and the calls
+    of its start.
+    """
     words = (*wish.command("profile", label, wish.images, memory), "--from-start")
+    words += ("--counters",) if counted else ()
     spans: list[Event] = []
     with commanded(words[1:]):
         request = wish.request(label, wish.images, memory)
@@ -74,7 +85,16 @@ def profile(
         recording = session.record(subject, progress, spans.append if shown else None)
     if recording.error is not None:
         raise recording.error
-    record = saved.record(measured_again(recording.profile))
+    made = measured_again(recording.profile)
+    if begun:
+        progress(f"recording the start of {label}", 0, 1)
+        first = start.recorded(request)
+        made = replace(made, start=first.phases, start_rows=first.rows)
+    if counted:
+        progress(f"reading counters of {label}", 0, 1)
+        found, why = counting.counted(request, wish.device)
+        made = replace(made, counters=found, uncounted=why)
+    record = saved.record(made)
     return [record, *([timeline(record, spans)] if spans else [])]
 
 

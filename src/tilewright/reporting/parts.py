@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tilewright.errors import TilewrightError
 from tilewright.files import atomic_write, file_name
-from tilewright.reporting.remaining import Remaining
+from tilewright.reporting.remaining import Expected, Remaining
 from tilewright.reporting.wish import Wish
 from tilewright.results import page
 from tilewright.results.record import Record
@@ -28,7 +28,7 @@ class Parts:
     folder: Path
     done: Callable[[str], None] = lambda name: None
     problems: dict[str, str] = field(default_factory=dict)
-    ahead: dict[str, float] = field(default_factory=dict)
+    ahead: dict[str, Expected] = field(default_factory=dict)
     remaining: Remaining = field(default_factory=Remaining)
 
     def expect(self, wish: Wish, seconds: Mapping[str, float]) -> None:
@@ -36,13 +36,14 @@ class Parts:
         asked = {
             name: each for name, each in seconds.items() if not self._path(wish, name).exists()
         }
-        self.ahead |= {_whose(wish, name): each for name, each in asked.items()}
+        on = str(wish.device)
+        self.ahead |= {_whose(wish, name): Expected(each, on) for name, each in asked.items()}
         self.remaining.begin()
 
     def announce(self) -> None:
         """How much there is to do, before it begins."""
         if self.ahead:
-            left = self.remaining.words([*self.ahead.values()])
+            left = self.remaining.words(self.ahead.values())
             self.done(f"runs and profiles of each rung in turn{left}")
 
     def get(self, wish: Wish, name: str) -> tuple[Record, ...] | None:
@@ -60,7 +61,7 @@ class Parts:
         expected = self.ahead.pop(_whose(wish, name), None)
         if expected is not None:
             self.remaining.done(expected)
-        left = self.remaining.words([*self.ahead.values()])
+        left = self.remaining.words(self.ahead.values())
         self.done(f"{_whose(wish, name)}{outcome}{left}")
 
     def part(

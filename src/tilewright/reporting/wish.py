@@ -23,7 +23,8 @@ class Wish:
     """What to measure; as `job.Request`, for all rungs of a device.
 
     `milestone`: at the course's numbers of images, too, and beside a GPU on the CPU. `full_proof`:
-    rungs are proven as by `tilewright ladder`, not as by its `--quick`. `sizes` are the numbers of
+    rungs are proven as by `tilewright ladder`, not as by its `--quick`. `counters`: profiles of
+    rungs of our own have the GPU's own, by ncu. `sizes` are the numbers of
     images that every rung is run over.
     """
 
@@ -36,6 +37,7 @@ class Wish:
     repeats: int | None = None
     milestone: bool = False
     full_proof: bool = False
+    counters: bool = False
     sizes: tuple[int, ...] = ()
 
     @property

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 
 from tilewright.measure.conditions import BUSY
 from tilewright.measure.samples import UNKNOWN, Interval, Ratio, Sample
+from tilewright.precision import FLOAT32
 from tilewright.results.record import (
     MOST_OPERATIONS,
     Count,
@@ -26,6 +27,8 @@ ALL = "all"  # memory plans: each rung has a row for each
 # Op times of a rung that computes the network as one piece were taken from convolutions on their
 # own; those of a rung that fuses layers have the activation and pooling after them in it.
 ALONE, TOGETHER = "*", "+"
+
+LESS = ("fp16", "tf32")  # precisions that names of rungs have in them
 
 
 class GpuLook(Struct, frozen=True, kw_only=True):
@@ -122,6 +125,11 @@ class RungRecord(Struct, frozen=True, kw_only=True):
     def ranked(self) -> Timing | None:
         """What it is compared by."""
         return self.device_time or self.network
+
+    @property
+    def precision(self) -> str:
+        """The class that it is of, by its name: nothing wins in another."""
+        return next((name for name in LESS if name in self.rung), FLOAT32.name)
 
 
 class LadderRecord(Record, frozen=True, kw_only=True, tag="tilewright.ladder/2"):

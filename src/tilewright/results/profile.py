@@ -118,6 +118,16 @@ class RowRecord(Struct, frozen=True, kw_only=True):
     index_operations: Annotated[
         Operations, about("on whole numbers, as far as they were counted")
     ] = 0.0
+    array: Annotated[str, about("what copies are of; empty where that was not said")] = ""
+    place: Annotated[str, about("the line of the program that asks for these copies")] = ""
+    phase: Annotated[str, about("of the start, where it was then")] = ""
+
+
+class StallRecord(Struct, frozen=True, kw_only=True):
+    """A reason for which warps wait, by ncu's name, and its share of a warp's time."""
+
+    reason: str
+    share: Share
 
 
 class CountersRecord(Struct, frozen=True, kw_only=True):
@@ -132,6 +142,9 @@ class CountersRecord(Struct, frozen=True, kw_only=True):
     dram: float | None
     l2: float | None
     shared: float | None
+    stalls: Annotated[
+        tuple[StallRecord, ...], about("where the time of a warp went, most first")
+    ] = ()
 
 
 class RooflineRecord(Struct, frozen=True, kw_only=True):

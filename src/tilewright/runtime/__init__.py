@@ -129,7 +129,18 @@ class FunctionRuntime(Runtime, Protocol):
 
 
 @runtime_checkable
-class GpuRuntime(Runtime, Protocol):
+class Pins(Runtime, Protocol):
+    """A device that copies by itself from memory of the host's that stays where it is."""
+
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
+        """Host memory that the device can copy from and to by itself."""
+
+    def is_pinned(self, array: HostArray) -> bool:
+        """Whether the device can copy from this array by itself."""
+
+
+@runtime_checkable
+class GpuRuntime(Pins, Protocol):
     """A device with memory of its own that compiles kernels: CUDA, or OpenCL of any maker.
 
     Opened as `managed`, all its buffers lie in one address space shared with the host: nothing is
@@ -158,12 +169,6 @@ class GpuRuntime(Runtime, Protocol):
         """Launch a kernel over a grid of blocks. Arguments are buffers and whole numbers."""
 
     # What overlapping copies need: two more lanes of work, and marks between lanes.
-
-    def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
-        """Host memory that the device can copy from and to by itself."""
-
-    def is_pinned(self, array: HostArray) -> bool:
-        """Whether the device can copy from this array by itself."""
 
     def send(self, buffer: Buffer, array: HostArray, after: Mark | None) -> Mark:
         """Copy pinned memory in, on a lane of its own, once the mark is reached."""

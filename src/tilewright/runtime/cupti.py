@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tilewright.runtime.cupti_records import Records
+from tilewright.runtime.cupti_records import About, Records
 from tilewright.runtime.nvrtc import INSTALL
 from tilewright.trace import Cost, Trace
 
@@ -81,7 +81,7 @@ class CuptiCollector:
         self.device = device
         self.dropped = 0
         self.notices: list[str] = []
-        self.numbers: dict[tuple[tuple[str, ...], Cost | None], int] = {}
+        self.numbers: dict[About, int] = {}
         self.enabled: list[Any] = []
         self.zero = 0
         try:
@@ -102,7 +102,7 @@ class CuptiCollector:
     @contextmanager
     def about(self, layers: tuple[str, ...], cost: Cost | None = None) -> Iterator[None]:
         custom = self.cupti.ExternalCorrelationKind.CUSTOM0
-        key = (layers, cost)
+        key = About(layers, cost, self.trace.moved)
         number = self.numbers.get(key)
         if number is None:
             number = self.numbers[key] = len(self.numbers) + 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.trace import (
     CPU_FAULT,
@@ -25,6 +25,7 @@ from tilewright.trace import (
     Cost,
     Event,
     Kind,
+    Moved,
 )
 
 COPIES = {"HTOD": HOST_TO_DEVICE, "DTOH": DEVICE_TO_HOST, "DTOD": DEVICE_TO_DEVICE}
@@ -40,16 +41,27 @@ COUNTERS = {
 }
 
 
+class About(NamedTuple):
+    """What work of the device is for."""
+
+    layers: tuple[str, ...] = ()
+    cost: Cost | None = None
+    moved: Moved | None = None
+
+
+NOTHING = About()
+
+
 class Records:
     """Takes records from CUPTI's callback, whatever thread that is on, and gives events.
 
-    `known` has the layers and cost that a pushed number stands for. `own` are addresses that the
-    profiler itself touches: records of them are no events, and it is noted that they came.
+    `known` has what a pushed number stands for. `own` are addresses that the profiler itself
+    touches: records of them are no events, and it is noted that they came.
     """
 
     def __init__(self, cupti: Any) -> None:
         self.cupti = cupti
-        self.known: dict[int, tuple[tuple[str, ...], Cost | None]] = {}
+        self.known: dict[int, About] = {}
         # Times are CUPTI's until `events`; what is made of a record is kept, as its buffer is not.
         self.taken: list[Event] = []
         self.held: list[Event] = []
@@ -108,12 +120,12 @@ class Records:
             else:
                 held.append(event)
         for event in held:
-            layers, cost = self.known.get(numbers.get(event.correlation, 0), ((), None))
+            about = self.known.get(numbers.get(event.correlation, 0), NOTHING)
             yield Event(
                 event.kind, event.name, 1e-9 * (event.start - zero), 1e-9 * (event.end - zero),
-                layers, event.bytes, event.grid, event.block,
-                cost if event.kind == "kernel" else None, event.lane, event.correlation,
-                event.times,
+                about.layers, event.bytes, event.grid, event.block,
+                about.cost if event.kind == "kernel" else None, event.lane, event.correlation,
+                event.times, about.moved if event.kind == "copy" else None,
             )  # fmt: skip
 
     def _kernel(self, record: Any) -> Event:

@@ -50,6 +50,8 @@ class Recorder(Generic[Stamp]):
         assert self.trace is not None
         if not event.layers:  # a copy is for the layers whose step the host is in
             event = event._replace(layers=self.trace.inside)
+        if event.kind == "copy":
+            event = event._replace(moved=self.trace.moved)
         self.pending.append((stamp, event))
         if len(self.pending) >= PENDING:
             with self.trace.reading():

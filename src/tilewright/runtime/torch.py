@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 
 from tilewright.environment import cpu_cores, cpu_model
 from tilewright.model.layers import Shape
@@ -37,7 +38,8 @@ class TorchRuntime(EventRecorder):
 
     def describe(self) -> str:
         if self.device.type == "cuda":
-            return str(torch.cuda.get_device_name(self.device))
+            found = torch.cuda.get_device_properties(self.device)  # in the words of our own runtime
+            return f"{found.name}, {found.multi_processor_count} multiprocessors"
         return f"{cpu_model()}, {cpu_cores()} cores"
 
     def allocate(self, shape: Shape) -> torch.Tensor:
@@ -55,6 +57,13 @@ class TorchRuntime(EventRecorder):
             return np.asarray(buffer.numpy())
         size = buffer.numel() * buffer.element_size()
         return np.asarray(self._timed("copy", DEVICE_TO_HOST, (), size, buffer.cpu).numpy())
+
+    def pinned(self, shape: Shape, dtype: DTypeLike) -> HostArray:
+        like = torch.from_numpy(np.empty(0, dtype))
+        return np.asarray(torch.empty(shape, dtype=like.dtype, pin_memory=True).numpy())
+
+    def is_pinned(self, array: HostArray) -> bool:
+        return bool(torch.from_numpy(array).is_pinned())
 
     def build(
         self, name: str, function: Callable[..., Result], parts: tuple[tuple[str, ...], ...] = ()

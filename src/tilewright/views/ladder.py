@@ -157,12 +157,15 @@ def _bars(ladder: LadderRecord) -> RenderableType:
 def _speeds(ladder: LadderRecord) -> RenderableType:
     timed = ladder.ranked
     (first, first_time), *_ = timed
+    library, vendor = min(
+        ((row, time.sample) for row, time in timed if row.vendor),
+        key=lambda pair: pair[1].median, default=(None, None),
+    )  # fmt: skip
     rows = table(
         "Speeds", "\nrung", ">\nimages/s", ">\nGFLOP/s", ">% of\npeak", ">\ntimes", ">\n± %",
-        "\nthat of", f">times\n{first.rung}", ">% of\nvendor",
+        "\nthat of", f">times\n{first.rung}",
+        *([f">times\n{library.rung}"] if library is not None else ()),
     )  # fmt: skip
-    libraries = [time.sample for row, time in timed if row.vendor]
-    vendor = min(libraries, key=lambda sample: sample.median, default=None)
     for row, time in timed:
         gain = row.against.ratio if row.against else None
         rows.add_row(
@@ -174,8 +177,9 @@ def _speeds(ladder: LadderRecord) -> RenderableType:
             percent(gain.uncertainty) if gain else "-",
             row.against.rung if row.against else "",
             units.times(first_time.median_seconds / time.median_seconds),
-            _of_vendor(time.sample, vendor, ladder.doubt),
-        )
+            *([] if library is None or vendor is None
+              else [_times_library(row, time.sample, library, vendor, ladder.doubt)]),
+        )  # fmt: skip
     return rows
 
 
@@ -199,13 +203,15 @@ def _before(rows: Sequence[RungRecord]) -> Iterator[str]:
         )
 
 
-def _of_vendor(sample: Sample, vendor: Sample | None, doubt: float) -> str:
-    """Speed in percent of the fastest library's."""
-    if vendor is None:
+def _times_library(
+    row: RungRecord, sample: Sample, library: RungRecord, vendor: Sample, doubt: float
+) -> str:
+    """How many times as fast as the fastest library; nothing wins in a precision of its own."""
+    if row.precision != library.precision:
         return "-"
     found = ratio(vendor, sample).doubted(doubt)
-    text = units.fixed(100 * found.value, 0)
-    return text if sample == vendor else _perhaps(found, text)
+    text = units.times(found.value)
+    return text if row is library else _perhaps(found, text)
 
 
 def _perhaps(found: Ratio, text: units.Quantity) -> str:
@@ -255,6 +261,11 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
             "there, with what the host takes to launch and to wait; ranks, ratios and rates go by "
             "the device's time"
         )
+        if ladder.device.startswith("cuda"):
+            yield (
+                "the device's time is that of events around each launch, a library's too: they "
+                "add some 3 µs to it, which `tilewright profile` does not"
+            )
     if any(_more_than_all(row) for row in rows):
         yield (
             "the device's time and copies are of turns of their own, in which each kernel is "
@@ -268,8 +279,10 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     yield (
         f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
         f"{SAME} may as well be equal; proof: the largest error seen as a share of its rounding "
-        f"bound, proven up to 1; peak: {peak} in float32; vendor: the fastest library rung"
+        f"bound, proven up to 1; peak: {peak} in float32"
     )
+    if any(row.vendor for row, _ in ladder.timed):
+        yield "a library is compared with in its own precision; of several, the fastest"
     if any(row.executed_flop < ladder.flop_an_image for row in rows):
         yield (
             "GFLOP/s count every tap of a convolution; % of peak only those that a rung computes: "

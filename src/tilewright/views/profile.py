@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import RenderableType
 
 from tilewright.measure.samples import Sample
 from tilewright.profiling import meaning
-from tilewright.profiling.counters import BOUND, FEW_WARPS
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.roofline import Facts, roofline
+from tilewright.profiling.start import RUN, with_run
 from tilewright.profiling.tally import Row, by_name
 from tilewright.profiling.wall import PARTS, PROFILER, WORDS
 from tilewright.trace import MOVING
-from tilewright.views import colours, regions, units
+from tilewright.views import colours, counters, regions, units
+from tilewright.views.counters import LONGEST
+from tilewright.views.names import short
 from tilewright.views.regions import layer_names
 from tilewright.views.table import Column, Table, table
 
 # "What takes 90 %": rows until they make up more than this share.
 MOST = 0.90
 BEYOND = 1.02  # a share of the peak that no measurement of it should allow
-# Rows of a table that is not asked for completeness; the rest are one line.
-LONGEST = 20
-LONGEST_NAME = 44
 
 
 def report(profile: Profile, from_start: bool = False) -> Iterator[RenderableType]:
@@ -53,7 +51,7 @@ def report(profile: Profile, from_start: bool = False) -> Iterator[RenderableTyp
     yield from _roofline(profile)
     if profile.counters or profile.uncounted:
         yield ""
-        yield from _counters(profile)
+        yield from counters.report(profile)
 
 
 def _head(profile: Profile) -> Iterator[RenderableType]:
@@ -80,22 +78,24 @@ def _start(profile: Profile) -> Iterator[RenderableType]:
     wall = Sample(profile.timed).median if profile.timed else profile.wall.seconds
     total = sum(seconds for _, seconds in profile.start) + wall
     rows = table("From the start of the program", "phase", ">time", "%share", "what is in it")
-    for name, seconds in profile.start:
-        share = units.share(seconds / total)
-        rows.add_row(name, units.seconds(seconds), share, meaning.of_phase(name))
-    rows.add_row("forward", units.seconds(wall), units.share(wall / total), "without recording")
+    for name, seconds in with_run(profile.start, wall):
+        words = "without recording" if name == RUN else meaning.of_phase(name)
+        rows.add_row(name, units.seconds(seconds), units.share(seconds / total), words)
     rows.add_section()
     rows.add_row("total", units.seconds(total), units.share(1), "")
     yield rows
     if not profile.start:
         yield "this profile was saved without its start"
-    if calls := _calls_from_start(profile):
+    if calls := calls_from_start(profile):
         yield ""
         yield _times("API calls from the start of the program", calls, layers=False)
-        yield "the start, which ends with the warm-up, was recorded in a process of its own"
+        yield "the start, and the end, were recorded in a process of their own, without the run"
+    if any(row.phase for row in profile.start_rows):
+        yield ""
+        yield from regions.start(profile)
 
 
-def _calls_from_start(profile: Profile) -> list[Row]:
+def calls_from_start(profile: Profile) -> list[Row]:
     """Those of the start and of the recorded run together, where both are known."""
     begun = [row for row in profile.start_rows if row.kind == "api"]
     return by_name([*begun, *profile.of("api")]) if begun else []
@@ -134,7 +134,7 @@ def _times(title: str, rows: list[Row], layers: bool) -> Table:
             units.seconds(row.seconds),
             units.count(row.calls),
             *map(units.seconds, (row.average, row.minimum, row.maximum)),
-            _short(row.name),
+            short(row.name),
         ]
         made.add_row(*cells, *([layer_names(row.layers)] if layers else []))
     return made
@@ -162,7 +162,7 @@ def _most(profile: Profile, from_start: bool) -> Iterator[RenderableType]:
     parts: tuple[tuple[str, list[Row], Callable[[Row], str]], ...] = (
         ("kernels", profile.named("kernel"), lambda row: meaning.of_kernel(profile, row)),
         ("API calls", profile.named("api"), lambda row: meaning.of_call(row.name)),
-        ("calls from the start", _calls_from_start(profile) if from_start else [],
+        ("calls from the start", calls_from_start(profile) if from_start else [],
          lambda row: meaning.of_call(row.name)),
     )  # fmt: skip
     made = table(f"What takes {units.share(MOST)[:-4]} %", "%share", "of", "name", "what it is")
@@ -175,7 +175,7 @@ def _most(profile: Profile, from_start: bool) -> Iterator[RenderableType]:
         first = False
         total = sum(row.seconds for row in rows) or 1.0
         for row in most(rows):
-            made.add_row(units.share(row.seconds / total), title, _short(row.name), words(row))
+            made.add_row(units.share(row.seconds / total), title, short(row.name), words(row))
     yield made
 
 
@@ -251,38 +251,9 @@ def _roofline(profile: Profile) -> Iterator[RenderableType]:
         )
 
 
-def _counters(profile: Profile) -> Iterator[RenderableType]:
-    """What a visual profiler's guided analysis shows."""
-    if profile.uncounted:
-        yield f"Counters: not read: {profile.uncounted}"
-        return
-    made = table(
-        "Counters, read by ncu", "\nkernel", ">\nlaunches", ">achieved\noccupancy",
-        ">warp\nefficiency", ">\ncompute", ">\nDRAM", ">\nL2", ">shared\nmemory",
-        "\nwhat they say",
-    )  # fmt: skip
-    for each in profile.counters[:LONGEST]:
-        shares = (each.occupancy, each.warp_efficiency, each.compute, each.dram, each.l2,
-                  each.shared)  # fmt: skip
-        known = ("-" if share is None else units.share(share) for share in shares)
-        made.add_row(_short(each.kernel), units.count(each.launches), *known,
-                     colours.limit(each.says))  # fmt: skip
-    yield made
-    yield (
-        "of the warm-up, in percent of what is possible; ncu runs each kernel several times over, "
-        "with caches emptied before"
-    )
-    if any(each.says.startswith("latency") for each in profile.counters[:LONGEST]):
-        yield (
-            f"latency: nothing is used to {100 * BOUND:.0f} % of what it can do. Warps wait: for "
-            "memory, for results of their own or for each other. Too few warps: less than "
-            f"{100 * FEW_WARPS:.0f} % of those that fit are there to work meanwhile"
-        )
-
-
 def _rates(facts: Facts) -> Iterable[str]:
     return (
-        _short(facts.row.name),
+        short(facts.row.name),
         layer_names(facts.row.layers),
         units.digits(facts.flop_rate / 1e9) if facts.flops else "-",
         units.share(facts.flop_share) if facts.flops and facts.flop_share is not None else "-",
@@ -291,11 +262,3 @@ def _rates(facts: Facts) -> Iterable[str]:
         units.digits(facts.intensity) if facts.flops and facts.intensity else "-",
         colours.limit(facts.limit),
     )
-
-
-def _short(name: str) -> str:
-    """A C++ name without its template arguments, cut where it is still too long."""
-    before = ""
-    while before != name:
-        before, name = name, re.sub(r"<[^<>]*>", "", name)
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

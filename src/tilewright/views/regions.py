@@ -6,13 +6,24 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from tilewright.profiling import meaning
 from tilewright.profiling.result import Profile, Region, in_and_out, regions
-from tilewright.profiling.tally import Row, by_name
-from tilewright.trace import CPU_FAULT, GPU_FAULTS, PAGES_TO_DEVICE, PAGES_TO_HOST, Size
+from tilewright.profiling.tally import TITLES, Row, by_name
+from tilewright.trace import (
+    CPU_FAULT,
+    DEVICE_TO_HOST,
+    GPU_FAULTS,
+    HOST_TO_DEVICE,
+    PAGES_TO_DEVICE,
+    PAGES_TO_HOST,
+    Size,
+)
 from tilewright.views import units
 from tilewright.views.table import Column, table
 
 NO_LAYER = "no layer"  # what is copied or moved for the batch as a whole
+WARM_UP = "warm up"  # a run: its copies are those of the tables of regions
+COPIES = {TITLES[HOST_TO_DEVICE]: "copyin", TITLES[DEVICE_TO_HOST]: "copyout"}
 
 
 def report(profile: Profile) -> Iterator[RenderableType]:
@@ -49,6 +60,8 @@ def report(profile: Profile) -> Iterator[RenderableType]:
         yield ""
         of_none = [row for row in profile.of("copy") if not row.layers]
         yield _copies(found, of_none)
+        if any(row.place for row in profile.of("copy")):
+            yield "line: where Tilewright's source asks for the copy"
         if of_none:
             yield f"{NO_LAYER}: pixels before the first, results after the last"
     if profile.of("unified"):
@@ -70,22 +83,51 @@ def _data(profile: Profile, region: Region) -> str:
 def _copies(found: list[Region], of_none: list[Row]) -> RenderableType:
     """Each direction by the name that OpenACC's data clauses have for it."""
     made = table(
-        "Copies of regions", "layer", "clause", ">copies", ">bytes", ">time", ">avg", ">min",
-        ">max",
+        "Copies of regions", "layer", "clause", Column("array", spare=2), Column("line", spare=3),
+        ">copies", ">bytes", ">time", Column("avg", "number", spare=1),
+        Column("min", "number", spare=1), Column("max", "number", spare=1),
     )  # fmt: skip
     named = [(layer_names(r.layers), r.copies_in, r.copies_out) for r in found]
     for name, *both in [*named, (NO_LAYER, *in_and_out(of_none))]:
         for clause, rows in zip(("copyin", "copyout"), both, strict=True):
-            if not rows:
-                continue
-            calls = sum(row.calls for row in rows)
-            each = (
-                sum(row.seconds for row in rows) / calls,
-                min(row.minimum for row in rows),
-                max(row.maximum for row in rows),
-            )
-            made.add_row(name, clause, *_copied(rows), *map(units.seconds, each))
+            for (array, line), each in _by_array(rows).items():
+                made.add_row(name, clause, array, line, *_copied(each), *_spread(each))
     return made
+
+
+def start(profile: Profile) -> Iterator[RenderableType]:
+    """What is made, loaded, sent and freed before and after the run, phase by phase."""
+    made = table(
+        "Creating, loading and freeing", "region", "clause", "of", ">times", ">bytes", ">time",
+        Column("avg", "number", spare=1), Column("min", "number", spare=1),
+        Column("max", "number", spare=1),
+    )  # fmt: skip
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in profile.start_rows:
+        clause = COPIES.get(row.name, "") if row.kind == "copy" else meaning.clause(row.name)
+        if row.phase and row.phase != WARM_UP and clause:
+            found.setdefault((row.phase, clause, row.array or row.name), []).append(row)
+    for words, rows in found.items():
+        made.add_row(*words, *_copied(rows), *_spread(rows))
+    yield made
+    yield (
+        "clause: create and delete are memory taken and given back, copyin and copyout copies of "
+        "an array; context and module are what a program needs before its first kernel"
+    )
+
+
+def _by_array(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.array or "-", row.place or "-"), []).append(row)
+    return found
+
+
+def _spread(rows: list[Row]) -> Iterator[str]:
+    """Average, least and most of one."""
+    yield units.seconds(sum(row.seconds for row in rows) / sum(row.calls for row in rows))
+    yield units.seconds(min(row.minimum for row in rows))
+    yield units.seconds(max(row.maximum for row in rows))
 
 
 def _pages(found: list[Region], of_none: list[Row]) -> RenderableType:
@@ -115,7 +157,7 @@ def _copied(rows: list[Row]) -> tuple[str, str, str]:
         return "-", "-", "-"
     return (
         units.count(sum(row.calls for row in rows)),
-        units.size(sum(row.bytes for row in rows)),
+        units.size(size) if (size := sum(row.bytes for row in rows)) else "-",
         units.seconds(sum(row.seconds for row in rows)),
     )
 

@@ -201,10 +201,10 @@ def test_a_kernel_that_does_not_fit_names_one_that_does(runtime):
 
 def test_parameters_are_sent_again(runtime):
     launch = check(runtime, "constant", Convolution(3, 2), (2, 4, 4))
-    for buffer, array in launch.sent:
+    for _, buffer, array in launch.sent:
         runtime.write(buffer, np.zeros_like(array))
     launch.send_parameters()
-    for buffer, array in launch.sent:
+    for _, buffer, array in launch.sent:
         np.testing.assert_array_equal(runtime.download(buffer), array)
     assert len(launch.sent) >= 2
 

@@ -31,6 +31,8 @@ CUT_OFF = """[...document.querySelectorAll('.role-legend-label text')].filter((t
 }).map((text) => text.textContent)"""
 INKS = "[...new Set([...document.querySelectorAll('svg .role-axis-label text')].map((text) => \
 text.getAttribute('fill')))].sort()"
+BEYOND_THE_PAPER = """[...document.querySelectorAll('table, pre')].filter(
+  (each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.textContent)"""
 PATIENCE = 30_000  # ms: the machine may be busy
 
 
@@ -167,6 +169,9 @@ def test_what_is_folded_is_open_on_paper_and_folded_again(open_page):
     view.wait_for_function(DRAWN)
     assert view.evaluate(INKS) == ["#1b2733", "#55636f"]
     view.emulate_media(media="print")
+    # A4 within its margins: what scrolls on a screen would be cut off there.
+    view.set_viewport_size({"width": 690, "height": 976})
+    assert view.evaluate(BEYOND_THE_PAPER) == []
     assert view.locator("nav").is_hidden()
     assert view.locator("details.fold table").first.is_visible()
     view.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from tests.profiling.made import profile
 from tests.results.made import run_record
 from tests.views.report.made import everything, kernels, ladder
+from tilewright.profiling import saved
+from tilewright.profiling.counters import Counted
+from tilewright.profiling.stalls import Stall
 from tilewright.results import page as documents
 from tilewright.results.run import Usage
 from tilewright.views.report.blocks import Paragraph, Table
@@ -145,3 +150,27 @@ def test_networks_are_not_mixed():
         for network in ("small", "other")
         for device, rung in (("cpu", "serial"), ("cpu", "torch"), ("cuda", "direct"))
     }
+
+
+def test_counters_say_of_each_step_what_its_warps_wait_for():
+    counted = Counted("shared_conv", 2, 1e-3, 0.7, 1.0, 0.4, 0.1, 0.2, 0.3,
+                      (Stall("long_scoreboard", 0.6), Stall("selected", 0.4)))  # fmt: skip
+    read = saved.record(dataclasses.replace(profile(rung="shared"), counters=(counted,)))
+    text = to_markdown(page(Material((*everything(), read)), as_milestone=True))
+    assert "counters say of it: latency: device memory; its warps wait most for device memory, " \
+        "60.0 % of their time" in text  # fmt: skip
+    assert "long scoreboard \\*" in text or "long scoreboard *" in text
+    none = saved.record(dataclasses.replace(profile(), uncounted="ncu is not on the PATH"))
+    assert "not read: ncu is not on the PATH" in to_markdown(page(Material((none,))))
+
+
+def test_calls_of_a_whole_program_have_its_start_in_them():
+    begun = tuple(
+        dataclasses.replace(row, name="cuModuleLoadData", seconds=9.0, phase="build kernels")
+        for row in profile().of("api")[:1]
+    )
+    read = saved.record(dataclasses.replace(profile(rung="torch"), start_rows=begun))
+    text = to_markdown(page(Material((read,)), as_milestone=True))
+    asked = text[text.index("3. API calls") : text.index("4. Kernels and API calls")]
+    assert "API calls from the start of the program of torch" in asked
+    assert asked.index("cuModuleLoadData") < asked.index("API calls of torch")

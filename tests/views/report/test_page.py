@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import json
 from functools import cache
@@ -11,15 +12,17 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
+from tests.profiling.made import CEILINGS, profile
 from tests.results.made import TIMES, ladder_record, run_record, rung_record
 from tests.views.report.made import answers, everything, kernels, ladder, long
 from tilewright.measure.samples import Sample
+from tilewright.profiling import saved
 from tilewright.results import page as documents
 from tilewright.results.ladder import Against, LayerTiming
 from tilewright.results.page import LoopRecord
 from tilewright.results.record import Gpu, timing
 from tilewright.results.run import LayerTime
-from tilewright.views.report import html
+from tilewright.views.report import html, roofline
 from tilewright.views.report.blocks import Chart
 from tilewright.views.report.compiler import loops
 from tilewright.views.report.html import rendered, to_html
@@ -273,3 +276,18 @@ def test_loops_of_one_place_stand_together():
     found = [("filter", "block"), ("y", "block and thread"), ("x", "block and thread")]
     made = tuple(LoopRecord(name=name, extent=4, place=place) for name, place in found)
     assert loops(replace(kernel, loops=made)) == "block: filter 4; block and thread: y 4, x 4"
+
+
+def test_each_precision_has_a_roof_of_its_own():
+    usual = profile()
+    fast = dataclasses.replace(
+        usual, ceilings=dataclasses.replace(CEILINGS, flops=9e12, precision="fp16")
+    )
+    found = [saved.record(each) for each in (usual, fast)]
+    roof = roofline._roof(found, [1.0, 500.0])
+    assert [each["ceiling"] for each in roof if each["end"]] == [
+        "fp16: 9,000 GFLOP/s", "fp32: 1,000 GFLOP/s",
+    ]  # fmt: skip
+    assert roof[0]["ceiling"] == "100 GB/s"
+    alone = roofline._roof(found[:1], [1.0, 500.0])
+    assert [each["ceiling"] for each in alone] == ["100 GB/s", "", "1,000 GFLOP/s"]

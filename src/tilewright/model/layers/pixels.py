@@ -84,13 +84,18 @@ class Pixels(Layer):
         return Truth(value, FLOAT32.sum_factor(3) * magnitude + 256 * SMALLEST_NORMAL)
 
     def torch(self, *parameters: Tensor) -> Callable[[Tensor], Tensor]:
+        # Made once: made for every batch, each would be a copy that the host waits for.
+        there: dict[object, list[Tensor]] = {}
+
         def enter(x: Tensor) -> Tensor:
             if x.is_floating_point():
                 return x
             values = x.float()
-            scale, shift = (
-                values.new_tensor(each).reshape(-1, 1, 1) for each in (self.scales, self.shifts)
-            )
+            if x.device not in there:
+                there[x.device] = [
+                    values.new_tensor(each).reshape(-1, 1, 1) for each in (self.scales, self.shifts)
+                ]
+            scale, shift = there[x.device]
             return values * scale + shift
 
         return enter

@@ -32,7 +32,7 @@ from tilewright.runtime import Buffer, GpuKernel, GpuRuntime
 from tilewright.runtime.device import GPU_KINDS, Device
 from tilewright.runtime.dialect import DoesNotFit, Limits
 from tilewright.runtime.registry import gpu_backend
-from tilewright.trace import Cost
+from tilewright.trace import Cost, moving
 
 # Buffers between a layer's kernels take at most this share of a device's memory, and this many
 # bytes; larger batches go through in pieces.
@@ -155,7 +155,7 @@ class GpuLaunch:
     design: Design
     parameters: Parameters
     kernels: list[tuple[Work, GpuKernel]] = field(init=False)
-    sent: list[tuple[Buffer, Array]] = field(init=False)
+    sent: list[tuple[str, Buffer, Array]] = field(init=False)
     buffers: dict[str, Buffer] = field(init=False)
     capacity: int = field(init=False, default=0)
     costs: dict[int, list[Cost]] = field(init=False, default_factory=dict)
@@ -169,22 +169,26 @@ class GpuLaunch:
         self.buffers = {}
         for index, (_, kernel) in enumerate(self.kernels):
             if kernel.constant is not None:
-                array = packed.pop(constant_argument(index))
-                runtime.write(kernel.constant, array)
-                self.sent.append((kernel.constant, array))
+                name = constant_argument(index)
+                array = packed.pop(name)
+                with moving(runtime.trace, f"{self.stage.name}.{name}"):
+                    runtime.write(kernel.constant, array)
+                self.sent.append((name, kernel.constant, array))
         for name, size in self.design.workspace.items():
             self.buffers[name] = runtime.allocate((size,))
         used = {name for work in self.design.works for name in work.arguments}
         for name, array in packed.items():
             if name in used:
-                self.buffers[name] = runtime.upload(array)
+                with moving(runtime.trace, f"{self.stage.name}.{name}"):
+                    self.buffers[name] = runtime.upload(array)
                 # Zeros in place of a bias are not the network's: they stay where they are.
                 if name != "bias" or f"{self.stage.name}.bias" in self.parameters:
-                    self.sent.append((self.buffers[name], array))
+                    self.sent.append((name, self.buffers[name], array))
 
     def send_parameters(self) -> None:
-        for buffer, array in self.sent:
-            self.runtime.write(buffer, array)
+        for name, buffer, array in self.sent:
+            with moving(self.runtime.trace, f"{self.stage.name}.{name}"):
+                self.runtime.write(buffer, array)
 
     def __call__(self, x: Buffer, out: Buffer, *others: Buffer) -> None:
         most = self.most

@@ -16,6 +16,7 @@ from tilewright.precision import Precision
 from tilewright.rungs.rung import Launch, Options, Rung, whole_network
 from tilewright.runtime import Buffer, Runtime
 from tilewright.runtime.device import Device
+from tilewright.trace import moving
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +57,10 @@ def prepare(
 
     kernels = []
     for stage in stages:
-        tensors = [runtime.upload(parameters[name].copy()) for name in stage.parameter_shapes]
+        tensors = []
+        for name in stage.parameter_shapes:
+            with moving(runtime.trace, name):
+                tensors.append(runtime.upload(parameters[name].copy()))
         function = layer_function(stage, *tensors)
         kernels.append((stage, runtime.build(f"torch_{stage.kind}", function)))
     before = (stages[0].sources or (-1,))[0]

@@ -8,10 +8,13 @@ from typing import Literal
 from tilewright.profiling import meaning
 from tilewright.profiling.result import DEVICE_KINDS, Profile
 from tilewright.profiling.saved import profile_of
+from tilewright.profiling.start import RUN, with_run
 from tilewright.profiling.tally import Row
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
-from tilewright.views.profile import most
+from tilewright.views.names import short
+from tilewright.views.profile import calls_from_start, most
+from tilewright.views.report import counters
 from tilewright.views.report.blocks import (
     Block,
     Cell,
@@ -52,7 +55,7 @@ def profile(record: ProfileRecord) -> list[Paragraph | Table | Code]:
     blocks.append(table(record, found, "kernels"))
     if found.named("api"):
         blocks.append(table(record, found, "calls"))
-    return blocks
+    return [*blocks, *counters.blocks(found, profile_name(record))]
 
 
 def _most(record: ProfileRecord) -> str:
@@ -62,23 +65,29 @@ def _most(record: ProfileRecord) -> str:
     if not total:
         return f"{profile_name(record)}: nothing was recorded on the device"
     top = max(kernels, key=lambda row: row.seconds)
-    return f"{profile_name(record)}: {units.share(top.seconds / total)} is {top.name}"
+    return f"{profile_name(record)}: {units.share(top.seconds / total)} is {short(top.name)}"
 
 
 def table(
-    record: ProfileRecord, found: Profile, which: Literal["kernels", "calls"], all_of: bool = True
+    record: ProfileRecord,
+    found: Profile,
+    which: Literal["kernels", "calls", "all calls"],
+    all_of: bool = True,
 ) -> Table:
-    """`all_of`: not only those that together take more than 90 %."""
+    """`all calls` are those from the start of the program on. `all_of`: not only those that
+    together take more than 90 %.
+    """
     kinds = DEVICE_KINDS if which == "kernels" else ("api",)
-    rows = found.named(*kinds)
+    rows = calls_from_start(found) if which == "all calls" else found.named(*kinds)
     total = sum(row.seconds for row in rows) or 1.0
     marked = {row.name for row in most(rows)}
     rows = [row for row in rows if all_of or row.name in marked]
-    title = "API calls" if which == "calls" else (
-        "GPU activities" if found.device.is_gpu else "Computation"
-    )  # fmt: skip
+    titles = {
+        "calls": "API calls", "all calls": "API calls from the start of the program",
+        "kernels": "GPU activities" if found.device.is_gpu else "Computation",
+    }  # fmt: skip
     return Table(
-        f"{title} of {profile_name(record)}, times from {record.source}",
+        f"{titles[which]} of {profile_name(record)}, times from {record.source}",
         ("name", "90 %", ">time, %", ">time", ">calls", ">average", ">min", ">max", "what it is"),
         [_row(found, row, total, row.name in marked) for row in rows],
     )
@@ -87,7 +96,7 @@ def table(
 def start(record: ProfileRecord) -> Table:
     """The whole program: what it did before the run, then the run."""
     wall = record.wall_seconds
-    parts = [*((each.name, each.seconds) for each in record.start), ("forward", wall)]
+    parts = with_run([(each.name, each.seconds) for each in record.start], wall)
     total = sum(seconds for _, seconds in parts) or 1.0
     return Table(
         f"From the start of the program, {profile_name(record)}",
@@ -96,7 +105,7 @@ def start(record: ProfileRecord) -> Table:
             (
                 name, Number(units.seconds(seconds), seconds),
                 Number(units.share(seconds / total), seconds),
-                "the run, recorded" if name == "forward" else meaning.of_phase(name),
+                "the run, recorded" if name == RUN else meaning.of_phase(name),
             )
             for name, seconds in parts
         ],
@@ -104,13 +113,16 @@ def start(record: ProfileRecord) -> Table:
 
 
 def _row(found: Profile, row: Row, total: float, marked: bool) -> Sequence[Cell]:
-    words = meaning.of_call(row.name) if row.kind == "api" else meaning.of_kernel(found, row)
+    if row.kind == "api":
+        words = meaning.of_call(row.name)
+    else:
+        words = meaning.of_kernel(found, row) if row.kind == "kernel" else meaning.of_move(row)
     return (
-        row.name,
+        short(row.name),
         MARK if marked else "",
         Number(units.share(row.seconds / total), row.seconds),
         Number(units.seconds(row.seconds), row.seconds),
         Number(units.count(row.calls), row.calls),
         *(Number(units.seconds(each), each) for each in (row.average, row.minimum, row.maximum)),
-        words if row.kind in ("api", "kernel") else ", ".join(row.layers),
+        words,
     )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tilewright.results.record import Environment
 from tilewright.views import units
-from tilewright.views.report.blocks import Block, Code, Section, Table
+from tilewright.views.report.blocks import Block, Code, Folded, Section, Table
 from tilewright.views.report.material import Material
 
 READING = (
@@ -17,7 +17,8 @@ READING = (
 
 
 def section(material: Material) -> Section:
-    blocks: list[Block] = [machines(material), records(material)]
+    made_from = f"What this page is made from: {units.plural(len(material.records), 'record')}"
+    blocks: list[Block] = [machines(material), Folded(made_from, [records(material)])]
     blocks.append(Code("To measure all of it again", "\n".join(commands(material))))
     return Section("environment", "Environment and commands", READING, blocks)
 
@@ -55,7 +56,11 @@ def records(material: Material) -> Table:
                 record.network,
                 f"{record.device} ({record.device_name})",
                 ", ".join(record.rungs),
-                ", ".join(f"{n} {v}" for n, v in record.settings.items() if v is not None),
+                ", ".join(
+                    f"{name} {value}"
+                    for name, value in record.settings.items()
+                    if value is not None and name != "rung"
+                ),
                 _minute(record.environment.date),
             )
             for record in material.records

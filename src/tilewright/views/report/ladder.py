@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from tilewright.precision import FLOAT32
 from tilewright.results.ladder import LadderRecord, RungRecord
 from tilewright.results.record import Timing, Verification
 from tilewright.views import units
@@ -38,7 +37,6 @@ SHORT_PROOF = (
     "its computed rounding bound. --full-proof tries some hundred networks more."
 )
 ON_DEVICE = "on the device "
-LESS = ("fp16", "tf32")  # precisions that names of rungs have in them
 WHOSE = ["own", "library"]
 
 
@@ -147,16 +145,9 @@ def _facts(row: RungRecord, time: Timing, library: float | None) -> dict[str, ob
     }  # fmt: skip
 
 
-def precision(row: RungRecord) -> str:
-    """The class that a rung is of, by its name: nothing wins in another."""
-    return next((name for name in LESS if name in row.rung), FLOAT32.name)
-
-
 def _library(record: LadderRecord, of: RungRecord) -> float | None:
     """Seconds of the fastest library in the same precision."""
-    same = [
-        pair for pair in record.ranked if pair[0].vendor and precision(pair[0]) == precision(of)
-    ]
+    same = [pair for pair in record.ranked if pair[0].vendor and pair[0].precision == of.precision]
     return min((time.median_seconds for _, time in same), default=None)
 
 

@@ -18,15 +18,23 @@ from tilewright.results.profile import ProfileRecord
 from tilewright.results.record import Record
 from tilewright.results.run import RunRecord
 from tilewright.views import units
-from tilewright.views.report import calls, compiler, environment, layers, optimizations, timeline
+from tilewright.views.report import (
+    calls,
+    compiler,
+    counters,
+    environment,
+    layers,
+    optimizations,
+    timeline,
+)
 from tilewright.views.report.blocks import (
     Block,
     Heading,
     Paragraph,
     Section,
 )
-from tilewright.views.report.material import Material, subject
-from tilewright.views.report.op_times import of_ladder, of_run, op_times, outputs
+from tilewright.views.report.material import Material, profile_name, subject
+from tilewright.views.report.op_times import Measured, of_ladder, of_run, op_times, outputs
 from tilewright.views.report.origins import LIBRARIES
 
 Kind = TypeVar("Kind", ProfileRecord, TimelineRecord, KernelsRecord)
@@ -61,7 +69,7 @@ def framework(material: Material) -> Section:
     blocks: list[Block] = [outputs("The framework's network", runs)] if runs else []
     for ladder in material.ladders:
         rows = [row for row, _ in ladder.timed if row.vendor]
-        if found := [each for row in rows for each in of_ladder(ladder, row)]:
+        if found := [each for row in rows for each in _every_size(material, ladder, row)]:
             blocks.append(op_times(subject(ladder), found))
     if not blocks:
         blocks.append(_missing("no framework was timed", "pip install 'tilewright[onnxruntime]'"))
@@ -78,10 +86,15 @@ def most_kernels(material: Material) -> Section:
 
 
 def most_calls(material: Material) -> Section:
-    reading = "Those of the run that together take more than 90 %, and how the program began."
+    reading = (
+        "Those that together take more than 90 %: of the whole program, where its start was "
+        "recorded, and of the run; and how the program began."
+    )
     blocks: list[Block] = []
     for each in _chosen(material):
         found = profile_of(each)
+        if each.start_rows:
+            blocks.append(calls.table(each, found, "all calls", all_of=False))
         if found.named("api"):
             blocks.append(calls.table(each, found, "calls", all_of=False))
         if each.start:
@@ -180,6 +193,8 @@ def step(material: Material, name: str) -> Iterator[Block]:
     for profile in material.of(ProfileRecord):
         if profile.rung == name:
             yield optimizations.what_the_profile_says(profile)
+            if profile.counters:
+                yield from counters.blocks(profile_of(profile), profile_name(profile))
     for ladder, row in found:
         yield optimizations.what_it_did(ladder, row)
     yield material.words_for(name)
@@ -205,8 +220,7 @@ def where(material: Material) -> Section:
 
 def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iterator[Block]:
     """Op times at all sizes that were run, and the kernels' statistics."""
-    runs = [r for r in material.of(RunRecord) if _same(r, ladder) and r.label == row.rung]
-    found = [*map(of_run, runs), *of_ladder(ladder, row)]
+    found = _every_size(material, ladder, row)
     yield op_times(subject(ladder), found)
     others: list[RunRecord | AnswersRecord] = [
         *material.of(RunRecord), *material.of(AnswersRecord)
@@ -224,7 +238,7 @@ def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iter
             f"it was not run over {sizes} images: {units.count(most)} would take {long}",
             f"tilewright run --rung {row.rung} --device {ladder.device} --images {most}",
         )
-    if there < max(COURSE_SIZES):
+    if there < max(COURSE_SIZES) and (ladder, row) in _first(material):  # it is so of all
         yield Paragraph(
             f"{units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
             "tilewright data fetch fashion-mnist (or cifar10), and --milestone",
@@ -232,6 +246,12 @@ def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iter
         )
     for record in _of(material.of(KernelsRecord), ladder, row.rung):
         yield compiler.table(record)
+
+
+def _every_size(material: Material, ladder: LadderRecord, row: RungRecord) -> list[Measured]:
+    """Of runs, where there are any; the ladder has one size, and correctness at others."""
+    runs = [r for r in material.of(RunRecord) if _same(r, ladder) and r.label == row.rung]
+    return [*map(of_run, runs), *of_ladder(ladder, row)]
 
 
 def _first(material: Material) -> list[tuple[LadderRecord, RungRecord]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.profiling.saved import profile_of
 from tilewright.results.ladder import Against, LadderRecord, RungRecord
 from tilewright.results.page import KernelsRecord
 from tilewright.results.profile import ProfileRecord
 from tilewright.views import units
-from tilewright.views.report import compiler
+from tilewright.views.names import short
+from tilewright.views.report import compiler, counters
 from tilewright.views.report.blocks import Block, Heading, Paragraph, Section
 from tilewright.views.report.ladder import proof
 from tilewright.views.report.material import Material
@@ -94,7 +96,7 @@ def what_the_profile_says(profile: ProfileRecord) -> Paragraph:
         return Paragraph("no kernel was recorded.", lead)
     top = max(kernels, key=lambda row: row.seconds)
     words = (
-        f"{top.name} takes {units.share(top.seconds / total)} of all kernels' time in "
+        f"{short(top.name)} takes {units.share(top.seconds / total)} of all kernels' time in "
         f"{units.plural(top.calls, 'call')}"
     )
     held = [each for each in profile.roofline if each.name == top.name]
@@ -104,4 +106,5 @@ def what_the_profile_says(profile: ProfileRecord) -> Paragraph:
         if worst.share_of_peak is not None:
             words += f", at {units.share(worst.share_of_peak)} of the peak"
     wall = profile.wall_parts.kernels / profile.wall_seconds if profile.wall_seconds else 0.0
-    return Paragraph(f"{words}. Kernels are {units.share(wall)} of the wall time.", lead)
+    counted = counters.sentence(profile_of(profile), top.name)
+    return Paragraph(f"{words}.{counted} Kernels are {units.share(wall)} of the wall time.", lead)

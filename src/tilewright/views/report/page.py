@@ -60,7 +60,7 @@ def page(material: Material, as_milestone: bool = False) -> Page:
 def _facts(record: LadderRecord) -> Sequence[tuple[str, str]]:
     """Compared is what is computed in float32; the fastest in less is named."""
     every = [(time.median_seconds, row, time) for row, time in record.ranked]
-    exact = [each for each in every if ladder.precision(each[1]) == FLOAT32.name]
+    exact = [each for each in every if each[1].precision == FLOAT32.name]
     own = [each for each in exact if not each[1].vendor]
     if not own:
         return ()

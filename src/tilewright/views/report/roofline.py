@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.results.profile import ProfileRecord, RooflineRecord
 from tilewright.views import units
+from tilewright.views.names import short
 from tilewright.views.report import charts
 from tilewright.views.report.blocks import Block, Cell, Chart, Number, Section, Spec, Table, number
 from tilewright.views.report.material import Material, profile_name
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 READING = (
     "Each mark is a kernel: further right it computes more for every byte that it must move, "
     "further up it is faster. No kernel can be above the line: its slope is the memory's speed, "
-    "its flat part the arithmetic's. How far below the line a mark lies is what could be gained. "
+    "its flat part the arithmetic's, of each precision that was profiled. How far below its line a "
+    "mark lies is what could be gained. "
     "Marks are larger the more time a kernel takes; shapes and colours say what holds it up."
 )
 HEIGHT = 380
@@ -46,7 +48,7 @@ Kernels = Sequence[tuple[ProfileRecord, RooflineRecord]]
 def chart(title: str, profiles: Sequence[ProfileRecord], kernels: Kernels) -> Chart:
     profile, best = max(kernels, key=lambda pair: pair[1].share_of_peak or 0.0)
     share = "" if best.share_of_peak is None else (
-        f" Nearest to the peak: {best.name} of {profile_name(profile)} with "
+        f" Nearest to the peak: {short(best.name)} of {profile_name(profile)} with "
         f"{units.share(best.share_of_peak)}."
     )  # fmt: skip
     return Chart(
@@ -64,7 +66,7 @@ def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
 
     rows = [
         {
-            "kernel": kernel.name, "layers": ", ".join(kernel.layers),
+            "kernel": short(kernel.name), "layers": ", ".join(kernel.layers),
             "rung": profile_name(profile), "intensity": kernel.flop / kernel.least_bytes,
             "rate": kernel.flop_per_second / 1e9, "ms": 1e3 * kernel.seconds,
             "time": units.seconds(kernel.seconds), "limit": kernel.limit,
@@ -91,8 +93,12 @@ def _spec(profiles: Sequence[ProfileRecord], kernels: Kernels) -> Spec:
     if not roof:
         return charts.spec(alt.layer(points), HEIGHT, rows)
     soft = alt.ExprRef(charts.SOFT)
-    line = alt.Chart(charts.data(roof)).mark_line(strokeWidth=2, color=soft).encode(x=x, y=y)
-    ends = ([roof[0]], [roof[-1]])
+    line = (
+        alt.Chart(charts.data(roof))
+        .mark_line(strokeWidth=2, color=soft)
+        .encode(x=x, y=y, detail="roof:N")
+    )
+    ends = (roof[:1], [each for each in roof if each["end"]])
     names = [
         alt.Chart(charts.data(end))
         .mark_text(align=side, dy=away, color=soft)
@@ -115,25 +121,37 @@ def _axis(channel: type[Channel], name: str, title: str, rows: Sequence[charts.R
 def _roof(
     profiles: Sequence[ProfileRecord], intensities: Sequence[float]
 ) -> list[dict[str, object]]:
-    """The highest ceilings that were measured, from the leftmost kernel to the rightmost."""
-    known = [(p.ceilings.flops, p.ceilings.bytes) for p in profiles if p.ceilings is not None]
-    found = [(flops, size) for flops, size in known if flops and size]
-    if not found:
+    """The highest ceilings that were measured of each precision, from the leftmost kernel to the
+    rightmost; all have the memory's slope.
+    """
+    peaks: dict[str, float] = {}
+    memory = 0.0
+    for each in (profile.ceilings for profile in profiles):
+        if each is not None and each.flops and each.bytes:
+            peaks[each.precision] = max(each.flops, peaks.get(each.precision, 0.0))
+            memory = max(memory, each.bytes)
+    if not peaks:
         return []
-    flops, size = max(flops for flops, _ in found), max(size for _, size in found)
-    corner = flops / size
-    ends = (min(*intensities, corner) / 2, corner, 2 * max(*intensities, corner))
-    memory, peak = f"{units.digits(size / 1e9)} GB/s", f"{units.digits(flops / 1e9)} GFLOP/s"
-    return [
-        {"intensity": x, "rate": min(flops, x * size) / 1e9, "ceiling": ceiling}
-        for x, ceiling in zip(ends, (memory, "", peak), strict=True)
-    ]
+    corners = {name: flops / memory for name, flops in peaks.items()}
+    start = min(*intensities, *corners.values()) / 2
+    end = 2 * max(*intensities, *corners.values())
+    made: list[dict[str, object]] = []
+    for name, flops in sorted(peaks.items(), key=lambda each: -each[1]):
+        whose = f"{name}: " if len(peaks) > 1 else ""
+        peak = f"{whose}{units.digits(flops / 1e9)} GFLOP/s"
+        slope = [(start, f"{units.digits(memory / 1e9)} GB/s")] if not made else []
+        for x, words in (*slope, (corners[name], ""), (end, peak)):
+            made.append(
+                {"intensity": x, "rate": min(flops, x * memory) / 1e9, "ceiling": words,
+                 "roof": name, "end": x == end}
+            )  # fmt: skip
+    return made
 
 
 def table(title: str, kernels: Kernels) -> Table:
     rows: list[Sequence[Cell]] = [
         (
-            kernel.name, profile_name(profile), ", ".join(kernel.layers),
+            short(kernel.name), profile_name(profile), ", ".join(kernel.layers),
             Number(units.milliseconds(kernel.seconds), kernel.seconds),
             Number(units.digits(kernel.flop_per_second / 1e9), kernel.flop_per_second),
             number(units.share(kernel.share_of_peak or 0.0), kernel.share_of_peak),
