@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -40,7 +39,7 @@ from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth.before_run import in_worker, prove_plan
 from tilewright.truth.kept import KeptProofs
 from tilewright.truth.shared import compile_shared
-from tilewright.truth.side_by_side import Asked, as_they_come, places, side_by_side
+from tilewright.truth.side_by_side import Asked, as_they_come, room, side_by_side
 from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import Verdict, fresh_seed, verify, verify_briefly
 
@@ -256,7 +255,13 @@ def climb(
     named = (*ladder, *guests, *(row.rung for row in plans))
     if against and not any(against in (each.name, each.label) for each in named):
         raise unknown("rung on this ladder", against, [each.name for each in named])
-    rows = [row for rung in (*ladder, *guests) for row in _rows(rung, device, memory)]
+    late: list[Rung] = []  # are looked at when proofs have begun: to import a library takes seconds
+    if device.kind == "cuda" and memory != ALL and not short and elsewhere is None:
+        late = [rung for rung in ladder if rung.vendor and device_of(rung, device) == device]
+    rows = [
+        row for rung in (*ladder, *guests)
+        for row in ([Row(rung)] if rung in late else _rows(rung, device, memory))
+    ]  # fmt: skip
     able = list({row.rung.label: row.rung for row in rows if row.missing is None}.values())
     able = [rung for rung in able if rung not in guests]
     size = min(batch, len(images))  # the batch that is timed is tried, too
@@ -265,11 +270,12 @@ def climb(
     if keep and not short and elsewhere is None:  # of this machine, and whole
         kept = KeptProofs(network, size, anew)
 
-    def meanwhile() -> None:
+    def meanwhile() -> dict[str, str | None]:
         for row in rows:
             if row.missing is None and device_of(row.rung, device).kind == "cuda":
                 with suppress(DoesNotFit, MissingForm):  # told in its turn
                     begin_convolutions(row.rung, network, device, batch, _plan(row, memory))
+        return {rung.label: _missing(rung, device, memory) for rung in late}
 
     for row in _prove(able, device, network, size, short, progress, elsewhere, kept, meanwhile):
         proven[row.rung.label] = row
@@ -318,15 +324,16 @@ def _prove(
     progress: Progress,
     elsewhere: Elsewhere | None,
     kept: KeptProofs | None,
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], Mapping[str, str | None]] = dict,
 ) -> Iterator[Row]:
-    """Rungs with their verdicts, as they come. `meanwhile` is done when proofs have begun."""
+    """Rungs with their verdicts, as they come. `meanwhile` is done when proofs have begun, and says
+    what keeps some of them from running, after all."""
     # What is wrong with a user's file is told before minutes of others' proofs.
     mine, ours = ([r for r in able if (r.origin is None) == of_ours] for of_ours in (False, True))
     known = {} if kept is None else _known(ours, device, kept)
     rest = [rung for rung in ours if rung.label not in known]
     with _proofs(rest, device, network, batch, short, elsewhere, progress) as proofs:
-        meanwhile()
+        missing = meanwhile()
         order = as_they_come((*mine, *ours), proofs.begun)
         for index in range(len(able)):
             if waiting := sum(not future.done() for future in proofs.begun.values()):
@@ -337,6 +344,9 @@ def _prove(
             def tell(name: str = rung.label, at: int = index, count: Iterator[int] = count) -> None:
                 progress(f"proving {name}, trial {next(count)}", at, len(able))
 
+            if (reason := missing.get(rung.label)) is not None:
+                yield Row(rung, missing=reason, place=place)
+                continue
             if rung.label not in proofs.begun:
                 progress(f"proving {rung.label}", index, len(able))
             try:
@@ -475,14 +485,14 @@ def _in_processes(
     many: Sequence[Rung], asked: Asked, here: Proof, progress: Progress
 ) -> Iterator[Proofs]:
     """Proofs in other processes, which tell nothing before they are done; others are made here."""
-    cores, memory = sorted(os.sched_getaffinity(0)), cuda.device_limits(asked.device).memory_bytes
-    apart = places(len(many), cores, memory, environment.memory_bytes())
+    memory = cuda.device_limits(asked.device).memory_bytes
+    given = room(len(many), environment.cpu_cores(), memory, environment.memory_bytes())
 
     def first() -> None:
         progress("compiling what all rungs share", 0, len(many))
         compile_shared(many, asked.device, asked.network, asked.batch, asked.seed)
 
-    with side_by_side(many, asked, apart, first) as (prove, begun):
+    with side_by_side(many, asked, given, first) as (prove, begun):
         yield Proofs(
             lambda rung, tell: prove(rung) if rung.label in begun else here(rung, tell), begun
         )

@@ -1,9 +1,9 @@
 """Proofs of several rungs on one GPU at the same time, each in a process of its own.
 
 A proof keeps a GPU busy for a tenth of its time; the rest is the reference, computed on one core,
-and the compiler. So all rungs of a ladder are proven at once, if there is room, each on a few cores
-that it shares with its neighbours: whoever compiles for long has the cores of those that are done.
-What breaks a GPU's context breaks it for that rung alone.
+and the compiler. So all rungs of a ladder are proven at once, if there is room. All share all
+cores, where those with the longest kernels come first; whoever waits for the GPU leaves its core to
+others. What breaks a GPU's context breaks it for that rung alone.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Any
 
+from tilewright.environment import cpu_cores
 from tilewright.errors import TilewrightError
 from tilewright.model.network import Network
 from tilewright.rungs import rungs
 from tilewright.rungs.rung import Rung
+from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import Device
 from tilewright.truth.verify import Verdict, verify
 
 Prove = Callable[[Rung], Verdict]
 # What a process takes: a context on the GPU, libraries and a compiler or two on the host.
 GPU_BYTES, HOST_BYTES = 2 * 2**30, 2 * 2**30
-# Each has at least so many cores, to compile on, though others have some of them, too.
-LEAST_CORES = 4
+# Compilers that each may have, at least; and a rung whose kernels take long.
+COMPILERS, MORE_COMPILERS = 4, 8
+# How much a rung whose kernels are soon compiled stands back for those that have long ones. On 16
+# cores of a machine with an H200 `network` was proven half a minute after all others.
+STANDS_BACK = 10
 # Its own thread computes; on cores that others are at work on, more would only wait.
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
-# On its cores before any library counts them.
-START = (
-    "import os; os.sched_setaffinity(0, {cores}); "
-    "from tilewright.truth.side_by_side import main; main()"
-)
+START = "from tilewright.truth.side_by_side import main; main()"
 
 
 @dataclass(frozen=True)
@@ -51,39 +51,38 @@ class Asked:
     seed: int
 
 
-def places(rungs: int, cores: Sequence[int], gpu_bytes: int, host_bytes: int) -> list[list[int]]:
-    """The cores of each process: as many processes as there are rungs, a few more than cores at
-    most, and as many as there is memory for."""
-    room = min(gpu_bytes // GPU_BYTES, host_bytes // HOST_BYTES, len(cores) * 5 // 4)
-    processes = max(1, min(rungs, room))
-    each = min(len(cores), max(LEAST_CORES, len(cores) // processes))
-    starts = (len(cores) * number // processes for number in range(processes))
-    return [[cores[(start + i) % len(cores)] for i in range(each)] for start in starts]
+@dataclass(frozen=True)
+class Room:
+    """How many proofs are made at a time, and the compilers that each may have."""
+
+    proofs: int
+    compilers: int = COMPILERS
+
+
+def room(rungs: int, cores: int, gpu_bytes: int, host_bytes: int) -> Room:
+    """As many proofs as there are rungs, a few more than cores at most, and as many as there is
+    memory for."""
+    most = min(gpu_bytes // GPU_BYTES, host_bytes // HOST_BYTES, cores * 5 // 4)
+    proofs = max(1, min(rungs, most))
+    return Room(proofs, min(cores, max(COMPILERS, cores // proofs)))
 
 
 @contextmanager
 def side_by_side(
     able: Sequence[Rung],
     asked: Asked,
-    places: Sequence[list[int]],
+    given: Room,
     first: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Prove, Mapping[str, Future[Verdict]]]]:
     """A way to get the verdict on each of a ladder's rungs, and those that are to come, by the
     rungs' labels: all are being proven meanwhile. `first` is done while processes start.
     """
-    free: SimpleQueue[list[int]] = SimpleQueue()
-    for place in places:
-        free.put(place)
     running, ready = _Running(), threading.Event()
 
     def prove(rung: Rung) -> Verdict:
-        place = free.get()
-        try:
-            return _in_process(rung, asked, place, running, ready)
-        finally:
-            free.put(place)
+        return _in_process(rung, asked, given.compilers, running, ready)
 
-    pool = ThreadPoolExecutor(len(places), "proof")
+    pool = ThreadPoolExecutor(given.proofs, "proof")
     # The last rungs have the longest kernels: they begin first.
     begun = {rung.label: pool.submit(prove, rung) for rung in reversed(able)}
     try:
@@ -128,9 +127,9 @@ class _Running:
 
 
 def _in_process(
-    rung: Rung, asked: Asked, cores: list[int], running: _Running, ready: threading.Event
+    rung: Rung, asked: Asked, compilers: int, running: _Running, ready: threading.Event
 ) -> Verdict:
-    command = [sys.executable, "-P", "-c", START.replace("{cores}", repr(set(cores)))]
+    command = [sys.executable, "-P", "-c", START]
     # Ctrl-C is for the one who asked, and ends this by ending it.
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
@@ -140,7 +139,7 @@ def _in_process(
     )  # fmt: skip
     running.add(process)
     ready.wait()
-    said, _ = process.communicate(pickle.dumps((rung.name, rung.precision.name, asked)))
+    said, _ = process.communicate(pickle.dumps((rung.name, rung.precision.name, asked, compilers)))
     running.processes.discard(process)
     if process.returncode:
         raise TilewrightError(
@@ -155,15 +154,25 @@ def _in_process(
 
 def main() -> None:
     """The process: a question from standard input, the verdict or an error to standard output."""
-    name, precision, asked = pickle.load(sys.stdin.buffer)
+    name, precision, asked, compilers = pickle.load(sys.stdin.buffer)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     (rung,) = (each for each in rungs(asked.device) if each.name == name)
+    if rung.convolutions is not None:
+        os.nice(STANDS_BACK)
+    else:
+        compilers = max(compilers, min(cpu_cores(), MORE_COMPILERS))
+    nvrtc.at_most(compilers)
+    if asked.device.kind == "cuda":
+        cuda.wait_asleep(asked.device)
+    answer: Verdict | TilewrightError
     try:
-        answer: Verdict | TilewrightError = verify(
-            rung.at(precision), asked.device, asked.network, asked.seed, asked.batch
-        )
+        if reason := rung.missing(asked.device):
+            raise TilewrightError(f"rung {name!r}: {reason}")
+        answer = verify(rung.at(precision), asked.device, asked.network, asked.seed, asked.batch)
     except TilewrightError as error:
         answer = error
     with answers:
         pickle.dump(answer, answers)
+    # At once: a library that takes its threads down may end a process that has said all.
+    os._exit(0)
