@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import threading
 from concurrent.futures import Future
 from dataclasses import replace
@@ -24,7 +26,8 @@ PLENTY = 2**40  # bytes
 # What the process runs instead of the package's own.
 STAND_IN = """
 import os, pickle, sys
-name, precision, asked, compilers = pickle.load(sys.stdin.buffer)
+name, precision, device, compilers = pickle.load(sys.stdin.buffer)
+asked = pickle.load(sys.stdin.buffer)
 from tilewright.truth.verify import Verdict
 from tilewright.runtime.dialect import DoesNotFit
 threads = int(os.environ["OPENBLAS_NUM_THREADS"])
@@ -82,10 +85,14 @@ def test_processes_start_meanwhile_and_begin_after_what_is_done_first(monkeypatc
         return Process()
 
     class Process:
-        returncode = 3
+        returncode, stdin = 3, io.BytesIO()
 
         def communicate(self, question):
             assert done
+            # It knows before what it will be for, and can get ready.
+            told = pickle.loads(self.stdin.getvalue())
+            assert told == (RUNG.name, "fp32", CPU, proofs.COMPILERS)
+            assert pickle.loads(question).seed == ASKED.seed
             return b"", b""
 
         def kill(self):

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,8 +138,12 @@ def _in_process(
         },
     )  # fmt: skip
     running.add(process)
+    assert process.stdin
+    with suppress(BrokenPipeError):  # it has ended: its code says more
+        pickle.dump((rung.name, rung.precision.name, asked.device, compilers), process.stdin)
+        process.stdin.flush()
     ready.wait()
-    said, _ = process.communicate(pickle.dumps((rung.name, rung.precision.name, asked, compilers)))
+    said, _ = process.communicate(pickle.dumps(asked))
     running.processes.discard(process)
     if process.returncode:
         raise TilewrightError(
@@ -153,26 +157,35 @@ def _in_process(
 
 
 def main() -> None:
-    """The process: a question from standard input, the verdict or an error to standard output."""
-    name, precision, asked, compilers = pickle.load(sys.stdin.buffer)
+    """The process: who it is for and then, when it is to begin, the question from standard input;
+    the verdict or an error to standard output."""
+    name, precision, device, compilers = pickle.load(sys.stdin.buffer)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
-    (rung,) = (each for each in rungs(asked.device) if each.name == name)
-    if rung.convolutions is not None:
-        os.nice(STANDS_BACK)
-    else:
-        compilers = max(compilers, min(cpu_cores(), MORE_COMPILERS))
-    nvrtc.at_most(compilers)
-    if asked.device.kind == "cuda":
-        cuda.wait_asleep(asked.device)
+    (rung,) = (each for each in rungs(device) if each.name == name)
     answer: Verdict | TilewrightError
     try:
-        if reason := rung.missing(asked.device):
-            raise TilewrightError(f"rung {name!r}: {reason}")
-        answer = verify(rung.at(precision), asked.device, asked.network, asked.seed, asked.batch)
+        _get_ready(rung, device, compilers)
+        asked = pickle.load(sys.stdin.buffer)
+        answer = verify(rung.at(precision), device, asked.network, asked.seed, asked.batch)
     except TilewrightError as error:
         answer = error
     with answers:
         pickle.dump(answer, answers)
     # At once: a library that takes its threads down may end a process that has said all.
     os._exit(0)
+
+
+def _get_ready(rung: Rung, device: Device, compilers: int) -> None:
+    """What takes seconds and needs no question: libraries, and a context on the GPU, of which a
+    driver makes one after the other."""
+    if rung.convolutions is not None:
+        os.nice(STANDS_BACK)
+    else:
+        compilers = max(compilers, min(cpu_cores(), MORE_COMPILERS))
+    nvrtc.at_most(compilers)
+    if device.kind == "cuda":
+        cuda.wait_asleep(device)
+    if reason := rung.missing(device):
+        raise TilewrightError(f"rung {rung.name!r}: {reason}")
+    rung.open_runtime(device, rung.memories[0])
