@@ -6,7 +6,7 @@ import itertools
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -255,27 +255,32 @@ def climb(
     named = (*ladder, *guests, *(row.rung for row in plans))
     if against and not any(against in (each.name, each.label) for each in named):
         raise unknown("rung on this ladder", against, [each.name for each in named])
-    late: list[Rung] = []  # are looked at when proofs have begun: to import a library takes seconds
+    size = min(batch, len(images))  # the batch that is timed is tried, too
+    kept = None
+    if keep and not short and elsewhere is None:  # of this machine, and whole
+        kept = KeptProofs(network, size, anew)
+    late: list[Rung] = []  # are looked at beside other things: to import a library takes seconds
     if device.kind == "cuda" and memory != ALL and not short and elsewhere is None:
         late = [rung for rung in ladder if rung.vendor and device_of(rung, device) == device]
+    lookout = ThreadPoolExecutor(1, "vendors")
+    look = partial(lookout.map, lambda rung: _missing(rung, device, memory), late)
+    # At once if there may be nothing to prove; else when proofs have begun, which is more urgent.
+    looked_at = look() if kept is not None and kept.any else None
     rows = [
         row for rung in (*ladder, *guests)
         for row in ([Row(rung)] if rung in late else _rows(rung, device, memory))
     ]  # fmt: skip
     able = list({row.rung.label: row.rung for row in rows if row.missing is None}.values())
     able = [rung for rung in able if rung not in guests]
-    size = min(batch, len(images))  # the batch that is timed is tried, too
     proven = {}
-    kept = None
-    if keep and not short and elsewhere is None:  # of this machine, and whole
-        kept = KeptProofs(network, size, anew)
 
     def meanwhile() -> dict[str, str | None]:
-        for row in rows:
+        for row in (each for each in rows if each.rung not in late):
             if row.missing is None and device_of(row.rung, device).kind == "cuda":
                 with suppress(DoesNotFit, MissingForm):  # told in its turn
                     begin_convolutions(row.rung, network, device, batch, _plan(row, memory))
-        return {rung.label: _missing(rung, device, memory) for rung in late}
+        missing = look() if looked_at is None else looked_at
+        return {rung.label: reason for rung, reason in zip(late, missing, strict=True)}
 
     for row in _prove(able, device, network, size, short, progress, elsewhere, kept, meanwhile):
         proven[row.rung.label] = row

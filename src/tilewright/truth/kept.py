@@ -64,13 +64,17 @@ class KeptProofs:
     batch: int
     anew: bool = False
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any proof that could be believed, of whatever."""
+        return not self.anew and not open_store("proofs").empty
+
     def find(self, rung: Rung, device: Device) -> Verdict | None:
         """What was found before of just this rung, if it was."""
-        store = open_store("proofs")
         # To find out what a proof depends on takes a second or two for all rungs.
-        if self.anew or rung.origin is not None or store.empty:
+        if not self.any or rung.origin is not None:
             return None
-        content = store.read(self._key(rung, device))
+        content = open_store("proofs").read(self._key(rung, device))
         if content is None:
             return None
         with suppress(msgspec.DecodeError):  # of another shape than now: it is not there
