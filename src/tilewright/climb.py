@@ -39,7 +39,7 @@ from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth.before_run import in_worker, prove_plan
 from tilewright.truth.kept import KeptProofs
 from tilewright.truth.shared import compile_shared
-from tilewright.truth.side_by_side import Asked, as_they_come, room, side_by_side
+from tilewright.truth.side_by_side import Asked, as_they_come, room, shares, side_by_side
 from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import Verdict, fresh_seed, verify, verify_briefly
 
@@ -491,7 +491,8 @@ def _in_processes(
 ) -> Iterator[Proofs]:
     """Proofs in other processes, which tell nothing before they are done; others are made here."""
     memory = cuda.device_limits(asked.device).memory_bytes
-    given = room(len(many), environment.cpu_cores(), memory, environment.memory_bytes())
+    wanted = sum(len(shares(rung, asked.network)) for rung in many)
+    given = room(wanted, environment.cpu_cores(), memory, environment.memory_bytes())
 
     def first() -> None:
         progress("compiling what all rungs share", 0, len(many))

@@ -13,10 +13,10 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Pixels, ReLU
 from tilewright.model.network import Network
-from tilewright.rungs import choose, rungs
+from tilewright.rungs import choose, find, rungs
 from tilewright.runtime.device import CPU
 from tilewright.truth import side_by_side as proofs
-from tilewright.truth.verify import Verdict
+from tilewright.truth.verify import WHOLE, Share, Verdict
 
 NETWORK = Network("small", Pixels((1, 3, 3)), (ReLU(),))
 RUNG = choose(CPU, "im2col")
@@ -27,7 +27,7 @@ PLENTY = 2**40  # bytes
 STAND_IN = """
 import os, pickle, sys
 name, precision, device, compilers = pickle.load(sys.stdin.buffer)
-asked = pickle.load(sys.stdin.buffer)
+asked, share = pickle.load(sys.stdin.buffer)
 from tilewright.truth.verify import Verdict
 from tilewright.runtime.dialect import DoesNotFit
 threads = int(os.environ["OPENBLAS_NUM_THREADS"])
@@ -92,7 +92,8 @@ def test_processes_start_meanwhile_and_begin_after_what_is_done_first(monkeypatc
             # It knows before what it will be for, and can get ready.
             told = pickle.loads(self.stdin.getvalue())
             assert told == (RUNG.name, "fp32", CPU, proofs.COMPILERS)
-            assert pickle.loads(question).seed == ASKED.seed
+            asked, share = pickle.loads(question)
+            assert (asked.seed, share) == (ASKED.seed, WHOLE)
             return b"", b""
 
         def kill(self):
@@ -113,7 +114,7 @@ def test_processes_start_meanwhile_and_begin_after_what_is_done_first(monkeypatc
 def test_the_last_of_the_ladder_begins_first(monkeypatch):
     seen = []
 
-    def proven(rung, asked, compilers, running, ready):
+    def proven(rung, share, asked, compilers, running, ready):
         seen.append((rung.name, compilers))
         return Verdict(1, 1, 1, 0.0, None)
 
@@ -122,6 +123,21 @@ def test_the_last_of_the_ladder_begins_first(monkeypatch):
     with proofs.side_by_side(able, ASKED, proofs.Room(1, 3)) as (prove, _):
         assert all(prove(rung).passed for rung in able)
     assert seen == [(f"rung{number}", 3) for number in (4, 3, 2, 1, 0)]
+
+
+def test_a_rung_of_many_layers_at_once_is_proven_in_shares(monkeypatch):
+    whole, seen = find("network").at("fp16"), []
+
+    def proven(rung, share, *more):
+        seen.append((rung.name, share))
+        return Verdict(5, 10 + share.number, 100, 0.5 - 0.1 * share.number, None)
+
+    monkeypatch.setattr(proofs, "_in_process", proven)
+    with proofs.side_by_side([RUNG, whole], ASKED, ONE) as (prove, _):
+        assert prove(whole) == Verdict(5, 21, 200, 0.5, None)
+    assert seen[:2] == [("network", Share(0, 2)), ("network", Share(1, 2))]
+    assert proofs.shares(find("direct"), NETWORK) == proofs.shares(find("torch"), NETWORK)
+    assert proofs.shares(find("torch"), NETWORK) == [WHOLE]
 
 
 def test_all_are_proven_at_once_if_there_is_room():

@@ -2,12 +2,14 @@
 
 A proof keeps a GPU busy for a tenth of its time; the rest is the reference, computed on one core,
 and the compiler. So all rungs of a ladder are proven at once, if there is room. All share all
-cores, where those with the longest kernels come first; whoever waits for the GPU leaves its core to
-others. What breaks a GPU's context breaks it for that rung alone.
+cores, where those with the longest kernels come first, and whose proofs take longest are made in
+two shares; whoever waits for the GPU leaves its core to others. What breaks a GPU's context breaks
+it for that rung alone.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import subprocess
@@ -26,7 +28,7 @@ from tilewright.rungs import rungs
 from tilewright.rungs.rung import Rung
 from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import Device
-from tilewright.truth.verify import Verdict, verify
+from tilewright.truth.verify import WHOLE, Share, Verdict, together, verify
 
 Prove = Callable[[Rung], Verdict]
 # What a process takes: a context on the GPU, libraries and a compiler or two on the host.
@@ -36,6 +38,8 @@ COMPILERS, MORE_COMPILERS = 4, 8
 # How much a rung whose kernels are soon compiled stands back for those that have long ones. On 16
 # cores of a machine with an H200 `network` was proven half a minute after all others.
 STANDS_BACK = 10
+# A proof of generated networks of kernels took 30 s of one core there, all others 9.
+SHARES = 2
 # Its own thread computes; on cores that others are at work on, more would only wait.
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 START = "from tilewright.truth.side_by_side import main; main()"
@@ -59,11 +63,17 @@ class Room:
     compilers: int = COMPILERS
 
 
-def room(rungs: int, cores: int, gpu_bytes: int, host_bytes: int) -> Room:
-    """As many proofs as there are rungs, a few more than cores at most, and as many as there is
-    memory for."""
+def shares(rung: Rung, network: Network) -> list[Share]:
+    """What a rung's proof is made in: two, if it computes several layers at once by itself."""
+    long = not rung.vendor and len(rung.cut(network)) < len(network.stages)
+    return [Share(number, SHARES) for number in range(SHARES)] if long else [WHOLE]
+
+
+def room(wanted: int, cores: int, gpu_bytes: int, host_bytes: int) -> Room:
+    """As many proofs, or shares of some, as there are, a few more than cores at most, and as many
+    as there is memory for."""
     most = min(gpu_bytes // GPU_BYTES, host_bytes // HOST_BYTES, cores * 5 // 4)
-    proofs = max(1, min(rungs, most))
+    proofs = max(1, min(wanted, most))
     return Room(proofs, min(cores, max(COMPILERS, cores // proofs)))
 
 
@@ -79,22 +89,30 @@ def side_by_side(
     """
     running, ready = _Running(), threading.Event()
 
-    def prove(rung: Rung) -> Verdict:
-        return _in_process(rung, asked, given.compilers, running, ready)
+    def prove(rung: Rung, share: Share) -> Verdict:
+        return _in_process(rung, share, asked, given.compilers, running, ready)
 
-    pool = ThreadPoolExecutor(given.proofs, "proof")
+    def whole(parts: Sequence[Future[Verdict]]) -> Verdict:
+        return together([part.result() for part in parts])
+
+    pool, waiting = ThreadPoolExecutor(given.proofs, "proof"), ThreadPoolExecutor(len(able))
     # The last rungs have the longest kernels: they begin first.
-    begun = {rung.label: pool.submit(prove, rung) for rung in reversed(able)}
+    parts = {
+        rung.label: [pool.submit(prove, rung, share) for share in shares(rung, asked.network)]
+        for rung in reversed(able)
+    }
+    begun = {label: waiting.submit(whole, each) for label, each in parts.items()}
     try:
         first()
         ready.set()
         yield lambda rung: begun[rung.label].result(), begun
     finally:
-        for future in begun.values():
+        for future in itertools.chain(*parts.values()):
             future.cancel()
         running.end()
         ready.set()
         pool.shutdown()
+        waiting.shutdown()
 
 
 def as_they_come(rungs: Iterable[Rung], begun: Mapping[str, Future[Any]]) -> Iterator[Rung]:
@@ -127,7 +145,12 @@ class _Running:
 
 
 def _in_process(
-    rung: Rung, asked: Asked, compilers: int, running: _Running, ready: threading.Event
+    rung: Rung,
+    share: Share,
+    asked: Asked,
+    compilers: int,
+    running: _Running,
+    ready: threading.Event,
 ) -> Verdict:
     command = [sys.executable, "-P", "-c", START]
     # Ctrl-C is for the one who asked, and ends this by ending it.
@@ -143,7 +166,7 @@ def _in_process(
         pickle.dump((rung.name, rung.precision.name, asked.device, compilers), process.stdin)
         process.stdin.flush()
     ready.wait()
-    said, _ = process.communicate(pickle.dumps(asked))
+    said, _ = process.communicate(pickle.dumps((asked, share)))
     running.processes.discard(process)
     if process.returncode:
         raise TilewrightError(
@@ -166,8 +189,10 @@ def main() -> None:
     answer: Verdict | TilewrightError
     try:
         _get_ready(rung, device, compilers)
-        asked = pickle.load(sys.stdin.buffer)
-        answer = verify(rung.at(precision), device, asked.network, asked.seed, asked.batch)
+        asked, share = pickle.load(sys.stdin.buffer)
+        answer = verify(
+            rung.at(precision), device, asked.network, asked.seed, asked.batch, share=share
+        )
     except TilewrightError as error:
         answer = error
     with answers:
