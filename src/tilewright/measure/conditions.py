@@ -19,9 +19,6 @@ from tilewright.runtime.device import CPU, Device
 # A piece of work that only the clock makes faster, a millisecond or two; the best of a few tries
 # is one that nothing came between.
 SPIN, SPIN_TRIES = 100_000, 3
-# For so long a core works that has waited for somebody else, before it is at its speed again: on a
-# machine with an H200 (2026-11-16) the same work took 1.4 ms, and 2.9 ms after nvidia-smi.
-AWAKE_SECONDS = 0.03
 # From these on it is said: the clock's range, and shares of the CPU time.
 CLOCK_MOVED, BUSY, STOLEN = 0.05, 0.05, 0.02
 STATISTICS = Path("/proc/stat")
@@ -105,7 +102,6 @@ class Watch:
         if self.device.kind == "cuda":  # first, before its clock comes down
             states = environment.gpu_states()
             self.gpu += states[self.device.index : self.device.index + 1]
-            wake()
         self.spins.append(self.spin())
 
     def conditions(self) -> Conditions:
@@ -121,13 +117,6 @@ class Watch:
             load=os.getloadavg()[0],
             gpu=tuple(self.gpu),
         )
-
-
-def wake() -> None:
-    """Bring this core to its speed."""
-    end = time.perf_counter() + AWAKE_SECONDS
-    while time.perf_counter() < end:
-        sum(range(SPIN))
 
 
 def spin_seconds() -> float:
