@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.test_trace import ticking
+from tilewright.errors import TilewrightError
 from tilewright.runtime import GpuKernel, cuda, nvrtc
 from tilewright.runtime.cuda import TOUCHED_BYTES, CudaRuntime
-from tilewright.runtime.device import CUDA
+from tilewright.runtime.device import CUDA, Device
 from tilewright.runtime.multiprocessor import architecture
 from tilewright.runtime.recorder import PENDING
 from tilewright.runtime.staging import Staging
@@ -199,6 +200,19 @@ def test_nobody_waits_for_a_copy_that_the_driver_has_taken(runtime, monkeypatch,
     runtime.write(given, array)
     assert given.written == [array]
     assert runtime.kernels.waits == (pinned or recorded)
+
+
+@pytest.mark.parametrize("code", [0, 101])
+def test_a_process_can_be_told_to_sleep_while_it_waits(monkeypatch, code):
+    driver = pytest.importorskip("cuda.bindings.driver")
+    told = []
+    monkeypatch.setattr(driver, "cuInit", lambda flags: told.append("init"))
+    result = (driver.CUresult(code),)
+    answer = lambda index, flags: told.append((index, flags)) or result  # noqa: E731
+    monkeypatch.setattr(driver, "cuDevicePrimaryCtxSetFlags", answer)
+    with pytest.raises(TilewrightError, match="INVALID_DEVICE") if code else nullcontext():
+        cuda.wait_asleep(Device("cuda", 1))
+    assert told == ["init", (1, int(driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC))]
 
 
 @pytest.mark.parametrize("room", [256, 100])
