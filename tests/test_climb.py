@@ -12,6 +12,7 @@ from tests.profiling.made import CEILINGS
 from tests.results.made import ENVIRONMENT
 from tests.rungs.own.test_rung import KERNELS, needs_opencl
 from tilewright import climb, contest
+from tilewright.climb import proofs
 from tilewright.contest import Measured
 from tilewright.errors import TilewrightError
 from tilewright.judge import WorkerStopped
@@ -41,7 +42,7 @@ def notes(ladder, subject):
 def trusting(monkeypatch):
     """Every rung is taken for right: verification has tests of its own, and takes its time."""
     verdict = Verdict(seed=1, trials=1, outputs=1, worst=0.0, fault=None)
-    monkeypatch.setattr(climb, "verify", lambda *given, **more: verdict)
+    monkeypatch.setattr(proofs, "verify", lambda *given, **more: verdict)
     monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
 
 
@@ -88,7 +89,7 @@ def test_a_rung_that_cannot_run_or_is_wrong_says_so_and_the_rest_go_on(
     def verify(rung, device, network, batch, progress):
         return Verdict(1, 1, 1, 9.0, fault if rung is wrong else None)
 
-    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(proofs, "verify", verify)
     absent = replace(serial, missing=lambda device: "it is on holiday")
     monkeypatch.setattr(climb, "rungs", lambda device: [absent, wrong, good])
     subject = climb.prepare("ece408", None, None, images=2)
@@ -123,7 +124,7 @@ def test_a_rung_that_needs_more_than_the_device_has_says_so_and_the_rest_go_on(q
             raise DoesNotFit("conv1: shared_conv needs shared memory of 57,600 bytes")
         return verdict
 
-    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(proofs, "verify", verify)
     none = replace(CEILINGS, flops=None)
     monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (none, None))
     monkeypatch.setattr(climb, "rungs", lambda device: [large, good])
@@ -140,7 +141,7 @@ def test_a_memory_plan_that_is_refused_is_known_before_anything_is_verified(quic
     def refuse(device, memory):
         raise TilewrightError("it shares no memory with the host")
 
-    monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("verified in vain"))
+    monkeypatch.setattr(proofs, "verify", lambda *given, **more: pytest.fail("verified in vain"))
     one = replace(rungs(CPU)[0], open_runtime=refuse)
     monkeypatch.setattr(climb, "rungs", lambda device: [one])
     subject = climb.prepare("cifar10", None, None, images=1)
@@ -214,7 +215,7 @@ def test_rungs_are_verified_at_the_batch_that_is_timed(
         batches.append(batch)
         return Verdict(1, 1, 1, 0.0, None)
 
-    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(proofs, "verify", verify)
     monkeypatch.setattr(climb, "rungs", lambda device: rungs(CPU)[2:3])
     subject = climb.prepare("cifar10", None, None, images=images)
     climb.climb(subject.network, subject.dataset.images, CPU, batch, 1)
@@ -248,7 +249,7 @@ def test_a_kernel_file_is_a_row_and_one_that_stops_its_worker_is_told(quick, mon
             raise WorkerStopped("the worker was stopped")
         return verdict
 
-    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(proofs, "verify", verify)
     monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
     monkeypatch.setattr(climb, "rungs", lambda device: [find("direct")])
     made = Network("little", Pixels((1, 9, 8)), (Convolution(3, 3),))
@@ -277,24 +278,27 @@ def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch)
         asked.append(given)
         yield lambda rung: "together", dict.fromkeys(rung.label for rung in some)
 
-    monkeypatch.setattr(climb, "side_by_side", together)
-    monkeypatch.setattr(climb, "compile_shared", lambda *given: shared.append(given))
-    monkeypatch.setattr(climb, "verify", lambda *given, batch, progress: (*given, batch))
-    monkeypatch.setattr(climb.cuda, "takes_processes", lambda index: index == 0)
+    monkeypatch.setattr(proofs, "side_by_side", together)
+    monkeypatch.setattr(proofs, "shares", lambda rung, network: ["a", "b", "c"])
+    monkeypatch.setattr(proofs.environment, "cpu_cores", lambda: 16)
+    monkeypatch.setattr(proofs.environment, "memory_bytes", lambda: 2**40)
+    monkeypatch.setattr(proofs, "compile_shared", lambda *given: shared.append(given))
+    monkeypatch.setattr(proofs, "verify", lambda *given, batch, progress: (*given, batch))
+    monkeypatch.setattr(proofs.cuda, "takes_processes", lambda index: index == 0)
     limits = SimpleNamespace(memory_bytes=2**36)
-    monkeypatch.setattr(climb.cuda, "device_limits", lambda device: limits)
-    with climb._proofs(some, CUDA, "network", 7, False, None, no_progress) as proofs:
-        assert proofs.prove(some[0], None) == "together"
-        assert set(proofs.begun) == {"direct", "tuned"}
-    ((able, question, apart, first),) = asked
+    monkeypatch.setattr(proofs.cuda, "device_limits", lambda device: limits)
+    with proofs._proofs(some, CUDA, "network", 7, False, None, no_progress) as made:
+        assert made.prove(some[0], None) == "together"
+        assert set(made.begun) == {"direct", "tuned"}
+    ((able, question, room, first),) = asked
     assert (able, question.device, question.network, question.batch) == (some, CUDA, "network", 7)
-    assert len(apart) in (1, 2)  # cores of each process
+    assert room.proofs == 6
     first()
     assert shared == [(some, CUDA, "network", 7, question.seed)]
     for few, on in ((some, CPU), (some[:1], CUDA), (some, Device("cuda", 1))):
-        with climb._proofs(few, on, "network", 7, False, None, no_progress) as proofs:
-            assert proofs.prove(some[0], None) == (some[0], on, "network", 7)
-            assert not proofs.begun
+        with proofs._proofs(few, on, "network", 7, False, None, no_progress) as made:
+            assert made.prove(some[0], None) == (some[0], on, "network", 7)
+            assert not made.begun
     assert len(asked) == 1
 
 
@@ -312,11 +316,12 @@ def test_a_row_appears_when_its_rung_is_proven(monkeypatch):
         return begun[rung.label].result()
 
     def elsewhere(rungs, proof):
-        return nullcontext(climb.Proofs(prove, begun))
+        return nullcontext(proofs.Proofs(prove, begun))
 
-    rows = climb._prove(
-        able, CUDA, "network", 7, False, lambda *now: doing.append(now), elsewhere, None
-    )
+    rows = proofs.prove(
+        able, CUDA, "network", 7, False, lambda *now: doing.append(now), elsewhere, None,
+        lambda: {"tuned": None, "tensor fp16": "gone"},
+    )  # fmt: skip
     begun["tuned"].set_result(verdict)
     seen.append(next(rows))
     seen.append(next(rows))
@@ -326,7 +331,7 @@ def test_a_row_appears_when_its_rung_is_proven(monkeypatch):
     seen += rows
     assert [row.rung.name for row in seen] == ["tensor", "tuned", "shared", "direct"]
     assert [row.place for row in seen] == [3, 2, 1, 0]
-    assert [row.missing for row in seen] == [None, None, "too large", None]
+    assert [row.missing for row in seen] == ["gone", None, "too large", None]
     assert doing[0] == ("proving side by side, 2 to go", 0, 4)
     assert doing[-1] == ("proving side by side, 1 to go", 2, 4)
 
@@ -338,7 +343,7 @@ def test_what_was_proven_before_is_not_proven_again_unless_asked(quick, trusting
         tried.append(f"{rung.name} {batch}")
         return Verdict(1, 1, 1, 0.25, None)
 
-    monkeypatch.setattr(climb, "verify", verify)
+    monkeypatch.setattr(proofs, "verify", verify)
     monkeypatch.setattr(climb, "rungs", lambda device: [find("im2col"), find("threads")])
     subject = climb.prepare("cifar10", None, None, images=2)
 
@@ -361,7 +366,7 @@ def test_what_was_proven_before_is_not_proven_again_unless_asked(quick, trusting
     climbed(batch=1, keep=True)
     assert tried == ["im2col 1", "threads 1"]
     asked = []
-    monkeypatch.setattr(climb, "verify_briefly", lambda *given, **more: asked.append(given) or
+    monkeypatch.setattr(proofs, "verify_briefly", lambda *given, **more: asked.append(given) or
                         Verdict(1, 1, 1, 0.25, None))  # fmt: skip
     climbed(keep=True, short=True)
     assert len(asked) == 2
@@ -385,10 +390,10 @@ def test_rungs_are_chosen_by_name_and_one_of_the_cpu_stands_beside_a_gpu():
 
 def test_a_short_proof_is_asked_for_and_said(quick, trusting, monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr(climb, "verify", lambda *given, **more: pytest.fail("not short"))
+    monkeypatch.setattr(proofs, "verify", lambda *given, **more: pytest.fail("not short"))
     verdict = Verdict(seed=1, trials=7, outputs=2_000_000, worst=0.5, fault=None)
     monkeypatch.setattr(
-        climb, "verify_briefly", lambda rung, *given, **more: asked.append(rung.name) or verdict
+        proofs, "verify_briefly", lambda rung, *given, **more: asked.append(rung.name) or verdict
     )
     subject = climb.prepare("cifar10", None, None, images=2)
     show = live.Lines()

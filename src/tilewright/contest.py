@@ -191,7 +191,7 @@ class Contest:
 
         self.samples = interleave(
             self.subjects, repeats, collect=collect, progress=step, seed=seed, between=watch,
-            decisive=self._ranked, judged_by=self._seconds,
+            decisive=self._ranked, judged_by=self._seconds, by_host=lambda subject: not subject[1],
             pause=pause_before(program.plan.device for program in self.programs.values()),
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import os
 import platform
@@ -9,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -78,26 +78,50 @@ class GpuState:
     throttled: tuple[str, ...]
 
 
-# What nvidia-smi calls clocks_event_reasons, as bits; an idle GPU or a clock that was set are
+# What the driver calls clocks event reasons, as bits; an idle GPU or a clock that was set are
 # nothing that holds a kernel back unexpectedly.
 THROTTLED = {
     0x4: "power cap", 0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature",
     0x80: "power brake",
 }  # fmt: skip
+SM_CLOCK = 1  # NVML_CLOCK_SM
+# Drivers of before 2023 know the second name only.
+REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 
 
 def gpu_states() -> list[GpuState]:
-    """Of every NVIDIA GPU, now; none where the driver's tool is absent or does not tell."""
-    states = []
-    # Drivers of before 2023 know the second name only.
-    names = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
-    rows = _nvidia_smi("clocks.sm", names[0]) or _nvidia_smi("clocks.sm", names[1])
-    for clock, bits in rows:
-        with suppress(ValueError):  # "[N/A]"
-            active = int(bits, 16)
-            reasons = dict.fromkeys(words for bit, words in THROTTLED.items() if active & bit)
-            states.append(GpuState(int(clock.split()[0]), tuple(reasons)))
+    """Of every NVIDIA GPU, now; none where there is no driver, or it does not tell.
+
+    Asked of the driver's library: on a machine with an H200 (2026-11-16) the same work of the host
+    took 1.4 ms, and 2.9 ms after it had waited for nvidia-smi.
+    """
+    library = _nvml()
+    if library is None:
+        return []
+    states, count = [], ctypes.c_uint()
+    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    reasons_of = next(getattr(library, name) for name in REASONS if hasattr(library, name))
+    for index in range(count.value):
+        handle, clock, bits = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_ulonglong()
+        refused = (
+            library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
+            or library.nvmlDeviceGetClockInfo(handle, SM_CLOCK, ctypes.byref(clock))
+            or reasons_of(handle, ctypes.byref(bits))
+        )
+        if not refused:
+            found = dict.fromkeys(words for bit, words in THROTTLED.items() if bits.value & bit)
+            states.append(GpuState(clock.value, tuple(found)))
     return states
+
+
+@cache
+def _nvml() -> ctypes.CDLL | None:
+    """The driver's library for questions about GPUs, if there is a driver."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    return None if library.nvmlInit_v2() else library
 
 
 @cache

@@ -113,6 +113,10 @@ class Store:
             return reason(error) if isinstance(error, OSError) else str(error)
         return None
 
+    @property
+    def empty(self) -> bool:
+        return next(self.folder.glob(f"*{ENDING}"), None) is None
+
     def entries(self) -> list[Path]:
         """The files of what is kept, the last used first."""
         found = []

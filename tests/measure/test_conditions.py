@@ -89,10 +89,38 @@ def test_only_the_gpu_that_is_timed_is_looked_at(monkeypatch):
         assert [state.megahertz for state in watch.gpu] == clocks
 
 
-def test_what_the_drivers_tool_says(monkeypatch):
-    said = [["1980 MHz", "0x0000000000000001"], ["1200 MHz", "0x0000000000000064"], ["[N/A]", "x"]]
-    monkeypatch.setattr(environment, "_nvidia_smi", lambda *fields: said)
+class Driver:
+    """The library that the driver is asked by: clocks and reasons of GPUs, None if it refuses."""
+
+    def __init__(self, *gpus):
+        self.gpus = gpus
+
+    def nvmlDeviceGetCount_v2(self, count):
+        count._obj.value = len(self.gpus)
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index, handle):
+        handle._obj.value = index + 1
+        return 0
+
+    def nvmlDeviceGetClockInfo(self, handle, kind, clock):
+        if (gpu := self.gpus[handle.value - 1]) is None:
+            return 3  # not supported
+        assert kind == 1
+        clock._obj.value = gpu[0]
+        return 0
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle, bits):
+        bits._obj.value = self.gpus[handle.value - 1][1]
+        return 0
+
+
+def test_what_the_driver_says(monkeypatch):
+    driver = Driver((1980, 0x1), (1200, 0x64), None)
+    monkeypatch.setattr(environment, "_nvml", lambda: driver)
     assert environment.gpu_states() == [
         GpuState(1980, ()),
         GpuState(1200, ("power cap", "temperature")),
     ]
+    monkeypatch.setattr(environment, "_nvml", lambda: None)
+    assert environment.gpu_states() == []

@@ -10,6 +10,7 @@ from tilewright.measure.samples import (
     ON_GPU,
     SETTLE_SECONDS,
     UNKNOWN,
+    WARM_SECONDS,
     Interval,
     Rounds,
     Sample,
@@ -89,6 +90,12 @@ def test_short_subjects_get_a_run_of_their_own_before_each_counted_one():
 def noisy(generator, share):
     while True:
         yield 1.0 + share * generator.exponential()
+
+
+def test_very_short_subjects_run_until_they_are_warm():
+    machine = FakeMachine()
+    machine.interleave({"a": machine.subject("a", WARM_SECONDS / 3.5)}, 2, warmup=1)
+    assert len(machine.calls) == 1 + 2 * (4 + 1)
 
 
 def test_rounds_go_on_until_the_intervals_are_narrow():

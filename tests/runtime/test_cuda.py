@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.test_trace import ticking
+from tilewright.errors import TilewrightError
 from tilewright.runtime import GpuKernel, cuda, nvrtc
 from tilewright.runtime.cuda import TOUCHED_BYTES, CudaRuntime
-from tilewright.runtime.device import CUDA
+from tilewright.runtime.device import CUDA, Device
 from tilewright.runtime.multiprocessor import architecture
 from tilewright.runtime.recorder import PENDING
 from tilewright.runtime.staging import Staging
@@ -180,6 +181,52 @@ def test_large_copies_go_through_pinned_pieces_unless_they_are_pinned(runtime, m
     into, out = runtime.trace.of("copy")
     assert (into.name, into.bytes) == ("host to device", 200)
     assert (out.name, out.bytes) == ("device to host", 200)
+
+
+def held(content):
+    """A buffer of a device."""
+    memory = np.ascontiguousarray(content)
+    made = buffer(memory.nbytes)
+    made.data, made.shape, made.dtype = Pointer(memory), memory.shape, memory.dtype
+    return made
+
+
+@pytest.mark.parametrize("pinned, recorded", [(True, False), (False, True), (False, False)])
+def test_nobody_waits_for_a_copy_that_the_driver_has_taken(runtime, monkeypatch, pinned, recorded):
+    monkeypatch.setattr(CudaRuntime, "is_pinned", lambda self, array: pinned)
+    if not recorded:
+        runtime.trace = None
+    given, array = held(np.zeros(5, np.float32)), np.ones(5, np.float32)
+    runtime.write(given, array)
+    assert given.written == [array]
+    assert runtime.kernels.waits == (pinned or recorded)
+
+
+@pytest.mark.parametrize("code", [0, 101])
+def test_a_process_can_be_told_to_sleep_while_it_waits(monkeypatch, code):
+    driver = pytest.importorskip("cuda.bindings.driver")
+    told = []
+    monkeypatch.setattr(driver, "cuInit", lambda flags: told.append("init"))
+    result = (driver.CUresult(code),)
+    answer = lambda index, flags: told.append((index, flags)) or result  # noqa: E731
+    monkeypatch.setattr(driver, "cuDevicePrimaryCtxSetFlags", answer)
+    with pytest.raises(TilewrightError, match="INVALID_DEVICE") if code else nullcontext():
+        cuda.wait_asleep(Device("cuda", 1))
+    assert told == ["init", (1, int(driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC))]
+
+
+@pytest.mark.parametrize("room", [256, 100])
+def test_buffers_are_fetched_together_if_they_are_small(runtime, monkeypatch, room):
+    monkeypatch.setattr(cuda, "TOGETHER_BYTES", room)
+    monkeypatch.setattr(cuda, "_together", lambda index: np.zeros(room, np.uint8))
+    monkeypatch.setattr(CudaRuntime, "_fetch", lambda self, buffer: buffer.data.memory)
+    contents = [np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(70, dtype=np.uint8)]
+    runtime.trace, runtime.index = None, 0
+    fetched = runtime.download_together([held(each) for each in contents])
+    for content, each in zip(contents, fetched, strict=True):
+        np.testing.assert_array_equal(each, content)
+        assert each.dtype == content.dtype
+    assert runtime.kernels.waits == (room == 256)  # else each by itself
 
 
 def test_a_device_is_held_back_by_a_kernel_of_its_own(runtime, monkeypatch):

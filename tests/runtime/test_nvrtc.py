@@ -188,3 +188,13 @@ def test_what_has_not_begun_is_compiled_here(monkeypatch):
     compile_ahead([KEPT])
     assert compile_cubin(*KEPT) == "made here"
     assert begun.futures[KEPT].cancelled()
+
+
+@needs_nvrtc
+def test_only_texts_of_our_own_are_compiled_without_textures():
+    texture = """extern "C" __global__ void read(cudaTextureObject_t from, float *to) {
+        *to = tex1Dfetch<float>(from, 0);
+    }"""
+    assert compile_cubin("read", f'\n#line 1 "own.cu"\n{texture}', "sm_90").registers
+    with pytest.raises(TilewrightError, match="cudaTextureObject_t"):
+        compile_cubin("read", texture, "sm_90")

@@ -17,7 +17,7 @@ def guarded(dtype=np.float32, kind=Guarded, content=None):
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_all_of_it_is_nan_at_first_and_nothing_is_damaged(dtype):
     made = guarded(dtype)
-    assert np.isnan(made.held()).all()
+    assert np.isnan(made.buffer).all()
     assert made.damage() is None
 
 

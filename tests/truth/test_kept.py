@@ -41,6 +41,15 @@ def proofs():
     return made
 
 
+def test_where_nothing_is_kept_nobody_asks_what_a_proof_depends_on(proofs, monkeypatch):
+    assert proofs.any and not replace(proofs, anew=True).any
+    for path in open_store("proofs").entries():
+        path.unlink()
+    monkeypatch.setattr(kept, "machine", None)
+    assert not proofs.any
+    assert proofs.find(RUNG, CPU) is None
+
+
 def test_what_was_proven_is_known_with_its_day(proofs):
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     assert proofs.find(RUNG, CPU) == replace(FOUND, proven=today)

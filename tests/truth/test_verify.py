@@ -33,14 +33,15 @@ from tilewright.model.layers import (
 from tilewright.model.layers.convolution import convolve
 from tilewright.model.network import Network, Stage
 from tilewright.precision import FP16, Precision
-from tilewright.rungs import rungs
+from tilewright.rungs import find, rungs
 from tilewright.rungs.cpu import im2col
 from tilewright.rungs.rung import whole_network
 from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.truth import reference
+from tilewright.truth.ahead import kernels_of
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import IMAGES, Trial
-from tilewright.truth.verify import fresh_seed, verify
+from tilewright.truth.verify import Share, everything, fresh_seed, shared_out, verify
 
 Kernel = Callable[[Any, Any], None]
 Break = Callable[[Stage, Any, Kernel], Kernel]
@@ -1586,3 +1587,15 @@ def test_torch_is_right_on_a_gpu():
         pytest.skip(reason)
     verdict = verify(rung, CUDA, zoo.network("cifar10"))
     assert verdict.passed, verdict.fault
+
+
+def test_shares_of_a_proof_are_all_of_it_and_meet_no_kernel_twice():
+    rung = find("network").at("fp16")
+    network = Network("small", Pixels((1, 6, 6)), (Convolution(3, 3), ReLU(), FullyConnected(4)))
+    every = list(everything(rung, network, 5, seed=3))
+    parts = [list(shared_out(everything(rung, network, 5, 3), Share(i, 2))) for i in range(2)]
+    kernels = [{kernels_of(trial) for trial in part} for part in parts]
+    assert not kernels[0] & kernels[1]
+    whole = sorted((trial.inputs, trial.images.tobytes()) for part in parts for trial in part)
+    assert whole == sorted((trial.inputs, trial.images.tobytes()) for trial in every)
+    assert min(map(len, parts)) > len(every) / 4

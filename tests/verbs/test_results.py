@@ -37,7 +37,7 @@ FEW = {"rung": "im2col", "batch": 4}
 def two_rungs(monkeypatch):
     """A ladder of two rungs that are taken at their word."""
     monkeypatch.setattr(climb, "rungs", lambda device: rungs(device)[2:4])
-    monkeypatch.setattr(climb, "verify", lambda *_, **__: Verdict(1, 2, 3, 0.5, None))
+    monkeypatch.setattr(climb.proofs, "verify", lambda *_, **__: Verdict(1, 2, 3, 0.5, None))
 
 
 @pytest.fixture

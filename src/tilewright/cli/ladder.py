@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=options.positive, metavar="N",
         help="timed rounds after one of warm-up (default: 9, and more until every network's time "
-        "is certain to 2 %%, up to 49 or a minute; on CUDA, whose own time counts, 5 seconds)",
+        "is certain to 2 %%, up to 49 or a minute; on CUDA, whose own time counts, 4 seconds)",
     )  # fmt: skip
     parser.add_argument(
         "--rung", action="append", default=[], metavar="FILE",

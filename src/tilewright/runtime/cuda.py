@@ -60,6 +60,8 @@ extern "C" __global__ void hold_back(unsigned long long nanoseconds) {
     } while (now - begin < nanoseconds);
 }
 """
+# What buffers take together that are fetched at once, and what each begins at a multiple of.
+TOGETHER_BYTES, ALIGNED = 4 * 2**20, 64
 SHARED_ATTRIBUTE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -110,6 +112,7 @@ def _count() -> int | str:
         return f"no CUDA GPU on this machine ({' '.join(str(error).split())})"
 
 
+@cache
 def limits(index: int) -> Limits:
     import cupy
 
@@ -127,6 +130,7 @@ def device_limits(device: Device) -> Limits:
     return limits(device.index)
 
 
+@cache
 def gpu(index: int) -> Gpu:
     """Its size and rates, as the driver gives them."""
     from cupy.cuda import runtime
@@ -149,6 +153,20 @@ def takes_processes(index: int) -> bool:
     from cupy.cuda import runtime
 
     return int(runtime.deviceGetAttribute(COMPUTE_MODE_ATTRIBUTE, index)) == 0
+
+
+def wait_asleep(device: Device) -> None:
+    """From now on whoever waits for the GPU leaves its core to others. Waking up takes some
+    microseconds: not for what is timed."""
+    from cuda.bindings import driver
+
+    driver.cuInit(0)
+    flags = driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC
+    error, *_ = driver.cuDevicePrimaryCtxSetFlags(device.index, int(flags))
+    if error:
+        raise TilewrightError(
+            f"device '{device}': the driver refuses to wait asleep ({error.name})"
+        )
 
 
 def versions() -> str:
@@ -187,6 +205,12 @@ def _pinned(shape: Shape, dtype: DTypeLike) -> HostArray:
 def _staging(index: int) -> Staging:
     """Of a GPU, for whatever is not pinned."""
     return Staging([_pinned((PIECE_BYTES,), np.uint8) for _ in range(PIECES)])
+
+
+@cache
+def _together(index: int) -> HostArray:
+    """Of a GPU, for small buffers that are fetched at once."""
+    return _pinned((TOGETHER_BYTES,), np.uint8)
 
 
 class CudaRuntime(EventRecorder):
@@ -240,7 +264,9 @@ class CudaRuntime(EventRecorder):
         elif array.size:
             copy = partial(self._send, buffer, array)
             self._timed(self.kernels, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
-            self._finish(self.kernels)  # the array is the caller's to change
+            # The array is the caller's to change. What is not pinned the driver has copied by now.
+            if self.trace is not None or self.is_pinned(array):
+                self._finish(self.kernels)
 
     def download(self, buffer: Any) -> HostArray:
         if self.managed:
@@ -248,6 +274,20 @@ class CudaRuntime(EventRecorder):
             return _host_view(buffer).copy()
         copy = partial(self._fetch, buffer)
         return self._timed(self.kernels, "copy", DEVICE_TO_HOST, (), buffer.nbytes, copy)
+
+    def download_together(self, buffers: Sequence[Any]) -> list[HostArray]:
+        """Of several buffers, valid until the next time: the host waits once for all of them."""
+        sizes = [-(-each.nbytes // ALIGNED) * ALIGNED for each in buffers]
+        if self.managed or sum(sizes) > TOGETHER_BYTES:
+            return [self.download(each) for each in buffers]
+        room, stream, fetched = _together(self.index), self.kernels, []
+        for size, each in zip(sizes, buffers, strict=True):
+            place, room = room[: each.nbytes], room[size:]
+            copy = partial(each.data.copy_to_host_async, place.ctypes.data, each.nbytes, stream)
+            self._timed(stream, "copy", DEVICE_TO_HOST, (), each.nbytes, copy)
+            fetched.append(place.view(each.dtype).reshape(each.shape))
+        self._finish(stream)
+        return fetched
 
     def _send(self, buffer: Any, array: HostArray) -> None:
         if array.nbytes < LEAST_BYTES or self.is_pinned(array):

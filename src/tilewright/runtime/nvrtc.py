@@ -118,6 +118,11 @@ def compile_ahead(questions: Iterable[Question]) -> list[Future[Compiled]]:
     return begun
 
 
+def at_most(compilers: int) -> None:
+    """So many at a time, where others are at work on the same cores."""
+    _pool().most = compilers
+
+
 def _compile(translate: Translate, question: Question) -> Compiled:
     """From the store, or compiled and kept there."""
     name, _, architecture = question

@@ -25,7 +25,7 @@ from tilewright.truth.evidence import (
     Evidence,
     Fault,
 )
-from tilewright.truth.guards import MARGIN, Guarded, GuardingRuntime, guarding
+from tilewright.truth.guards import MARGIN, Guarded, GuardingRuntime, fetched, guarding
 from tilewright.truth.trials import Inputs, Trial
 from tilewright.truth.truths import Known, Number, Truths
 
@@ -97,17 +97,20 @@ class Attempt:
             self.guards.poison()
         start = Made(batch, self.given.inside(len(call)), call)
         made: dict[str, Made] = {}
+        damage: tuple[Damage, ...]
         for index, buffer in enumerate(self.program.activations(start.buffer)):
-            self.runtime.synchronise()
             step, output = self.program.steps[index], self.outputs[index]
             read = [made[name] for name in step.takes] or [start]
             before = tuple(each.values for each in read)
             source = tuple(each.buffer for each in read)
-            actual, around = self._given_by(output, buffer)
+            if output is None and index < len(self.outputs) - 1:
+                # Nothing has run: it is what was there before, perhaps with another shape.
+                actual, damage = before[0].reshape(buffer.shape), ()
+            else:
+                actual, damage = self._given_by(index, buffer)
             numbers = list(zip(*(each.numbers for each in read), strict=True))
             known = self.truths.of(index, numbers, before)
             right, problem = self._problem(known, actual)
-            damage = around + self._damage(index)
             again: Again | None = None
             if output is not None and (problem or damage or self.repeatable):
                 again = self._again(index, source, buffer, before, problem or damage)
@@ -130,17 +133,23 @@ class Attempt:
         return None
 
     def _given_by(
-        self, output: Guarded | None, buffer: Buffer
+        self, index: int, buffer: Buffer
     ) -> tuple[NDArray[np.float32], tuple[Damage, ...]]:
-        """What a step gave, and what it wrote around that, from one copy of it all."""
+        """What a step gave, and what it wrote elsewhere, all of it fetched at once."""
+        output, others = self.outputs[index], self._looked_at(index)
+        parts = [part for each in others for part in each.looked_at]
+        first, *rest = fetched(self.runtime, [output.buffer if output else buffer, *parts])
+        found: list[Damage | None] = []
         if output is None:
-            return np.array(self.runtime.download(buffer)), ()
-        held = output.held()
-        size = math.prod(buffer.shape)
-        actual = np.array(held[MARGIN : MARGIN + size]).reshape(buffer.shape)
-        output.expect(actual)
-        damage = output.damage(held)
-        return actual, () if damage is None else (damage,)
+            actual = np.array(first)
+        else:
+            size = math.prod(buffer.shape)
+            actual = np.array(first[MARGIN : MARGIN + size]).reshape(buffer.shape)
+            output.expect(actual)
+            found.append(output.damage(first))
+        held = iter(rest)
+        found += [each.damage(*(next(held) for _ in each.looked_at)) for each in others]
+        return actual, tuple(each for each in found if each is not None)
 
     def _problem(
         self, known: list[Known], actual: NDArray[np.float32]
@@ -161,20 +170,19 @@ class Attempt:
             right.append(number)
         return right, None
 
-    def _damage(self, index: int) -> tuple[Damage, ...]:
-        """To what the step was given, beside its output; to all the rest when all is done, as there
-        may be much of it."""
+    def _looked_at(self, index: int) -> list[Guarded]:
+        """What a step was given, beside its output; all the rest when all is done, as there may be
+        much of it."""
         last = index == len(self.outputs) - 1
         steps = self.program.steps
         takes = steps[index].takes
         by_name = zip(steps, self.outputs, strict=True)
         near = [each for step, each in by_name if each and step.layers[-1] in takes]
-        looked_at = [each for each in (self.used if last else near) if each != self.outputs[index]]
-        found = [each.damage() for each in looked_at]
+        found = [each for each in (self.used if last else near) if each != self.outputs[index]]
         if last or not near:  # it was given the input, or the same memory with another shape
-            found.insert(0, self.given.damage())
+            found.insert(0, self.given)
         if self.guards is not None:
-            found += self.guards.damage(
+            found += self.guards.looked_at(
                 {
                     id(buffer): name
                     for step in (steps if last else steps[index : index + 1])
@@ -183,7 +191,7 @@ class Attempt:
                 },
                 all_of_it=last,
             )
-        return tuple(each for each in found if each is not None)
+        return found
 
     def _again(
         self,

@@ -7,9 +7,9 @@ a NaN, which no sum loses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -47,6 +47,22 @@ TW_ENTRY TW_NAME(TW_GLOBAL const float *value, TW_GLOBAL float *seen) {
         seen[0] = memory[(int)seen[1]];
 }
 """
+
+
+@runtime_checkable
+class FetchesTogether(Protocol):
+    """A device that the host need not wait for again with each buffer."""
+
+    def download_together(self, buffers: Sequence[Buffer]) -> list[HostArray]:
+        """What is in them; valid until the next time."""
+
+
+def fetched(runtime: Runtime, buffers: Sequence[Buffer]) -> list[HostArray]:
+    """What is in some buffers when all work is done; on a CPU the memory itself."""
+    if isinstance(runtime, FetchesTogether):
+        return runtime.download_together(buffers)
+    runtime.synchronise()
+    return [runtime.download(each) for each in buffers]
 
 
 class Guarded:
@@ -96,13 +112,16 @@ class Guarded:
         """This is what it holds at its start, and the rest is poison."""
         self.content = content.ravel()
 
-    def held(self) -> HostArray:
-        """All that it holds now, with its margins; on a CPU the memory itself."""
-        return self.runtime.download(self.buffer)
+    @property
+    def looked_at(self) -> tuple[Buffer, ...]:
+        """What must be as it should be: here all of it, with its margins."""
+        return (self.buffer,)
 
-    def damage(self, held: HostArray | None = None) -> Damage | None:
-        """Whether anything was written that should not have been, in what it holds."""
-        bits = np.ascontiguousarray(self.held() if held is None else held).view(self.bits)
+    def damage(self, *held: HostArray) -> Damage | None:
+        """Whether anything was written that should not have been, in what it holds: what is looked
+        at, if that was fetched."""
+        (content,) = held or fetched(self.runtime, self.looked_at)
+        bits = np.ascontiguousarray(content).view(self.bits)
         end = MARGIN + self.content.size
         changed = (
             bits[:MARGIN] != self.poison,
@@ -133,17 +152,20 @@ def _damage(name: str, changed: NDArray[np.bool_]) -> Damage:
 class Scratch(Guarded):
     """Memory between a layer's kernels: it may hold anything, and its margins may not change."""
 
-    def damage(self, held: HostArray | None = None) -> Damage | None:
-        size = math.prod(self.shape)
-        ends = (slice(0, MARGIN), slice(MARGIN + size, 2 * MARGIN + size))
+    @property
+    def looked_at(self) -> tuple[Buffer, ...]:
+        end = MARGIN + math.prod(self.shape)
+        return self.buffer[:MARGIN], self.buffer[end : end + MARGIN]
+
+    def damage(self, *held: HostArray) -> Damage | None:
         first, last = (
-            np.ascontiguousarray(self.runtime.download(self.buffer[end])).view(self.bits)
-            != self.poison
-            for end in ends
+            np.ascontiguousarray(each).view(self.bits) != self.poison
+            for each in held or fetched(self.runtime, self.looked_at)
         )
         if not first.any() and not last.any():
             return None
-        return _damage(self.name, np.concatenate([first, np.zeros(size, bool), last]))
+        inside = np.zeros(math.prod(self.shape), bool)
+        return _damage(self.name, np.concatenate([first, inside, last]))
 
 
 class GuardingRuntime:
@@ -199,15 +221,13 @@ class GuardingRuntime:
         for guarded, _ in self.parameters:
             guarded.restore()
 
-    def damage(self, names: Mapping[int, str], all_of_it: bool) -> list[Damage]:
-        """What was changed of the buffers with names, which are known by their identity; or of all
-        that there are."""
+    def looked_at(self, names: Mapping[int, str], all_of_it: bool) -> list[Guarded]:
+        """The buffers with names, which are known by their identity; or all that there are."""
         found = []
         for guarded, buffer in (*self.parameters, *self.scratch):
             guarded.name = names.get(id(buffer), guarded.name)
-            looked_at = all_of_it or id(buffer) in names
-            if looked_at and (damage := guarded.damage()) is not None:
-                found.append(damage)
+            if all_of_it or id(buffer) in names:
+                found.append(guarded)
         return found
 
     def _given(self, kept: list[tuple[Guarded, Buffer]], guarded: Guarded, shape: Shape) -> Buffer:

@@ -20,9 +20,14 @@ class Plans:
     made: dict[Hashable, Plan] = field(default_factory=dict)
 
     def of(self, trial: Trial, way: Options) -> Plan:
-        """Its network by one of the rung's ways."""
+        """Its network by one of the rung's ways, which leave the rest to its choice."""
         network = trial.network
-        key = network.stages, repr(way)
-        if key not in self.made:
-            self.made[key] = uniform(network, self.rung, self.device, 1, options=way)
-        return replace(self.made[key], network=network.name, batch=trial.capacity)
+        if (plan := self.made.get(network.stages)) is None:
+            plan = self.made[network.stages] = uniform(network, self.rung, self.device, 1)
+        computing = {stage.name for stage in network.stages if stage.layer.computes}
+        steps = tuple(
+            replace(step, options={**step.options, **way})
+            if computing.intersection(step.layers) else step
+            for step in plan.steps
+        )  # fmt: skip
+        return replace(plan, network=network.name, batch=trial.capacity, steps=steps)

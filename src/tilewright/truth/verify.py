@@ -32,8 +32,9 @@ What is found wrong comes with its evidence (`tilewright.truth.evidence`), of wh
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,7 +44,7 @@ from tilewright.plan import uniform
 from tilewright.rungs.rung import Rung
 from tilewright.runtime.device import Device
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.truth.ahead import compiled_ahead
+from tilewright.truth.ahead import compiled_ahead, kernels_of
 from tilewright.truth.attempt import Attempt
 from tilewright.truth.evidence import Fault
 from tilewright.truth.plans import Plans
@@ -76,6 +77,16 @@ class Verdict:
         return self.fault is None
 
 
+class Share(NamedTuple):
+    """A number below `of`: of a proof that is made in so many shares."""
+
+    number: int
+    of: int
+
+
+WHOLE = Share(0, 1)
+
+
 def verify(
     rung: Rung,
     device: Device,
@@ -83,17 +94,40 @@ def verify(
     seed: int | None = None,
     batch: int = BATCH,
     progress: Callable[[], None] = lambda: None,
+    share: Share = WHOLE,
 ) -> Verdict:
     """Try a rung on the odd cases and, if given, on every layer and the whole of a network.
 
     Without a seed the inputs are new each time; the verdict's seed repeats them. The network is
     tried in batches of the given size, among others. What is larger than the device allows the
-    rung's kernels is not tried; DoesNotFit if that is the network.
+    rung's kernels is not tried; DoesNotFit if that is the network. Of a `share` only those trials
+    are made: `together` are the verdicts on all of them.
     """
     if network is not None and network.parameters:
         Program(network, uniform(network, rung, device, batch), {rung.name: rung})
     seed = fresh_seed() if seed is None else seed
-    return prove(rung, device, everything(rung, network, batch, seed), seed, progress=progress)
+    tried = shared_out(everything(rung, network, batch, seed), share)
+    return prove(rung, device, tried, seed, progress=progress)
+
+
+def shared_out(tried: Iterable[Trial], share: Share) -> Iterator[Trial]:
+    """Those of a share: trials with the same kernels are in the same one."""
+    numbers: dict[Hashable, int] = {}
+    for trial in tried:
+        if numbers.setdefault(kernels_of(trial), len(numbers)) % share.of == share.number:
+            yield trial
+
+
+def together(verdicts: Sequence[Verdict]) -> Verdict:
+    """One on all that several are on."""
+    return Verdict(
+        verdicts[0].seed,
+        sum(each.trials for each in verdicts),
+        sum(each.outputs for each in verdicts),
+        max(each.worst for each in verdicts),
+        next((each.fault for each in verdicts if each.fault is not None), None),
+        next((each.unfit for each in verdicts if each.unfit), ""),
+    )
 
 
 def everything(rung: Rung, network: Network | None, batch: int, seed: int) -> Iterator[Trial]:
