@@ -7,17 +7,24 @@ them into words takes longer than a launch.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
+from collections.abc import Callable
+from functools import lru_cache, partial
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
+from tilewright.serving import exchanged
 from tilewright.serving.again import telling
+from tilewright.serving.card import Launching
+from tilewright.serving.exchanged import strides_of
+from tilewright.serving.host import on_host
 
 UINT8, FLOAT32 = "uint8", "float32"
 # What a library says of an array besides its address.
-Facts = tuple[Any, ...]
+Facts = Any
+LEGACY = 1  # the default stream, where 0 would be no stream
+MOST_BORROWED = 64
 
 
 class Looked(NamedTuple):
@@ -27,6 +34,7 @@ class Looked(NamedTuple):
     dtype: str
     contiguous: bool
     gpu: int
+    writable: bool = True
 
 
 class Kind(Protocol):
@@ -34,31 +42,54 @@ class Kind(Protocol):
 
     tell: int  # the address of a function that tells of them without Python; 0: there is none
     gradients: bool  # they may require some
+    adopts: bool  # not they are looked at, but what `adopt` makes of them
+
+    def adopt(self, array: Any, stream: int) -> Any:
+        """What the library hands out of an array for work on a stream, to be held until then."""
 
     def look(self, array: Any) -> tuple[int, Facts]:
         """Where it lies, and what else it says."""
 
     def read(self, facts: Facts) -> Looked: ...
 
-    def outputs(self, shape: Shape) -> Facts:
-        """What an array of outputs must say."""
-
-    def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
+    def empty(self, shape: Shape, stream: int | None) -> tuple[Any, int]:
         """A new one in float32 for work on a stream, or on the current one; and its address."""
+
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        """Makes new ones in float32 for the current stream, on the library's current GPU."""
 
     def current_stream(self) -> int:
         """The handle of the stream on which the library works in this thread."""
 
 
-class TorchKind:
+class OwnKind:
+    """Of arrays that are looked at as they are."""
+
+    adopts = False
+
+    def adopt(self, array: Any, stream: int) -> Any:
+        return array
+
+
+class TorchKind(OwnKind):
+    """Of PyTorch its compiler's ways are used: they take a third of the time of `torch.empty`."""
+
     gradients = True
 
     def __init__(self, index: int) -> None:
         import torch
 
         self.torch, self.index = torch, index
-        self.float32 = torch.float32
+        self.float32, self.new = torch.float32, torch._C._dynamo.guards._empty_strided_cuda
         self.tell = telling(torch.Tensor)
+        # As PyTorch's own compiler asks: torch.cuda.current_stream makes an object first. What is
+        # built for the host alone has nothing of these.
+        own: Any = torch._C
+        if hasattr(own, "_cuda_getDevice"):
+            self.device, self.now, self.work_on = (
+                own._cuda_getDevice, own._cuda_getCurrentStream, own._cuda_setStream
+            )  # fmt: skip
+            self.current_stream: Callable[[], int] = partial(own._cuda_getCurrentRawStream, index)
 
     def look(self, array: Any) -> tuple[int, Facts]:
         return array.data_ptr(), (
@@ -74,68 +105,137 @@ class TorchKind:
             )
         return Looked(tuple(shape), str(dtype).removeprefix("torch."), contiguous, gpu)
 
-    def outputs(self, shape: Shape) -> Facts:
-        return shape, self.float32, True, self.index, False
-
-    def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
+    def empty(self, shape: Shape, stream: int | None) -> tuple[Any, int]:
+        if self.device() != self.index:
+            with self.torch.cuda.device(self.index):
+                return self.empty(shape, stream)
+        make = self.maker(shape)
         if stream is None:
-            made = like.new_empty(shape, dtype=self.float32)
+            made = make()
         else:
-            cuda = self.torch.cuda
-            with cuda.stream(cuda.ExternalStream(stream, device=like.device)):
-                made = like.new_empty(shape, dtype=self.float32)
+            now = self.now(self.index)
+            # A stream that is not PyTorch's is known to it by its handle; the default one is 0.
+            self.work_on(0 if stream == LEGACY else stream, *now[1:])
+            try:
+                made = make()
+            finally:
+                self.work_on(*now)
         return made, made.data_ptr()
 
-    def current_stream(self) -> int:
-        # As PyTorch's own compiler asks for it: torch.cuda.current_stream makes an object first.
-        return int(self.torch._C._cuda_getCurrentRawStream(self.index))
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        return partial(self.new, shape, strides_of(shape), self.float32)
 
 
-class CupyKind:
+class CupyKind(OwnKind):
     gradients = False
 
     def __init__(self, index: int) -> None:
         import cupy
 
-        self.cupy, self.index = cupy, index
+        self.cupy, self.index, self.new = cupy, index, cupy.ndarray
         self.float32 = cupy.dtype(cupy.float32)
         self.tell = telling(cupy.ndarray)
+        self.current, self.device = cupy.cuda.get_current_stream, cupy.cuda.runtime.getDevice
+        self.borrowed = lru_cache(MOST_BORROWED)(_borrowing(cupy.cuda.Stream))
 
     def look(self, array: Any) -> tuple[int, Facts]:
         memory = array.data
-        return memory.ptr, (array.shape, array.dtype, array.flags.c_contiguous, memory.device_id)
+        # What array.flags says too, after ten times as long.
+        return memory.ptr, (array.shape, array.dtype, array._c_contiguous, memory.device_id)
 
     def read(self, facts: Facts) -> Looked:
         shape, dtype, contiguous, gpu = facts
         return Looked(shape, dtype.name, contiguous, gpu)
 
-    def outputs(self, shape: Shape) -> Facts:
-        return shape, self.float32, True, self.index
-
-    def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
-        with self._at_work(stream):
-            made = self.cupy.empty(shape, self.cupy.float32)
+    def empty(self, shape: Shape, stream: int | None) -> tuple[Any, int]:
+        if self.device() != self.index:
+            with self.cupy.cuda.Device(self.index):
+                return self.empty(shape, stream)
+        if stream is None or stream == self.current_stream():
+            made = self.new(shape, self.float32)
+        else:
+            with self.borrowed(stream):
+                made = self.new(shape, self.float32)
         return made, made.data.ptr
 
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        return partial(self.new, shape, self.float32)
+
     def current_stream(self) -> int:
-        return int(self.cupy.cuda.get_current_stream(self.index).ptr)
+        handle: int = self.current(self.index).ptr
+        return handle
 
-    def adopt(self, array: Any, stream: int | None) -> Any:
-        """Anybody's array as CuPy's, in the same memory, ready for a stream or the current one."""
-        take = self.cupy.from_dlpack if hasattr(array, "__dlpack__") else self.cupy.asarray
-        with self._at_work(stream):
-            return take(array)
 
-    def _at_work(self, stream: int | None) -> AbstractContextManager[object]:
-        """With the GPU as CuPy's current one, and the stream, if there is one."""
-        cuda = self.cupy.cuda
-        if stream is None and cuda.runtime.getDevice() == self.index:
-            return nullcontext()
-        stack = ExitStack()
-        stack.enter_context(cuda.Device(self.index))
-        if stream is not None:
-            stack.enter_context(_borrowed(cuda.Stream).from_external(Handle(stream)))
-        return stack
+class AdoptedKind:
+    """Arrays of a library that shares them by a protocol alone; outputs for them are CuPy's."""
+
+    tell, gradients, adopts = 0, False, True
+
+    def __init__(self, own: CupyKind) -> None:
+        self.index, self.empty, self.maker = own.index, own.empty, own.maker
+        self.current_stream = own.current_stream
+
+
+class DlpackKind(AdoptedKind):
+    def __init__(self, own: CupyKind) -> None:
+        super().__init__(own)
+        self.told = exchanged.told()
+        self.how = {"max_version": exchanged.VERSION}
+        self.look: Callable[[Any], tuple[int, Facts]] = itemgetter(1)
+
+    def adopt(self, array: Any, stream: int) -> Any:
+        try:
+            capsule = array.__dlpack__(stream=stream or LEGACY, **self.how)
+        except TypeError:
+            if not self.how:
+                raise
+            self.how = {}  # which older ones do not take
+            return self.adopt(array, stream)
+        return capsule, self.told(capsule)
+
+    def read(self, facts: Facts) -> Looked:
+        return Looked(*exchanged.of_dlpack(facts, self.index))
+
+
+class InterfaceKind(AdoptedKind):
+    """CUDA's array interface, which leaves to whoever reads it to find the GPU, and to wait."""
+
+    def __init__(self, own: CupyKind, driver: Launching) -> None:
+        super().__init__(own)
+        self.driver = driver
+
+    def adopt(self, array: Any, stream: int) -> Any:
+        interface = array.__cuda_array_interface__
+        made_on = interface.get("stream")
+        if made_on is not None and made_on != (stream or LEGACY):
+            with self.driver.inside():
+                self.driver.wait(made_on)
+        if interface.get("mask") is not None:
+            raise TilewrightError("it has a mask, and all values are read")
+        return interface
+
+    def look(self, array: Any) -> tuple[int, Facts]:
+        address, fixed = array["data"]
+        facts = array["shape"], array["typestr"], array.get("strides")
+        return address, (facts, self.driver.gpu_of(address) if address else self.index, fixed)
+
+    def read(self, facts: Facts) -> Looked:
+        known, gpu, fixed = facts
+        return Looked(*exchanged.of_interface(known), gpu, not fixed)
+
+
+def held_of(kind: Kind, array: Any, stream: int) -> Any:
+    """What is looked at of an array, for work on a stream; None if it lies on the host."""
+    if not kind.adopts:
+        return array
+    try:
+        return kind.adopt(array, stream)
+    except Exception as error:  # whatever that library raises
+        if on_host(array):
+            return None
+        said = str(error).partition("\n")[0]
+        name = f"{type(array).__module__}.{type(array).__qualname__}"
+        raise TilewrightError(f"an array of type {name} cannot be read: {said}") from error
 
 
 class Handle(NamedTuple):
@@ -147,21 +247,32 @@ class Handle(NamedTuple):
         return 0, self.stream
 
 
-@cache
-def _borrowed(streams: Any) -> Any:
-    """CuPy's streams, without an end: some versions end a stream that was only lent to them."""
-    return type("Borrowed", (streams,), {"__del__": lambda stream: None})
+def _borrowing(streams: Any) -> Callable[[int], Any]:
+    """Makes CuPy's streams of handles, without an end: some versions end one that was only lent."""
+    borrowed: Any = type("Borrowed", (streams,), {"__del__": lambda stream: None})
+    return lambda handle: borrowed.from_external(Handle(handle))
 
 
 def handle_of(stream: Any) -> int:
     """The driver's handle of a stream: a number, or what a library's object says."""
+    read = _readers.get(type(stream))
+    if read is None:
+        read = _readers[type(stream)] = _reader(stream)
+    return read(stream)
+
+
+# By the types that came, how handles are read of them.
+_readers: dict[type, Callable[[Any], int]] = {}
+
+
+def _reader(stream: Any) -> Callable[[Any], int]:
     if isinstance(stream, int):
-        return stream
+        return int
     for name in ("cuda_stream", "ptr"):  # PyTorch's, CuPy's
-        if isinstance(found := getattr(stream, name, None), int):
-            return found
+        if isinstance(getattr(stream, name, None), int):
+            return attrgetter(name)
     if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
+        return lambda stream: int(stream.__cuda_stream__()[1])
     raise TilewrightError(
         f"stream of type {type(stream).__name__}: give a handle as a number, or a stream of "
         "PyTorch's or CuPy's"
