@@ -334,6 +334,9 @@ class FakeKind:
     def maker(self, shape: Any) -> Callable[[], FakeTensor]:
         raise NotImplementedError("they tell nothing without Python")
 
+    def again(self, shape: Any) -> Callable[[int | None], tuple[FakeTensor, int]]:
+        return partial(self.empty, shape)
+
     def current_stream(self) -> int:
         return getattr(self.now, "stream", 0)
 

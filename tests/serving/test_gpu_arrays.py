@@ -17,18 +17,23 @@ from tests.serving.fake_gpu import compiled
 from tilewright.serving.gpu_arrays import TorchKind
 
 
+class Pointer:
+    """Into memory of CuPy's, which lives as long as there are some."""
+
+    def __init__(self, mem: np.ndarray, gpu: int = 0) -> None:
+        self.mem, self.ptr, self.device_id = mem, mem.ctypes.data, gpu
+
+    def __add__(self, offset: int) -> Pointer:
+        return Pointer(self.mem[offset:] if offset else self.mem, self.device_id)
+
+
 class Array:
     """CuPy's, as far as it is asked."""
 
     def __init__(self, array: np.ndarray, gpu: int = 0) -> None:
-        self.array, self.shape, self.dtype, self.flags = (
-            array,
-            array.shape,
-            array.dtype,
-            array.flags,
-        )
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
         self._c_contiguous = array.flags.c_contiguous
-        self.data = SimpleNamespace(ptr=array.ctypes.data, device_id=gpu)
+        self.data = Pointer(array, gpu)
 
 
 Array.__module__ = "cupy._core.core"
@@ -47,7 +52,12 @@ class Cupy:
             Device=lambda gpu: self._with("gpu", gpu),
             Stream=self._streams(),
             get_current_stream=lambda gpu: SimpleNamespace(ptr=self.stream),
+            alloc=self._alloc,
         )
+
+    def _alloc(self, size: int) -> Pointer:
+        self.taken.append((self.gpu, self.stream))
+        return Pointer(np.full(size, 99, np.uint8))
 
     def _streams(self) -> type:
         class Stream:
@@ -77,9 +87,11 @@ class Cupy:
         yield
         setattr(self, name, before)
 
-    def ndarray(self, shape: Any, dtype: Any) -> Array:
-        self.taken.append((self.gpu, self.stream))
-        return Array(np.full(shape, np.nan, dtype))
+    def ndarray(self, shape: Any, dtype: Any, pointer: Pointer | None = None) -> Array:
+        held = pointer or self._alloc(np.prod(shape) * dtype.itemsize)
+        made = Array(held.mem.view(dtype).reshape(shape))
+        made.data = held
+        return made
 
 
 class Interface:
@@ -140,6 +152,40 @@ def test_cupy_s_arrays(cupy):
     assert cupy.taken == [(0, 0)]
     refused(network, "images are int64", Array(images.astype(np.int64)))
     refused(network, "lie on GPU 1", Array(images, 1))
+
+
+def test_memory_of_cupy_s_that_nobody_holds_is_used_again(cupy):
+    """Neither an array nor a view; on its stream alone, where it comes after the work before it."""
+    network, card = compiled(BARE)
+    streams = [0, card.new_stream()]
+    for stream in streams:
+        cupy.taken.clear()
+        images = Array(pixels(2))
+        network(images, stream=stream)  # anew
+        one, two = (network(images, stream=stream) for _ in range(2))
+        assert one.data.ptr != two.data.ptr and cupy.taken == [(0, stream)] * 3
+        place, view = two.data.ptr, two.data + 4
+        del one, two
+        held = [network(images, stream=stream) for _ in range(2)]
+        assert place not in {each.data.ptr for each in held}
+        assert cupy.taken == [(0, stream)] * 4  # one of them is where the first was
+        del view
+        more = [network(images, stream=stream) for _ in range(6)]
+        assert place in {each.data.ptr for each in more}
+        card.driver.wait(stream)
+        for each in (*held, *more):
+            np.testing.assert_array_equal(each.array, card.expected(pixels(2)))
+        assert len({each.data.ptr for each in (*held, *more)}) == 8
+
+
+def test_streams_that_share_lanes_share_no_memory_of_outputs(cupy, monkeypatch):
+    network, card = compiled(BARE)
+    monkeypatch.setattr("tilewright.serving.lanes.MOST_STREAMS", 1)
+    streams = [card.new_stream() for _ in range(2)]
+    for stream in streams * 3:
+        network(Array(pixels(2)), stream=stream)
+    assert cupy.taken == [(0, stream) for stream in streams * 3]
+    card.driver.wait_for_all()
 
 
 def test_cupy_s_streams(cupy):

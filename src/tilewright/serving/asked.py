@@ -6,6 +6,7 @@ are of two libraries.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tilewright.model.layers import Shape
@@ -23,11 +24,14 @@ class Asked:
         outputs: tuple[Kind, Facts, int, int],
         out_type: type,
         results: Shape,
+        one_stream: bool,
     ) -> None:
         """Of images and outputs: their kind, what they say, the bytes of their memory, and what
         its address must be a multiple of."""
         self.launches, self.out_type, self.results = launches, out_type, results
         self.kind, self.facts, self.size, self.boundary = images
+        # Lanes of streams that share them give outputs of all of these.
+        self.make = self.kind.again(results) if one_stream else partial(self.kind.empty, results)
         self.out_kind, self.out_facts, self.out_size, self.out_boundary = outputs
 
     def __call__(self, held: Any, out: Any, stream: int, given: int | None) -> Any:
@@ -36,7 +40,7 @@ class Asked:
         if facts != self.facts or address % self.boundary:
             return None
         if out is None:
-            out, target = self.kind.empty(self.results, given)
+            out, target = self.make(given)
         else:
             if type(out) is not self.out_type:
                 return None
