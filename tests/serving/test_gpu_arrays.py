@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_void_p, py_object, pythonapi
 from types import SimpleNamespace
@@ -47,6 +48,7 @@ class Cupy:
     def __init__(self) -> None:
         self.gpu, self.stream, self.ended = 0, 0, 0
         self.taken: list[tuple[int, int]] = []  # GPUs and streams of new arrays
+        self.pool: list[np.ndarray] = []
         self.cuda = SimpleNamespace(
             runtime=SimpleNamespace(getDevice=lambda: self.gpu),
             Device=lambda gpu: self._with("gpu", gpu),
@@ -57,7 +59,8 @@ class Cupy:
 
     def _alloc(self, size: int) -> Pointer:
         self.taken.append((self.gpu, self.stream))
-        return Pointer(np.full(size, 99, np.uint8))
+        self.pool.append(np.full(size, 99, np.uint8))  # never given back to the host
+        return Pointer(self.pool[-1])
 
     def _streams(self) -> type:
         class Stream:
@@ -176,6 +179,35 @@ def test_memory_of_cupy_s_that_nobody_holds_is_used_again(cupy):
         for each in (*held, *more):
             np.testing.assert_array_equal(each.array, card.expected(pixels(2)))
         assert len({each.data.ptr for each in (*held, *more)}) == 8
+
+
+@pytest.mark.parametrize("own_stream", [True, False], ids=["streams", "one-stream"])
+def test_answers_that_are_held_stay_as_they_are(cupy, own_stream):
+    """Whatever other threads drop, and though nobody waits between calls."""
+    network, card = compiled(BARE)
+    streams = [card.new_stream() if own_stream else 0 for _ in range(4)]
+    wrong: list[object] = []
+
+    def call(index: int) -> None:
+        try:
+            held, batches = [], [pixels(1 + index % 2, 100 * index + turn) for turn in range(24)]
+            for turn, images in enumerate(batches):
+                given = (Array if turn % 8 < 4 else Lent)(images)
+                got = network(given, stream=streams[index])
+                if turn % 3 == 0:
+                    held.append((images, got))
+            card.driver.wait(streams[index])
+            for images, got in held:
+                np.testing.assert_array_equal(got.array, card.expected(images))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=call, args=(index,)) for index in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert wrong == []
 
 
 def test_streams_that_share_lanes_share_no_memory_of_outputs(cupy, monkeypatch):

@@ -6,7 +6,6 @@ are of two libraries.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from tilewright.model.layers import Shape
@@ -24,14 +23,12 @@ class Asked:
         outputs: tuple[Kind, Facts, int, int],
         out_type: type,
         results: Shape,
-        one_stream: bool,
     ) -> None:
         """Of images and outputs: their kind, what they say, the bytes of their memory, and what
         its address must be a multiple of."""
         self.launches, self.out_type, self.results = launches, out_type, results
         self.kind, self.facts, self.size, self.boundary = images
-        # Lanes of streams that share them give outputs of all of these.
-        self.make = self.kind.again(results) if one_stream else partial(self.kind.empty, results)
+        self.make = self.kind.again(results)  # calls are known again on their stream alone
         self.out_kind, self.out_facts, self.out_size, self.out_boundary = outputs
 
     def __call__(self, held: Any, out: Any, stream: int, given: int | None) -> Any:

@@ -19,7 +19,8 @@ from tilewright.serving.host import HOST_MEMORY
 VERSION = (1, 0)  # of DLPack, the newest that is understood
 # DLPack's numbers of a GPU's memory, and of memory that all GPUs and the host share.
 GPU, SHARED = 2, 13
-READ_ONLY = 1
+# Flags of memory that is of no use to write to: it must not be, or is a copy.
+FIXED = 1 | 2
 # Kinds of numbers, as DLPack and as NumPy's descriptions have them.
 DLPACK_KINDS = ("int", "uint", "float", "handle", "bfloat", "complex", "bool")
 NUMPY_KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex", "b": "bool"}
@@ -131,7 +132,7 @@ def of_dlpack(facts: bytes, index: int) -> tuple[Shape, str, bool, int, bool]:
     if lanes != 1:
         name = f"{lanes} times {name}"
     in_order = not strides or contiguous(shape, strides)
-    return shape, _named(name, bits), in_order, gpu, not facts[0] & READ_ONLY
+    return shape, _named(name, bits), in_order, gpu, not facts[0] & FIXED
 
 
 def of_interface(facts: tuple[Any, ...]) -> tuple[Shape, str, bool]:

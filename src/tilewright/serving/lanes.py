@@ -102,8 +102,7 @@ class Lane:
         kind, out_kind, memory, out_memory = like.kind, like.out_kind, like.memory, like.out_memory
         if not kind.tell or kind is not out_kind:
             given, taken = (kind, like.facts, *memory), (out_kind, like.out_facts, *out_memory)
-            of = type(like.out), like.results
-            self.last = Asked(launches, given, taken, *of, self.use is not ANYWHERE)
+            self.last = Asked(launches, given, taken, type(like.out), like.results)
             return
         key = launches, kind
         self.last = self.known.get(key)
