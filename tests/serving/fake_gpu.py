@@ -334,6 +334,9 @@ class FakeKind:
     def maker(self, shape: Any) -> Callable[[], FakeTensor]:
         raise NotImplementedError("they tell nothing without Python")
 
+    def on(self, stream: int | None, work: Callable[[], Any]) -> Any:
+        raise NotImplementedError("they have no makers")
+
     def again(self, shape: Any) -> Callable[[int | None], tuple[FakeTensor, int]]:
         return partial(self.empty, shape)
 

@@ -194,8 +194,8 @@ class Again:
         """Images and outputs each with the bytes of their memory, and what its address must be a
         multiple of; the kind knows how to tell of them."""
         self.kind, self.launches, self.arrays = kind, launches, type(outputs[0])
-        self.shape, self.results = images[0].shape, tuple(outputs[0].shape)
-        self.gradients, self.make = kind.gradients, kind.maker(self.results)
+        self.shape = images[0].shape
+        self.gradients, self.make = kind.gradients, kind.maker(tuple(outputs[0].shape))
         self.kept = launches.words, _known(kind.tell, *images), _known(kind.tell, *outputs)
         self.state = array("Q", [each.buffer_info()[0] for each in self.kept])
         # Takes images and outputs of that type, and a stream; gives what `launch_all` does, too.
@@ -211,7 +211,7 @@ class Again:
             if images.shape != self.shape:
                 return None
             # On another GPU than the images, if that is the current one, and so different.
-            out = self.make() if given is None else self.kind.empty(self.results, given)[0]
+            out = self.make() if given is None else self.kind.on(given, self.make)
         elif type(out) is not self.arrays or (self.gradients and out.requires_grad):
             return None
         error = self.launch(images, out, stream)

@@ -26,6 +26,7 @@ UINT8, FLOAT32 = "uint8", "float32"
 # What a library says of an array besides its address.
 Facts = Any
 LEGACY = 1  # the default stream, where 0 would be no stream
+CUDA = 1  # PyTorch's number of that kind of device
 MOST_BORROWED = 64
 MOST_RECYCLED = 4  # as many as there are graphs
 
@@ -60,6 +61,9 @@ class Kind(Protocol):
 
     def maker(self, shape: Shape) -> Callable[[], Any]:
         """Makes new ones in float32 for the current stream, on the library's current GPU."""
+
+    def on(self, stream: int | None, work: Callable[[], Any]) -> Any:
+        """Work with the GPU as the library's current one, and the stream, if there is one."""
 
     def again(self, shape: Shape) -> Callable[[int | None], tuple[Any, int]]:
         """The same as `empty` of a shape, where all that it makes is for work on one stream."""
@@ -112,21 +116,22 @@ class TorchKind(OwnKind):
         return Looked(tuple(shape), str(dtype).removeprefix("torch."), contiguous, gpu)
 
     def empty(self, shape: Shape, stream: int | None) -> tuple[Any, int]:
+        made = self.on(stream, self.maker(shape))
+        return made, made.data_ptr()
+
+    def on(self, stream: int | None, work: Callable[[], Any]) -> Any:
         if self.device() != self.index:
             with self.torch.cuda.device(self.index):
-                return self.empty(shape, stream)
-        make = self.maker(shape)
+                return self.on(stream, work)
         if stream is None:
-            made = make()
-        else:
-            now = self.now(self.index)
-            # A stream that is not PyTorch's is known to it by its handle; the default one is 0.
-            self.work_on(0 if stream == LEGACY else stream, *now[1:])
-            try:
-                made = make()
-            finally:
-                self.work_on(*now)
-        return made, made.data_ptr()
+            return work()
+        now = self.now(self.index)
+        # A stream that is not PyTorch's is known to it by its handle; the default one is 0.
+        self.work_on(0 if stream == LEGACY else stream, self.index, CUDA)
+        try:
+            return work()
+        finally:
+            self.work_on(*now)
 
     def maker(self, shape: Shape) -> Callable[[], Any]:
         return partial(self.new, shape, strides_of(shape), self.float32)
@@ -161,7 +166,6 @@ class CupyKind(OwnKind):
         return made, made.data.ptr
 
     def on(self, stream: int | None, work: Callable[[], Any]) -> Any:
-        """Work with the GPU as CuPy's current one, and the stream, if there is one."""
         if self.device() != self.index:
             with self.cupy.cuda.Device(self.index):
                 return self.on(stream, work)
@@ -220,7 +224,7 @@ class AdoptedKind:
 
     def __init__(self, own: CupyKind) -> None:
         self.index, self.current_stream = own.index, own.current_stream
-        self.empty, self.maker, self.again = own.empty, own.maker, own.again
+        self.empty, self.maker, self.again, self.on = own.empty, own.maker, own.again, own.on
 
 
 class DlpackKind(AdoptedKind):
