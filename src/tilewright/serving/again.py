@@ -195,7 +195,7 @@ class Again:
         multiple of; the kind knows how to tell of them."""
         self.kind, self.launches, self.arrays = kind, launches, type(outputs[0])
         self.shape = images[0].shape
-        self.gradients, self.make = kind.gradients, kind.maker(tuple(outputs[0].shape))
+        self.make = kind.maker(tuple(outputs[0].shape))
         self.kept = launches.words, _known(kind.tell, *images), _known(kind.tell, *outputs)
         self.state = array("Q", [each.buffer_info()[0] for each in self.kept])
         # Takes images and outputs of that type, and a stream; gives what `launch_all` does, too.
@@ -204,20 +204,18 @@ class Again:
         )
 
     def __call__(self, images: Any, out: Any, stream: int, given: int | None) -> Any:
-        """Outputs, or the outcome; None, and nothing is done, if these arrays differ."""
-        if self.gradients and images.requires_grad:
+        """Launched on new outputs, which are given back, or the outcome; None, and nothing is done,
+        if there is an `out` of another type, or the images differ."""
+        if (
+            out is not None
+            or images.shape != self.shape
+            or (self.kind.gradients and images.requires_grad)
+        ):
             return None
-        if out is None:
-            if images.shape != self.shape:
-                return None
-            # On another GPU than the images, if that is the current one, and so different.
-            out = self.make() if given is None else self.kind.on(given, self.make)
-        elif type(out) is not self.arrays or (self.gradients and out.requires_grad):
-            return None
+        # On another GPU than the images, if that is the current one, and so different.
+        out = self.make() if given is None else self.kind.on(given, self.make)
         error = self.launch(images, out, stream)
-        if not error:
-            return out
-        return None if error == DIFFERENT else Outcome(error, out)
+        return Outcome(error, out) if error else out
 
 
 def _known(tell: int, like: Any, size: int, boundary: int) -> array[int]:

@@ -16,6 +16,8 @@ from tilewright.serving.launches import Launches, Outcome
 class Asked:
     """Launches on arrays that say what those of a call said; which are not kept."""
 
+    arrays = None  # such that machine code is asked of images and outputs
+
     def __init__(
         self,
         launches: Launches,

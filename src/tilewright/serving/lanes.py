@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.model.layers import Shape
 from tilewright.model.network import Network
-from tilewright.serving.again import Again
+from tilewright.serving.again import DIFFERENT, Again
 from tilewright.serving.asked import Asked
 from tilewright.serving.at_once import CAPTURED, ELSEWHERE, IMAGES, OFTEN, OUTPUTS
 from tilewright.serving.card import Card
@@ -28,7 +28,7 @@ from tilewright.serving.launches import Inside, Launches, Noting, Outcome
 # a default stream of each thread, which is another one for each thread.
 DEFAULT_STREAMS = (0, 1)
 STREAM_OF_THREAD = 2
-NOTHING_LAUNCHED = (CAPTURED, ELSEWHERE)
+NOTHING_LAUNCHED = (CAPTURED, ELSEWHERE, DIFFERENT)
 # Streams that have lanes of their own, if their memory is not the reason for it.
 MOST_STREAMS = 64
 # Sizes of batches that a lane has launches ready for; with more it forgets them all.
@@ -156,9 +156,16 @@ class Lanes:
         try:
             if (last := lane.last) is None or last.kind is not kind:
                 return None
-            done = last(held, out, stream, given)
-            if type(done) is not Outcome:
-                return done
+            if type(out) is last.arrays:  # most calls of servers: nothing is asked from Python
+                if kind.gradients and (held.requires_grad or out.requires_grad):
+                    return None
+                if not (error := last.launch(held, out, stream)):
+                    return out
+                done = Outcome(error, out)
+            else:
+                done = last(held, out, stream, given)
+                if type(done) is not Outcome:
+                    return done
             if done.error == OFTEN:
                 lane.make_graph(last.launches)
                 return done.out
