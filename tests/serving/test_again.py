@@ -16,8 +16,9 @@ from tilewright.runtime import DeviceFault
 from tilewright.serving import lanes
 from tilewright.serving.at_once import GRAPHS
 from tilewright.serving.cuda import CudaCompiled
-from tilewright.serving.gpu_arrays import Facts, TorchKind
+from tilewright.serving.gpu_arrays import Facts
 from tilewright.serving.launches import ENOUGH
+from tilewright.serving.of_torch import TorchKind
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(

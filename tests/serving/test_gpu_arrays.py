@@ -15,7 +15,7 @@ import pytest
 
 from tests.serving.called import BARE, OnGpu, pixels, refused
 from tests.serving.fake_gpu import compiled
-from tilewright.serving.gpu_arrays import TorchKind
+from tilewright.serving.of_torch import TorchKind
 
 
 class Pointer:

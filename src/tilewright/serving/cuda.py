@@ -24,23 +24,22 @@ from tilewright.rungs.rung import Rung
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import Device
 from tilewright.serving import host
+from tilewright.serving.adopted import DlpackKind, InterfaceKind
 from tilewright.serving.card import Card, CudaCard
 from tilewright.serving.compiled import Compiled
 from tilewright.serving.driver import library
 from tilewright.serving.gpu_arrays import (
     FLOAT32,
     UINT8,
-    CupyKind,
-    DlpackKind,
     Facts,
-    InterfaceKind,
     Kind,
     Looked,
-    TorchKind,
     handle_of,
     held_of,
 )
 from tilewright.serving.lanes import MOST_READY, Lanes, Like
+from tilewright.serving.of_cupy import CupyKind
+from tilewright.serving.of_torch import TorchKind
 from tilewright.serving.through import Through
 from tilewright.tune.short import by_trial
 
