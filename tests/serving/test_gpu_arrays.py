@@ -34,7 +34,12 @@ class Array:
     def __init__(self, array: np.ndarray, gpu: int = 0) -> None:
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
         self._c_contiguous = array.flags.c_contiguous
-        self.data = Pointer(array, gpu)
+        self.data, self.base = Pointer(array, gpu), None
+
+    def view(self) -> Array:
+        made = Array(self.array)
+        made.data, made.base = self.data, self.base or self
+        return made
 
 
 Array.__module__ = "cupy._core.core"
@@ -48,19 +53,13 @@ class Cupy:
     def __init__(self) -> None:
         self.gpu, self.stream, self.ended = 0, 0, 0
         self.taken: list[tuple[int, int]] = []  # GPUs and streams of new arrays
-        self.pool: list[np.ndarray] = []
+        self.pool: list[np.ndarray] = []  # never given back to the host
         self.cuda = SimpleNamespace(
             runtime=SimpleNamespace(getDevice=lambda: self.gpu),
             Device=lambda gpu: self._with("gpu", gpu),
             Stream=self._streams(),
             get_current_stream=lambda gpu: SimpleNamespace(ptr=self.stream),
-            alloc=self._alloc,
         )
-
-    def _alloc(self, size: int) -> Pointer:
-        self.taken.append((self.gpu, self.stream))
-        self.pool.append(np.full(size, 99, np.uint8))  # never given back to the host
-        return Pointer(self.pool[-1])
 
     def _streams(self) -> type:
         class Stream:
@@ -90,10 +89,11 @@ class Cupy:
         yield
         setattr(self, name, before)
 
-    def ndarray(self, shape: Any, dtype: Any, pointer: Pointer | None = None) -> Array:
-        held = pointer or self._alloc(np.prod(shape) * dtype.itemsize)
-        made = Array(held.mem.view(dtype).reshape(shape))
-        made.data = held
+    def ndarray(self, shape: Any, dtype: Any) -> Array:
+        self.taken.append((self.gpu, self.stream))
+        self.pool.append(np.full(np.prod(shape) * dtype.itemsize, 99, np.uint8))
+        made = Array(self.pool[-1].view(dtype).reshape(shape))
+        made.data = Pointer(self.pool[-1])
         return made
 
 
@@ -157,7 +157,12 @@ def test_cupy_s_arrays(cupy):
     refused(network, "lie on GPU 1", Array(images, 1))
 
 
-def test_memory_of_cupy_s_that_nobody_holds_is_used_again(cupy):
+@pytest.mark.parametrize(
+    "how",
+    [lambda array: array.view(), lambda array: array.data, lambda array: array.data + 4],
+    ids=["view", "pointer", "inside"],
+)
+def test_memory_of_cupy_s_that_nobody_holds_is_used_again(cupy, how):
     """Neither an array nor a view; on its stream alone, where it comes after the work before it."""
     network, card = compiled(BARE)
     streams = [0, card.new_stream()]
@@ -167,7 +172,7 @@ def test_memory_of_cupy_s_that_nobody_holds_is_used_again(cupy):
         network(images, stream=stream)  # anew
         one, two = (network(images, stream=stream) for _ in range(2))
         assert one.data.ptr != two.data.ptr and cupy.taken == [(0, stream)] * 3
-        place, view = two.data.ptr, two.data + 4
+        place, view = two.data.ptr, how(two)
         del one, two
         held = [network(images, stream=stream) for _ in range(2)]
         assert place not in {each.data.ptr for each in held}
