@@ -10,7 +10,8 @@ stream of its own. A call is over when its outputs are there. Engines take turns
 thread calls as often as it needs for 15 ms. `p50` and `p99` are of all calls, throughput is of a
 turn's median, with the interval of the ratio.
 
-On a GPU the host's cost of a call is measured apart: from the call to its return, on an idle GPU.
+On a GPU the host's cost of a call is measured apart: from the call to its return, on an idle GPU,
+for every way to call, networks of `--host-networks`, three precisions and sizes of batch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -40,11 +41,14 @@ from tilewright.results.document import plain
 BATCHES = (1, 2, 8, 64, 1000)
 THREADS = (1, 2, 4, 8)
 NETWORKS = ("cifar10", "ece408")
+HOST_NETWORKS = ("cifar10", "ece408", "resnet8")
 PRECISIONS = {"cpu": ("fp32",), "cuda": ("fp32", "fp16")}
+HOST_PRECISIONS = ("fp32", "tf32", "fp16")
 TOLERANCES = {"fp32": 1e-3, "fp16": 0.1}  # of probabilities, ours and PyTorch's
 TURN_SECONDS = 0.015
 MOST_CALLS = 300  # of a thread in a turn
-HOST_CALLS = 2000
+HOST_BATCHES = (1, 8, 64)
+HOST_TURNS, HOST_CALLS = 5, 80
 Call = Callable[[], object]
 # Makes what one thread calls, in that thread.
 Make = Callable[[], Call]
@@ -243,39 +247,89 @@ def measure(
     }  # fmt: skip
 
 
+class Shared:
+    """An array that knows DLPack and nothing else."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **how: Any) -> Any:
+        return self.array.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+class Interface:
+    """An array that knows CUDA's array interface and nothing else."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.interface = array, array.__cuda_array_interface__
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dict(self.interface)
+
+
 def host_costs(network: Network, precision: str) -> list[dict[str, Any]]:
-    """Seconds from a call on the GPU's memory to its return, while the GPU has nothing to do."""
+    compiled = tilewright.compile(network, "cuda", precision=precision)
+    rows = []
+    for batch in HOST_BATCHES:
+        for name, seconds in host_seconds(
+            compiled, batch, graph=batch == 1 and network.is_chain
+        ).items():
+            p50, p99 = (float(np.quantile(seconds, part)) for part in (0.5, 0.99))
+            rows.append(
+                {"call": name, "network": network.name, "precision": precision, "batch": batch,
+                 "p50_seconds": p50, "p99_seconds": p99, "calls": len(seconds)}
+            )  # fmt: skip
+    return rows
+
+
+def host_seconds(compiled: Any, batch: int, graph: bool) -> dict[str, list[float]]:
+    """From a call on the GPU's memory to its return, while the GPU has nothing to do.
+
+    `graph`: of PyTorch's own, too.
+    """
     import cupy
     import torch
 
-    compiled = tilewright.compile(network, "cuda", precision=precision)
-    images = torch.zeros((1, *network.input.shape), dtype=torch.uint8, device="cuda")
-    out = torch.empty((1, *network.output_shape), device="cuda")
-    graph = torch_graph(network, precision, images, True, wait=False)()
+    network = compiled.network
+    images = torch.zeros((batch, *network.input.shape), dtype=torch.uint8, device="cuda")
+    out = torch.empty((batch, *network.output_shape), device="cuda")
     of_cupy, out_of_cupy = cupy.from_dlpack(images), cupy.from_dlpack(out)
+    shared, interface = Shared(of_cupy), Interface(of_cupy)
     others = cycle([torch.empty_like(out) for _ in range(50)])
+    side, of_cupy_side = torch.cuda.Stream(), cupy.cuda.Stream(non_blocking=True)
     subjects: dict[str, Call] = {
         "PyTorch tensor, out given": lambda: compiled(images, out=out),
         "PyTorch tensor, another out each time": lambda: compiled(images, out=next(others)),
         "PyTorch tensor": lambda: compiled(images),
+        "PyTorch tensor, out and stream given": lambda: compiled(images, out=out, stream=side),
+        "PyTorch tensor, stream given": lambda: compiled(images, stream=side),
         "CuPy array, out given": lambda: compiled(of_cupy, out=out_of_cupy),
         "CuPy array": lambda: compiled(of_cupy),
-        "PyTorch tensor by PyTorch's graph": graph,
+        "CuPy array, stream given": lambda: compiled(of_cupy, stream=of_cupy_side),
+        "CuPy array, PyTorch's out": lambda: compiled(of_cupy, out=out),
+        "DLPack, PyTorch's out": lambda: compiled(shared, out=out),
+        "DLPack": lambda: compiled(shared),
+        "CUDA's array interface": lambda: compiled(interface),
     }
-    found = []
-    for name, call in subjects.items():
-        spent = []
-        for _ in range(HOST_CALLS):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            call()
-            spent.append(time.perf_counter() - start)
-        found.append(
-            {"call": name, "network": network.name, "precision": precision,
-             "p50_seconds": float(np.quantile(spent, 0.5)),
-             "p99_seconds": float(np.quantile(spent, 0.99)), "calls": HOST_CALLS}
-        )  # fmt: skip
-    return found
+    if graph:
+        make = torch_graph(network, compiled.precision, images, True, wait=False)
+        subjects["PyTorch tensor by PyTorch's graph"] = make()
+        torch.cuda.set_stream(torch.cuda.default_stream())
+    spent: dict[str, list[float]] = {name: [] for name in subjects}
+    for turn in range(HOST_TURNS):
+        for name, call in subjects.items():
+            for number in range(HOST_CALLS):
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                call()
+                seconds = time.perf_counter() - start
+                if turn or number >= HOST_CALLS // 2:  # the first make what later ones use
+                    spent[name].append(seconds)
+    return spent
 
 
 def main() -> None:
@@ -283,6 +337,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--host-networks", nargs="*", default=HOST_NETWORKS)
     parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
     parser.add_argument("--threads", nargs="*", type=int, default=THREADS)
     parser.add_argument("--rounds", type=int, default=9)
@@ -299,11 +354,11 @@ def main() -> None:
 
         document["gpu"] = torch.cuda.get_device_name()
         document["torch"] = torch.__version__
+        for name, precision in product(given.host_networks, HOST_PRECISIONS):
+            document["host"] += host_costs(tilewright.load(name), precision)
     for name in given.networks:
         network = tilewright.load(name)
         for precision in PRECISIONS[given.device]:
-            if gpu:
-                document["host"] += host_costs(network, precision)
             engines = (cuda_engines if gpu else cpu_engines)(network, precision)
             for batch in given.batches:
                 began, most = time.perf_counter(), max(given.threads)
@@ -317,8 +372,9 @@ def main() -> None:
                 print(f"{name} {precision} {batch}: {seconds:.0f} s", file=sys.stderr)
     with atomic_write(given.json) as file:
         file.write(json.dumps(document, indent=1).encode())
-    print(tables.serving(document, given.threads))
-    if gpu:
+    if document["rows"]:
+        print(tables.serving(document, given.threads))
+    if document["host"]:
         print(f"\n{tables.host_costs(document)}")
 
 

@@ -394,15 +394,24 @@ def serving(document: dict[str, Any], threads: Sequence[int]) -> str:
 
 
 def host_costs(document: dict[str, Any]) -> str:
-    """What a call costs the host, from the call to its return."""
-    rows = [
-        [
-            f"`{row['network']}`", row["precision"], row["call"],
-            *(units.seconds(row[f"p{part}_seconds"]) for part in (50, 99)),
-        ]
-        for row in document["host"]
-    ]  # fmt: skip
-    return _markdown(["network", "precision", "one image", ">p50", ">p99"], rows)
+    """What a call costs the host, from the call to its return: of each network the medians from
+    the least to the most, over precisions and sizes of batch, and the most of one call in 100."""
+    rows = document["host"]
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    lines = []
+    for call in dict.fromkeys(row["call"] for row in rows):
+        line = [call]
+        for network in networks:
+            found = [row for row in rows if (row["call"], row["network"]) == (call, network)]
+            if not found:
+                line += ["", ""]
+                continue
+            medians = [1e6 * row["p50_seconds"] for row in found]
+            most = 1e6 * max(row["p99_seconds"] for row in found)
+            line += [f"{min(medians):.1f} to {max(medians):.1f}", f"{most:.0f}"]
+        lines.append(line)
+    heads = [head for name in networks for head in (f">`{name}`, p50, µs", ">p99, µs")]
+    return _markdown(["images and call", *heads], lines)
 
 
 def engines(file: str, network: str, batch: int, precision: str) -> dict[str, float]:

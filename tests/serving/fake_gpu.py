@@ -12,9 +12,10 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,20 +29,23 @@ from tilewright.model.network import Network
 from tilewright.rungs import find
 from tilewright.runtime import DeviceFault, GpuKernel
 from tilewright.runtime.device import CUDA
+from tilewright.serving.at_once import ARGUMENTS
 from tilewright.serving.cuda import CudaCompiled
 from tilewright.serving.gpu_arrays import Facts, Looked
 from tilewright.truth.trials import random_parameters
 
 CONTEXT = 77
-ASIDE = 999
 POINTER = ctypes.c_void_p
 # The driver's own, as C knows them.
 ASK = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER)
 REPLAY = ASK
 COPY = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, ctypes.c_size_t, POINTER)
 WAIT = CURRENT = ctypes.CFUNCTYPE(ctypes.c_int, POINTER)
+MOVE = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, POINTER)
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, POINTER)
 NAPS = random.Random(3)
+# A kernel, and the values of its arguments.
+Given = tuple[Callable[..., None], list[int]]
 
 
 @dataclass
@@ -82,16 +86,21 @@ class FakeDriver:
         self.launches: list[Launch] = []
         self.contexts = threading.local()  # of a thread: none until it is told
         self.error = 0
-        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        # Functions with their arguments, one after the other; those to be replayed begin as theirs.
+        self.all_series: dict[int, list[Given]] = {}
+        self.graphs: dict[int, list[Given]] = {}
         self.replays: list[int] = []
+        self.latest = -1  # stream that something was launched or replayed on
+        self.moves: list[tuple[int, int]] = []  # graphs, and the places in them
         self.context = CONTEXT
         self.called = (
             CURRENT(self._current), ASK(self._ask), LAUNCH(self._launch), REPLAY(self._replay),
-            COPY(self._copy), COPY(self._copy), WAIT(self._wait),
+            MOVE(self._move), COPY(self._copy), COPY(self._copy), WAIT(self._wait),
         )  # fmt: skip
-        self.current, self.ask, self.launch, self.replay, self.send, self.fetch, self.waiting = (
-            int(ctypes.cast(each, POINTER).value or 0) for each in self.called
-        )
+        (
+            self.current, self.ask, self.launch, self.replay, self.move, self.send, self.fetch,
+            self.waiting,
+        ) = (int(ctypes.cast(each, POINTER).value or 0) for each in self.called)  # fmt: skip
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -106,11 +115,8 @@ class FakeDriver:
         *sizes, shared, stream, addresses, extra = rest
         assert extra is None
         name, work = self.functions[function - 1]
-        pointers = ctypes.cast(addresses, ctypes.POINTER(POINTER))
-        count = work.__code__.co_argcount
-        given = [ctypes.cast(pointers[i], ctypes.POINTER(POINTER))[0] for i in range(count - 1)]
-        given.append(ctypes.cast(pointers[count - 1], ctypes.POINTER(ctypes.c_int32))[0])
-        on = stream or 0
+        given = self._arguments(work, addresses)
+        on = self.latest = stream or 0
         self.launches.append(
             Launch(
                 name, tuple(sizes[:3]), tuple(sizes[3:]), shared, on, tuple(given),
@@ -134,24 +140,49 @@ class FakeDriver:
     def _replay(self, graph: int, stream: int | None) -> int:
         if wrong := self._wrong():
             return wrong
-        self.replays.append(stream or 0)
+        self.latest = stream or 0
+        self.replays.append(self.latest)
         assert self.streams[stream or 0].captured is None
-        for work in self.graphs[graph]:
-            self.streams[stream or 0].add(work)
+        for work, given in list(self.graphs[graph]):
+            self.streams[stream or 0].add(partial(work, *given))
         return 0
 
-    def graph(self, stream: int, work: Callable[[], int]) -> int:
-        count = len(self.launches)
-        self.streams[stream].captured = captured = []
-        assert work() == 0
-        self.streams[stream].captured = None
-        del self.launches[count:]  # nothing was done
+    def _arguments(self, work: Callable[..., None], addresses: int) -> list[int]:
+        pointers = ctypes.cast(addresses, ctypes.POINTER(POINTER))
+        count = work.__code__.co_argcount
+        given = [ctypes.cast(pointers[i], ctypes.POINTER(POINTER))[0] for i in range(count - 1)]
+        given.append(ctypes.cast(pointers[count - 1], ctypes.POINTER(ctypes.c_int32))[0])
+        return given
+
+    def _taken(self, place: int) -> Given:
+        """What the driver finds there of a launch."""
+        function = ctypes.c_uint64.from_address(place).value
+        arguments = ctypes.c_uint64.from_address(place + 8 * ARGUMENTS).value
+        assert bytes((ctypes.c_char * 24).from_address(place + 48)) == bytes(24)
+        work = self.functions[function - 1][1]
+        return work, self._arguments(work, arguments)
+
+    def series(self, launches: Sequence[int]) -> tuple[int, list[int]]:
+        handle = 1 + len(self.all_series)
+        self.all_series[handle] = [self._taken(place) for place in launches]
+        return handle, [100 + number for number in range(len(launches))]
+
+    def graph(self, series: int) -> int:
         handle = 1 + max(self.graphs, default=0)
-        self.graphs[handle] = captured
+        self.graphs[handle] = list(self.all_series[series])
         return handle
 
-    def forget(self, graph: int) -> None:
-        del self.graphs[graph]
+    def _move(self, graph: int, node: int, place: int) -> int:
+        if wrong := self._wrong():
+            return wrong
+        self.moves.append((graph, node - 100))
+        self.graphs[graph][node - 100] = self._taken(place)
+        return 0
+
+    def forget(self, series: int, graphs: Sequence[int]) -> None:
+        for each in graphs:
+            del self.graphs[each]
+        del self.all_series[series]
 
     def _wrong(self) -> int:
         assert self.contexts.now == CONTEXT
@@ -173,6 +204,9 @@ class FakeDriver:
 
     def wait(self, stream: int) -> None:
         self.streams[stream].work.join()
+
+    def gpu_of(self, address: int) -> int:
+        return 0
 
     def wait_for_all(self) -> None:
         for stream in self.streams.values():
@@ -219,11 +253,6 @@ class FakeCard:
         handle = 1000 + len(self.driver.streams)
         self.driver.streams[handle] = Stream()
         return handle
-
-    def aside(self) -> int:
-        if ASIDE not in self.driver.streams:
-            self.driver.streams[ASIDE] = Stream()
-        return ASIDE
 
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         self.compiled.append(name)
@@ -280,7 +309,7 @@ class FakeTensor:
 
 
 class FakeKind:
-    tell, gradients = 0, False
+    tell, gradients, adopts = 0, False, False
 
     def __init__(self) -> None:
         self.now = threading.local()
@@ -294,13 +323,22 @@ class FakeKind:
     def read(self, facts: Facts) -> Looked:
         return Looked(*facts)
 
-    def outputs(self, shape: Any) -> Facts:
-        return shape, "float32", True, 0
+    def adopt(self, tensor: FakeTensor, stream: int) -> FakeTensor:
+        return tensor
 
-    def empty(self, like: FakeTensor, shape: Any, stream: int | None) -> tuple[FakeTensor, int]:
+    def empty(self, shape: Any, stream: int | None) -> tuple[FakeTensor, int]:
         self.empty_on.append(stream)
         made = FakeTensor(np.full(shape, np.nan, np.float32))
         return made, made.array.ctypes.data
+
+    def maker(self, shape: Any) -> Callable[[], FakeTensor]:
+        raise NotImplementedError("they tell nothing without Python")
+
+    def on(self, stream: int | None, work: Callable[[], Any]) -> Any:
+        raise NotImplementedError("they have no makers")
+
+    def again(self, shape: Any) -> Callable[[int | None], tuple[FakeTensor, int]]:
+        return partial(self.empty, shape)
 
     def current_stream(self) -> int:
         return getattr(self.now, "stream", 0)

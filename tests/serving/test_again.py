@@ -16,8 +16,9 @@ from tilewright.runtime import DeviceFault
 from tilewright.serving import lanes
 from tilewright.serving.at_once import GRAPHS
 from tilewright.serving.cuda import CudaCompiled
-from tilewright.serving.gpu_arrays import Facts, Looked, TorchKind
+from tilewright.serving.gpu_arrays import Facts
 from tilewright.serving.launches import ENOUGH
+from tilewright.serving.of_torch import TorchKind
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -28,17 +29,16 @@ pytestmark = pytest.mark.skipif(
 class OnFake(TorchKind):
     """Tensors of the host's memory, taken for the fake's."""
 
-    stream = 0
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.stream, self.gpu = 0, 0
+        self.device, self.current_stream = lambda: self.gpu, lambda: self.stream
+        self.now, self.work_on = lambda gpu: (self.stream, gpu, 1), lambda *stream: None
+        self.new = torch._C._dynamo.guards._empty_strided_cpu
 
     def look(self, array: Any) -> tuple[int, Facts]:
         address, (*facts, _, gradient) = super().look(array)
         return address, (*facts, 0, gradient)
-
-    def read(self, facts: Facts) -> Looked:
-        return super().read(facts)._replace(gpu=0)
-
-    def current_stream(self) -> int:
-        return self.stream
 
 
 class Called(Exception):
@@ -136,7 +136,7 @@ def test_sizes_in_turns_and_streams(made):
         given = {"stream": streams[turn % 2]} if turn > 8 else {}
         network(images, out=out, **given)
         on = given.get("stream", kind.stream)
-        assert card.driver.launches[-1].stream == on
+        assert card.driver.latest == on
         card.driver.wait(on)
         np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
 
@@ -194,44 +194,72 @@ def test_the_same_memory_becomes_a_graph(made):
     network, card = made
     driver, stream = card.driver, card.new_stream()
     images, out, other = batch(network, 2), outputs(2), outputs(2)
-    for turn in range(3 + ENOUGH):
+    for turn in range(4 + ENOUGH):
         images.copy_(batch(network, 2, turn))
         assert network(images, out=out, stream=stream) is out
         driver.wait(stream)
         np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
-    assert driver.replays == [stream] * 2 and len(driver.graphs) == 1
+    assert driver.replays == [stream] * 4 and len(driver.graphs) == 1 and not driver.moves
     launched = len(driver.launches)
-    network(images, out=other, stream=stream)  # launched, as its address is another
+    network(images, out=other, stream=stream)
     driver.wait(stream)
-    assert len(driver.launches) == launched + len(card.plans)
     np.testing.assert_array_equal(other.numpy(), card.expected(images.numpy()))
-    network(images, out=out, stream=stream)
-    assert len(driver.replays) == 3
-    driver.wait(stream)
+    # The graph is moved there: of its kernels only the one that writes outputs.
+    assert len(driver.launches) == launched and driver.moves == [(1, len(card.plans) - 1)]
 
 
 def test_some_graphs_are_kept(made):
-    """For as many memories as there is room for; then the oldest goes, but less and less often."""
+    """For as many memories as there is room for; then the oldest is moved."""
     network, card = made
-    images, outs = batch(network, 2), [outputs(2) for _ in range(GRAPHS + 1)]
-    for turns in (1, 2):
+    driver, images, outs = card.driver, batch(network, 2), [outputs(2) for _ in range(GRAPHS + 1)]
+    for _ in range(2):
         for out in outs[:GRAPHS]:
-            for _ in range(ENOUGH + 1):
+            for _ in range(ENOUGH + 2):
                 network(images, out=out)
-        assert len(card.driver.graphs) == GRAPHS
-        assert len(card.driver.replays) == (turns - 1) * GRAPHS * (ENOUGH + 1)
-    before, first = len(card.driver.replays), next(iter(card.driver.graphs))
-    for _ in range(ENOUGH + 2):
+    assert len(driver.graphs) == GRAPHS
+    launched, moved = len(driver.launches), len(driver.moves)
+    for out in outs[:GRAPHS]:
+        network(images, out=out)
+    assert len(driver.launches) == launched and len(driver.moves) == moved
+    for _ in range(3):
         network(images, out=outs[-1])
-    assert len(card.driver.replays) == before + 1
-    assert len(card.driver.graphs) == GRAPHS and first not in card.driver.graphs
-    for _ in range(2 * ENOUGH + 1):
-        network(images, out=outs[0])
-    network(images, out=outs[0])
-    assert len(card.driver.replays) == before + 2
+    assert len(driver.graphs) == GRAPHS and len(driver.moves) == moved + 1
+    for out in outs[:GRAPHS]:
+        network(images, out=out)
     card.driver.wait(0)
+    assert len(driver.launches) == launched
     for out in outs:
         np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
+
+
+def test_memory_that_always_changes(made):
+    """What was replayed before keeps its memory."""
+    network, card = made
+    given = [(batch(network, 2, seed), outputs(2)) for seed in range(30)]
+    for images, out in given:
+        network(images, out=out)
+    card.driver.wait(0)
+    for images, out in given:
+        np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
+    assert len(card.driver.graphs) == GRAPHS
+    assert len(card.driver.launches) == len(card.plans) * (ENOUGH + GRAPHS - 1)
+
+
+def test_a_graph_that_the_driver_does_not_move_is_nobody_s():
+    network, card = compiled(TWO)
+    images, out, other = (FakeTensor(each) for each in (
+        pixels(network, 2), np.empty((2, 5), np.float32), np.empty((2, 5), np.float32)
+    ))  # fmt: skip
+    for _ in range(2 + ENOUGH):
+        network(images, out=out)
+    card.driver.error = 700
+    with pytest.raises(DeviceFault, match="error 700"):
+        network(images, out=other)
+    card.driver.error = 0
+    for each in (out, other):
+        network(images, out=each)
+        card.driver.wait(0)
+        np.testing.assert_array_equal(each.array, card.expected(images.array))
 
 
 def test_graphs_end_with_the_network():
@@ -240,10 +268,10 @@ def test_graphs_end_with_the_network():
     for _ in range(2 + ENOUGH):
         network(images, out=out)
     card.driver.wait(0)
-    assert len(card.driver.graphs) == len(card.driver.replays) == 1
+    assert len(card.driver.graphs) == 1 and card.driver.replays
     del network
     gc.collect()
-    assert card.driver.graphs == {}
+    assert card.driver.graphs == card.driver.all_series == {}
 
 
 def test_a_graph_is_not_replayed_into_another(made):

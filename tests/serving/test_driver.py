@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.serving.fake_gpu import ASK, COPY, CURRENT, LAUNCH, REPLAY, WAIT
+from tests.serving.fake_gpu import ASK, COPY, CURRENT, LAUNCH, MOVE, REPLAY, WAIT
 from tilewright.runtime import DeviceFault
-from tilewright.serving.driver import RELAXED, Driver
+from tilewright.serving.driver import ORDINAL, RELAXED, Driver
 
+ATTRIBUTE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
 OURS = (1 << 46) + 0x1234
 
 
@@ -26,9 +27,11 @@ class Library:
         self.cuStreamIsCapturing = ASK(lambda *given: 3)
         self.cuLaunchKernel = LAUNCH(lambda *given: 4)
         self.cuGraphLaunch = REPLAY(lambda *given: 5)
+        self.cuGraphExecKernelNodeSetParams_v2 = MOVE(lambda *given: 8)
         self.cuMemcpyHtoDAsync_v2 = COPY(lambda *given: 6)
         self.cuMemcpyDtoHAsync_v2 = COPY(lambda *given: 7)
         self.cuStreamSynchronize = WAIT(self._wait)
+        self.cuPointerGetAttribute = ATTRIBUTE(self._attribute)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name, None) or (lambda *given: self._noted(name, given))
@@ -40,6 +43,12 @@ class Library:
     def _wait(self, stream: int | None) -> int:
         self.calls.append(("cuStreamSynchronize", (stream,)))
         return self.error
+
+    def _attribute(self, found: int, what: int, address: int) -> int:
+        if what != ORDINAL or address < 1 << 40 or self.contexts[-1] != OURS:
+            return 1
+        ctypes.c_int.from_address(found).value = 3
+        return 0
 
     def _current(self, found: int) -> int:
         ctypes.c_void_p.from_address(found).value = self.contexts[-1]
@@ -111,44 +120,57 @@ def test_where_functions_lie_that_machine_code_calls(driver):
     assert ASK(driver.ask)(None, None) == 3
     assert LAUNCH(driver.launch)(None, *[0] * 7, None, None, None) == 4
     assert REPLAY(driver.replay)(None, None) == 5
+    assert MOVE(driver.move)(None, None, None) == 8
     assert COPY(driver.send)(None, None, 0, None) == 6
     assert COPY(driver.fetch)(None, None, 0, None) == 7
     assert WAIT(driver.waiting)(None) == 0
 
 
-def test_a_graph_of_what_is_launched(library, driver):
-    """The driver's own is thrown away, whether or not it can be launched."""
-    seen: list[str] = []
+def test_a_graph_of_launches_one_after_the_other(library, driver):
+    added: list[tuple[int, list[int], int]] = []
 
-    def begin(stream: ctypes.c_void_p, mode: ctypes.c_int) -> int:
-        seen.append(f"begin {stream.value} {mode.value}")
-        return 0
-
-    def end(stream: ctypes.c_void_p, graph: Any) -> int:
-        seen.append(f"end {stream.value}")
+    def create(graph: Any, flags: ctypes.c_uint) -> int:
         graph._obj.value = 11
-        return 0
+        return flags.value
+
+    def add(
+        node: Any, graph: ctypes.c_void_p, before: Any, count: ctypes.c_uint64, place: Any
+    ) -> int:
+        added.append((graph.value, [before._obj.value][: count.value], place.value))
+        node._obj.value = 20 + len(added)
+        return library.error
 
     def instantiate(made: Any, graph: ctypes.c_void_p, flags: ctypes.c_uint64) -> int:
-        made._obj.value = 12
+        made._obj.value = 1000 + graph.value
         return library.error
 
     driver.functions |= {
-        "cuStreamBeginCapture_v2": begin,
-        "cuStreamEndCapture": end,
+        "cuGraphCreate": create,
+        "cuGraphAddKernelNode_v2": add,
         "cuGraphInstantiateWithFlags": instantiate,
     }
-    assert driver.graph(8, lambda: seen.append("work") or 0) == 12
-    assert seen == [f"begin 8 {RELAXED}", "work", "end 8"]
-    driver.forget(12)
-    assert library.calls == [("cuGraphDestroy", (11,)), ("cuGraphExecDestroy", (12,))]
-    with pytest.raises(DeviceFault, match="error 9"):
-        driver.graph(8, lambda: 9)
-    assert seen[-1] == "end 8"
+    high = 1 << 45
+    assert driver.series([high, high + 8, high + 16]) == (11, [21, 22, 23])
+    assert added == [(11, [], high), (11, [21], high + 8), (11, [22], high + 16)]
+    assert driver.graph(11) == 1011
+    driver.forget(11, [1011, 1012])
+    assert library.calls == [
+        ("cuGraphExecDestroy", (1011,)), ("cuGraphExecDestroy", (1012,)), ("cuGraphDestroy", (11,))
+    ]  # fmt: skip
+    library.calls.clear()
     library.error = 700
     with pytest.raises(DeviceFault, match="error 700"):
-        driver.graph(8, lambda: 0)
-    assert library.calls[-1] == ("cuGraphDestroy", (11,))
+        driver.graph(11)
+    with pytest.raises(DeviceFault, match="error 700"):
+        driver.series([high])
+    assert library.calls == [("cuGraphDestroy", (11,))]  # nothing is left of it
+
+
+def test_the_gpu_of_an_address(library, driver):
+    """A thread that the driver does not know is told of the GPU first."""
+    assert driver.gpu_of((1 << 40) + 7) == 3 and driver.gpu_of(7) == -1
+    library.contexts = [None]
+    assert driver.gpu_of((1 << 40) + 7) == 3 and library.contexts == [OURS]
 
 
 def test_addresses_are_passed_whole(library, driver):

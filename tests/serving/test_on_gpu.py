@@ -30,6 +30,14 @@ TWO = Network(  # two kernels, with memory between them, and sums that blocks sh
 )
 
 
+class Interface:
+    """An array that knows CUDA's array interface and nothing else."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+        self.array = array
+
+
 def filled(network: Network) -> Network:
     return network.with_parameters(random_parameters(network, np.random.default_rng(0)))
 
@@ -141,11 +149,6 @@ def test_arrays_of_others(network, compiled, torch):
     """DLPack, and CUDA's array interface: CuPy's array comes back."""
     import cupy
 
-    class Interface:
-        def __init__(self, array: Any) -> None:
-            self.__cuda_array_interface__ = array.__cuda_array_interface__
-            self.array = array
-
     images = drawn(network, 5)
     given = cupy.asarray(images)
     for array in (called.Exchanged(given), Interface(given)):
@@ -214,6 +217,83 @@ def test_the_same_memory_again_and_again(network, compiled, torch):
                 got = out.clone()
             side.synchronize()
             torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def test_memory_that_always_changes(network, compiled, torch):
+    """Nobody waits: what was launched before keeps its memory, also where graphs are moved."""
+    batches = [torch.from_numpy(drawn(network, 3, seed)).cuda() for seed in range(40)]
+    expected = [
+        compiled(each, out=torch.empty((3, *network.output_shape)).cuda()) for each in batches
+    ]
+    sides = [torch.cuda.Stream() for _ in range(2)]
+    torch.cuda.synchronize()
+    got: list[list[Any]] = [[], []]
+    for side in sides:
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(400_000_000)
+    for each in batches:
+        for side, answers in zip(sides, got, strict=True):
+            answers.append(compiled(each, stream=side))
+    assert not sides[0].query()
+    torch.cuda.synchronize()
+    for answers in got:
+        assert len({each.data_ptr() for each in answers}) == len(answers)
+        for each, want in zip(answers, expected, strict=True):
+            torch.testing.assert_close(each, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_an_answer_s_memory_is_its_stream_s(network, compiled, torch, library):
+    """Dropped before it is written, it must not be somebody's on another stream meanwhile."""
+    import cupy
+
+    images = torch.from_numpy(drawn(network, 9)).cuda()
+    shape, side = compiled(images).shape, torch.cuda.Stream()
+    given = images if library == "torch" else cupy.from_dlpack(images)
+    compiled(given, stream=side)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000_000)
+    for _ in range(20):
+        compiled(given, stream=side)  # and dropped
+    assert not side.query()
+    if library == "torch":
+        others = [torch.full(shape, 7.0, device="cuda") for _ in range(20)]
+    else:
+        others = [cupy.full(tuple(shape), 7, cupy.float32) for _ in range(20)]
+    torch.cuda.synchronize()
+    assert all(bool((each == 7).all()) for each in others)
+
+
+def test_all_kinds_from_eight_threads(network, compiled, torch):
+    """Each on a stream of its own, with memory that changes, and nobody waits between calls."""
+    import cupy
+
+    kinds = (cupy.asarray, called.Exchanged, Interface, torch.as_tensor)
+    images = [cupy.asarray(drawn(network, 1 + index, index)) for index in range(8)]
+    expected = [cupy.asnumpy(compiled(each)) for each in images]
+    torch.cuda.synchronize()
+    wrong: list[object] = []
+
+    def call(index: int) -> None:
+        try:
+            stream = torch.cuda.Stream()
+            given = kinds[index % 4](images[index])
+            got = [compiled(given, stream=stream) for _ in range(60)]
+            stream.synchronize()
+            for each in got:
+                values = each.cpu().numpy() if index % 4 == 3 else cupy.asnumpy(each)
+                if not np.array_equal(values, expected[index]):
+                    wrong.append(index)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=call, args=(index,)) for index in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert wrong == []
 
 
 def test_inside_a_graph_of_the_caller_s(network, compiled, torch):

@@ -1,10 +1,13 @@
 """Compiled networks for those who serve: called on batches where they lie, from many threads.
 
 `compiled.py` has the contract, `host.py` what arrays of the host's memory are, and each device a
-module: `cpu.py`, `opencl.py` and `cuda.py`. A call on a GPU's memory is short: what launches take
-is made ready once for a size of batch (`launches.py`), in memory that no other call works in
-(`lanes.py`), and goes to CUDA's driver (`driver.py`) by machine code: all of it at once
-(`at_once.py`), without a look at the arrays if they are like the last ones (`again.py`).
+module: `cpu.py`, `opencl.py` and `cuda.py`. A call on a GPU's memory is short. Whoever's array it
+is, a few questions tell all of it (`gpu_arrays.py`; `of_torch.py`, `of_cupy.py`, `adopted.py` and
+`exchanged.py`). What launches take is made ready once for a size of batch (`launches.py`), in
+memory that no other call works in (`lanes.py`), and goes to CUDA's driver (`driver.py`) by machine
+code (`machine_code.py`): all of it at once (`at_once.py`; for arrays of the host between two
+copies, `through.py` and `passage.py`). A call like the last one is known again (`asked.py`), and
+without a question from Python where a library can do without (`again.py`).
 """
 
 from __future__ import annotations

@@ -13,24 +13,18 @@ from array import array
 from collections.abc import Callable
 from ctypes import (
     PYFUNCTYPE,
-    Structure,
     addressof,
     c_char_p,
     c_int,
     c_uint64,
     c_void_p,
-    cast,
     py_object,
     pythonapi,
 )
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import llvmlite.binding as llvm
-
-from tilewright.fuse.cpu.build import compile_code, compiled_folder, host
-from tilewright.serving import at_once
-from tilewright.serving.launches import Launches
+from tilewright.serving import at_once, machine_code
+from tilewright.serving.launches import Launches, Outcome
 
 DIFFERENT = -4  # instead of an error: nothing was launched
 # Of DLPack's table: the version of its form, and the place of the function that tells.
@@ -38,18 +32,8 @@ TABLE, VERSION, TELL = b"dlpack_exchange_api", 1, 5
 # Words of what DLPack tells of an array, in which it is a `DLTensor`.
 ADDRESS, DEVICE, TYPE, SHAPE, STRIDES, OFFSET, TOLD = range(7)
 LOW = 2**32 - 1  # half of a word: of the table's first its version, of the type's the dimensions
-FAST_CALL = 0x80  # METH_FASTCALL: arguments come as an array
-SYMBOLS = (
-    "PyLong_AsVoidPtr", "PyLong_FromLong", "PyErr_Clear", "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-)  # fmt: skip
 
 CODE = f"""
-declare ptr @PyLong_AsVoidPtr(ptr)
-declare ptr @PyLong_FromLong(i64)
-declare void @PyErr_Clear()
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
 declare i32 @memcmp(ptr, ptr, i64)
 
 %Told = type {{ i64, i64, i64, ptr, ptr, i64 }}
@@ -154,6 +138,14 @@ launch:
   %stream.argument = getelementptr ptr, ptr %given, i64 2
   %stream.object = load ptr, ptr %stream.argument
   %stream = call ptr @PyLong_AsVoidPtr(ptr %stream.object)
+  %wrong = call ptr @PyErr_Occurred()
+  %number.given = icmp eq ptr %wrong, null
+  br i1 %number.given, label %go, label %refused
+
+refused:
+  ret ptr null
+
+go:
   %block = load ptr, ptr %state
   %stream.word = getelementptr i64, ptr %block, i64 {at_once.STREAM}
   store ptr %stream, ptr %stream.word
@@ -171,7 +163,7 @@ different:
   br label %over
 
 over:
-  %result = phi i64 [ %long, %launch ], [ {DIFFERENT}, %different ]
+  %result = phi i64 [ %long, %go ], [ {DIFFERENT}, %different ]
   %number = call ptr @PyLong_FromLong(i64 %result)
   ret ptr %number
 }}
@@ -189,31 +181,41 @@ def telling(arrays: type) -> int:
     return words[TELL] if words[0] & LOW == VERSION else 0
 
 
-class Like(NamedTuple):
-    """Arrays of one library that a call was right with, how to tell of them, and of their memory:
-    bytes, and what addresses must be a multiple of."""
-
-    tell: int
-    images: Any
-    out: Any
-    images_memory: tuple[int, int]
-    out_memory: tuple[int, int]
-
-
 class Again:
-    """Launches on arrays like those of a call; which are not kept."""
+    """Launches on arrays like those of a call, all of one library; which are not kept."""
 
-    def __init__(self, launches: Launches, like: Like) -> None:
-        self.arrays, self.launches = type(like.images), launches
-        self.count, self.results = len(like.images), tuple(like.out.shape)
-        self.kept = (
-            launches.words,
-            _known(like.tell, like.images, *like.images_memory),
-            _known(like.tell, like.out, *like.out_memory),
-        )
+    def __init__(
+        self,
+        launches: Launches,
+        kind: Any,
+        images: tuple[Any, int, int],
+        outputs: tuple[Any, int, int],
+    ) -> None:
+        """Images and outputs each with the bytes of their memory, and what its address must be a
+        multiple of; the kind knows how to tell of them."""
+        self.kind, self.launches, self.arrays = kind, launches, type(outputs[0])
+        self.shape = images[0].shape
+        self.make = kind.maker(tuple(outputs[0].shape))
+        self.kept = launches.words, _known(kind.tell, *images), _known(kind.tell, *outputs)
         self.state = array("Q", [each.buffer_info()[0] for each in self.kept])
         # Takes images and outputs of that type, and a stream; gives what `launch_all` does, too.
-        self.launch: Callable[[Any, Any, int], int] = _function(self.state.buffer_info()[0])
+        self.launch: Callable[[Any, Any, int], int] = machine_code.function(
+            "again", at_once.CODE + CODE, self.state.buffer_info()[0]
+        )
+
+    def __call__(self, images: Any, out: Any, stream: int, given: int | None) -> Any:
+        """Launched on new outputs, which are given back, or the outcome; None, and nothing is done,
+        if there is an `out` of another type, or the images differ."""
+        if (
+            out is not None
+            or images.shape != self.shape
+            or (self.kind.gradients and images.requires_grad)
+        ):
+            return None
+        # On another GPU than the images, if that is the current one, and so different.
+        out = self.make() if given is None else self.kind.on(given, self.make)
+        error = self.launch(images, out, stream)
+        return Outcome(error, out) if error else out
 
 
 def _known(tell: int, like: Any, size: int, boundary: int) -> array[int]:
@@ -226,24 +228,3 @@ def _known(tell: int, like: Any, size: int, boundary: int) -> array[int]:
     sizes = [word for each in places for word in (c_uint64 * dimensions).from_address(each)]
     head = (tell, told[DEVICE], told[TYPE], boundary - 1, size, 8 * dimensions)
     return array("Q", [*head, *sizes])
-
-
-class _Method(Structure):
-    """PyMethodDef."""
-
-    _fields_ = (("name", c_char_p), ("code", c_void_p), ("flags", c_int), ("text", c_char_p))
-
-
-@cache
-def _method() -> tuple[_Method, llvm.ExecutionEngine]:
-    for name in SYMBOLS:
-        llvm.add_symbol(name, cast(pythonapi[name], c_void_p).value)
-    engine = compile_code(at_once.CODE + CODE, host(), compiled_folder())
-    return _Method(b"again", engine.get_function_address("again"), FAST_CALL, None), engine
-
-
-def _function(state: int) -> Any:
-    """A function of Python's, as modules written in C have them."""
-    make = pythonapi["PyCFunction_NewEx"]
-    make.restype, make.argtypes = py_object, (c_void_p, py_object, c_void_p)
-    return make(addressof(_method()[0]), state, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -24,13 +24,16 @@ class Launching(Protocol):
     ask: int
     launch: int
     replay: int
+    move: int
     send: int
     fetch: int
     waiting: int
 
-    def graph(self, stream: int, work: Callable[[], int]) -> int: ...
+    def series(self, launches: Sequence[int]) -> tuple[int, list[int]]: ...
 
-    def forget(self, graph: int) -> None: ...
+    def graph(self, series: int) -> int: ...
+
+    def forget(self, series: int, graphs: Sequence[int]) -> None: ...
 
     def fault(self, error: int) -> DeviceFault: ...
 
@@ -39,6 +42,8 @@ class Launching(Protocol):
     def wait(self, stream: int) -> None: ...
 
     def wait_for_all(self) -> None: ...
+
+    def gpu_of(self, address: int) -> int: ...
 
 
 class Card(Protocol):
@@ -74,9 +79,6 @@ class Card(Protocol):
 
     def new_stream(self) -> int:
         """One that waits for no other, and lives as long as the card."""
-
-    def aside(self) -> int:
-        """The stream on which things are made."""
 
 
 class CudaCard:
@@ -122,6 +124,3 @@ class CudaCard:
     def new_stream(self) -> int:
         self.streams.append(self.runtime.cupy.cuda.Stream(non_blocking=True))
         return int(self.streams[-1].ptr)
-
-    def aside(self) -> int:
-        return int(self.side.ptr)

@@ -24,21 +24,22 @@ from tilewright.rungs.rung import Rung
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import Device
 from tilewright.serving import host
-from tilewright.serving.again import Like
+from tilewright.serving.adopted import DlpackKind, InterfaceKind
 from tilewright.serving.card import Card, CudaCard
 from tilewright.serving.compiled import Compiled
 from tilewright.serving.driver import library
 from tilewright.serving.gpu_arrays import (
     FLOAT32,
     UINT8,
-    CupyKind,
     Facts,
     Kind,
     Looked,
-    TorchKind,
     handle_of,
+    held_of,
 )
-from tilewright.serving.lanes import MOST_READY, Lanes
+from tilewright.serving.lanes import MOST_READY, Lanes, Like
+from tilewright.serving.of_cupy import CupyKind
+from tilewright.serving.of_torch import TorchKind
 from tilewright.serving.through import Through
 from tilewright.tune.short import by_trial
 
@@ -55,7 +56,6 @@ class Batch:
     boundary: int  # what an address must be a multiple of
     size: int
     results: Shape
-    outputs: Facts  # what the library says of arrays for them
     output_size: int
 
 
@@ -94,8 +94,9 @@ class CudaCompiled(Compiled):
         self.lanes = Lanes(card, network, fused, batch)
         self.through = Through(card, network, self.lanes)
         self.kinds: dict[type, Kind] = {}
-        self.telling: dict[type, Kind] = {}  # of them, those by which a call may be known again
+        self.known: dict[type, Kind] = {}  # of them, those of images that lay on the GPU
         self.batches: dict[Facts, Batch] = {}  # that came
+        self.targets: dict[Facts, Shape] = {}  # the same of `out`, with what they are for
         self.shape, self.output_shape = network.input.shape, network.output_shape
         values = math.prod(self.shape)
         self.sizes = {UINT8: values, FLOAT32: 4 * values}
@@ -106,42 +107,42 @@ class CudaCompiled(Compiled):
 
     def __call__(self, images: Any, out: Any = None, stream: Any = None) -> Any:
         handle = None if stream is None else handle_of(stream)
-        kind = self.telling.get(type(images))
-        if kind is not None and (out is None or type(out) is type(images)):
+        kind, held = self.known.get(type(images)), None
+        if kind is not None:
             on = kind.current_stream() if handle is None else handle
-            done = self.lanes.again(kind, images, out, on, handle)
-            if done is not None:
-                return done
+            held = held_of(kind, images, on) if kind.adopts else images
+            if held is not None:
+                done = self.lanes.again(kind, held, out, on, handle)
+                if done is not None:
+                    return done
+        return self._anew(images, held, out, handle)
+
+    def _anew(self, images: Any, held: Any, out: Any, handle: int | None) -> Any:
+        """A call that is not like the last one on its stream; `held` is what is looked at, if that
+        is known yet."""
         kind = self.kinds.get(type(images)) or self._kind(images)
-        if kind is None:
-            if host.on_host(images):
-                return self._from_host(images, out, handle)
-            kind, images = self._adopt(images, handle)
-        address, facts = kind.look(images)
+        if kind is not None and held is None:
+            held = held_of(kind, images, _stream(kind, handle)) if kind.adopts else images
+        if kind is None or held is None:
+            return self._from_host(images, out, handle)
+        address, facts = kind.look(held)
         batch = self.batches.get(facts)
         if batch is None or address % batch.boundary:
             looked = kind.read(facts)
             if looked.gpu < 0:
                 return self._from_host(images, out, handle)
-            batch = self.batches[facts] = self._first(kind, address, looked)
+            batch = self.batches[facts] = self._batch(address, looked)
+        on = _stream(kind, handle)
         if out is None:
-            out, target = kind.empty(images, batch.results, handle)
-        else:
-            target, facts = kind.look(out) if type(out) is type(images) else (0, ())
-            if (
-                facts != batch.outputs
-                or target % self.output_boundary
-                or (target < address + batch.size and address < target + batch.output_size)
-            ):
-                target = self._target(out, batch, address)
+            out, _ = kind.empty(batch.results, handle)
+        out_kind, target, out_facts = self._target(out, batch, address, on)
         if batch.count:
-            on = kind.current_stream() if handle is None else handle
-            like = None
-            if kind.tell and type(out) is type(images):
-                self.telling[type(images)] = kind
-                memory = (batch.size, batch.boundary), (batch.output_size, self.output_boundary)
-                like = Like(kind.tell, images, out, *memory)
+            memory = (batch.size, batch.boundary), (batch.output_size, self.output_boundary)
+            like = Like(
+                kind, held, facts, memory[0], out_kind, out, out_facts, memory[1], batch.results
+            )
             self.lanes.launch(batch.count, batch.pixels, address, target, on, like)
+            self.known[type(images)] = kind
         return out
 
     def _from_host(self, images: Any, out: Any, stream: int | None) -> Any:
@@ -151,35 +152,43 @@ class CudaCompiled(Compiled):
 
     def _kind(self, array: Any) -> Kind | None:
         """Whose array it is, found once for each type; None: of the host, or of nobody known."""
+        kind: Kind
         if host.is_tensor(array):
-            self.kinds[type(array)] = TorchKind(self.card.index)
+            kind = TorchKind(self.card.index)
         elif type(array).__module__.partition(".")[0] == "cupy":
-            self.kinds[type(array)] = CupyKind(self.card.index)
-        return self.kinds.get(type(array))
+            kind = self.own
+        elif host.on_host(array):
+            return None
+        elif hasattr(array, "__dlpack__"):
+            kind = DlpackKind(self.own)
+        else:
+            kind = InterfaceKind(self.own, self.card.driver)
+        self.kinds[type(array)] = kind
+        return kind
 
     @cached_property
-    def adopting(self) -> CupyKind:
+    def own(self) -> CupyKind:
         return CupyKind(self.card.index)
 
-    def _adopt(self, array: Any, stream: int | None) -> tuple[Kind, Any]:
-        """An array of somebody else on a GPU, as CuPy's."""
-        kind = self.adopting
-        try:
-            return kind, kind.adopt(array, stream)
-        except Exception as error:  # whatever that library raises
-            said = str(error).partition("\n")[0]
-            name = f"{type(array).__module__}.{type(array).__qualname__}"
-            raise TilewrightError(f"an array of type {name} cannot be read: {said}") from error
-
-    def _target(self, out: Any, batch: Batch, images: int) -> int:
-        """The address of anybody's `out`, if outputs can be written there."""
+    def _target(self, out: Any, batch: Batch, images: int, stream: int) -> tuple[Kind, int, Facts]:
+        """Whose `out` it is, where it lies and what it says, if outputs can be written there."""
         kind = self.kinds.get(type(out)) or self._kind(out)
-        if kind is None:
-            if host.on_host(out):
-                raise TilewrightError("out lies in the host's memory, and the images on a GPU")
-            kind, out = self._adopt(out, None)
-        address, facts = kind.look(out)
-        looked = kind.read(facts)
+        held = None if kind is None else held_of(kind, out, stream)
+        if kind is None or held is None:
+            raise TilewrightError("out lies in the host's memory, and the images on a GPU")
+        address, facts = kind.look(held)
+        if self.targets.get(facts) != batch.results:
+            self._check_target(kind.read(facts), batch)
+            if len(self.targets) >= MOST_READY:
+                self.targets.clear()
+            self.targets[facts] = batch.results
+        if address % self.output_boundary:
+            raise _out_of_line()
+        if address < images + batch.size and images < address + batch.output_size:
+            raise TilewrightError("out lies where the images do: they are read while it is written")
+        return kind, address, facts
+
+    def _check_target(self, looked: Looked, batch: Batch) -> None:
         if looked.gpu != self.card.index:
             raise TilewrightError(
                 f"out lies {_where(looked.gpu)}, and the images on GPU {self.card.index}"
@@ -188,15 +197,14 @@ class CudaCompiled(Compiled):
             raise TilewrightError(f"out is {looked.dtype}, and outputs are float32")
         if looked.shape != batch.results:
             raise host.wrong_out(looked.shape, batch.results)
-        if not looked.contiguous or address % self.output_boundary:
-            raise TilewrightError("out is not contiguous, or begins inside a word of memory")
-        if address < images + batch.size and images < address + batch.output_size:
-            raise TilewrightError("out lies where the images do: they are read while it is written")
-        return address
+        if not looked.contiguous:
+            raise _out_of_line()
+        if not looked.writable:
+            raise TilewrightError("out must not be written to, as its library says")
 
-    def _first(self, kind: Kind, address: int, looked: Looked) -> Batch:
+    def _batch(self, address: int, looked: Looked) -> Batch:
         """A batch whose like comes for the first time; or why it is refused."""
-        shape, dtype, contiguous, gpu = looked
+        shape, dtype, contiguous, gpu, _ = looked
         if dtype not in self.sizes:
             raise wrong_type(dtype)
         if shape[1:] != self.shape:
@@ -224,13 +232,21 @@ class CudaCompiled(Compiled):
         results = (count, *self.output_shape)
         return Batch(
             count, dtype == UINT8, boundary, count * self.sizes[dtype], results,
-            kind.outputs(results), count * self.output_size,
+            count * self.output_size,
         )  # fmt: skip
+
+
+def _stream(kind: Kind, handle: int | None) -> int:
+    return kind.current_stream() if handle is None else handle
 
 
 def _boundary(size: int) -> int:
     """What the addresses of things of such a size are all a multiple of, if the first is."""
     return min(WIDEST, size & -size)
+
+
+def _out_of_line() -> TilewrightError:
+    return TilewrightError("out is not contiguous, or begins inside a word of memory")
 
 
 def _where(gpu: int) -> str:

@@ -7,17 +7,18 @@ them into words takes longer than a launch.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import Shape
-from tilewright.serving.again import telling
+from tilewright.serving.host import on_host
 
 UINT8, FLOAT32 = "uint8", "float32"
 # What a library says of an array besides its address.
-Facts = tuple[Any, ...]
+Facts = Any
+LEGACY = 1  # the default stream, where 0 would be no stream
 
 
 class Looked(NamedTuple):
@@ -27,6 +28,7 @@ class Looked(NamedTuple):
     dtype: str
     contiguous: bool
     gpu: int
+    writable: bool = True
 
 
 class Kind(Protocol):
@@ -34,134 +36,75 @@ class Kind(Protocol):
 
     tell: int  # the address of a function that tells of them without Python; 0: there is none
     gradients: bool  # they may require some
+    adopts: bool  # not they are looked at, but what `adopt` makes of them
+
+    def adopt(self, array: Any, stream: int) -> Any:
+        """What the library hands out of an array for work on a stream, to be held until then."""
 
     def look(self, array: Any) -> tuple[int, Facts]:
         """Where it lies, and what else it says."""
 
     def read(self, facts: Facts) -> Looked: ...
 
-    def outputs(self, shape: Shape) -> Facts:
-        """What an array of outputs must say."""
-
-    def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
+    def empty(self, shape: Shape, stream: int | None) -> tuple[Any, int]:
         """A new one in float32 for work on a stream, or on the current one; and its address."""
+
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        """Makes new ones in float32 for the current stream, on the library's current GPU."""
+
+    def on(self, stream: int | None, work: Callable[[], Any]) -> Any:
+        """Work with the GPU as the library's current one, and the stream, if there is one."""
+
+    def again(self, shape: Shape) -> Callable[[int | None], tuple[Any, int]]:
+        """The same as `empty` of a shape, where all that it makes is for work on one stream."""
 
     def current_stream(self) -> int:
         """The handle of the stream on which the library works in this thread."""
 
 
-class TorchKind:
-    gradients = True
+class OwnKind:
+    """Of arrays that are looked at as they are."""
 
-    def __init__(self, index: int) -> None:
-        import torch
+    adopts = False
 
-        self.torch, self.index = torch, index
-        self.float32 = torch.float32
-        self.tell = telling(torch.Tensor)
-
-    def look(self, array: Any) -> tuple[int, Facts]:
-        return array.data_ptr(), (
-            array.shape, array.dtype, array.is_contiguous(), array.get_device(),
-            array.requires_grad,
-        )  # fmt: skip
-
-    def read(self, facts: Facts) -> Looked:
-        shape, dtype, contiguous, gpu, gradient = facts
-        if gradient:
-            raise TilewrightError(
-                "a tensor requires a gradient, and none is computed here: give x.detach()"
-            )
-        return Looked(tuple(shape), str(dtype).removeprefix("torch."), contiguous, gpu)
-
-    def outputs(self, shape: Shape) -> Facts:
-        return shape, self.float32, True, self.index, False
-
-    def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
-        if stream is None:
-            made = like.new_empty(shape, dtype=self.float32)
-        else:
-            cuda = self.torch.cuda
-            with cuda.stream(cuda.ExternalStream(stream, device=like.device)):
-                made = like.new_empty(shape, dtype=self.float32)
-        return made, made.data_ptr()
-
-    def current_stream(self) -> int:
-        # As PyTorch's own compiler asks for it: torch.cuda.current_stream makes an object first.
-        return int(self.torch._C._cuda_getCurrentRawStream(self.index))
+    def adopt(self, array: Any, stream: int) -> Any:
+        return array
 
 
-class CupyKind:
-    gradients = False
-
-    def __init__(self, index: int) -> None:
-        import cupy
-
-        self.cupy, self.index = cupy, index
-        self.float32 = cupy.dtype(cupy.float32)
-        self.tell = telling(cupy.ndarray)
-
-    def look(self, array: Any) -> tuple[int, Facts]:
-        memory = array.data
-        return memory.ptr, (array.shape, array.dtype, array.flags.c_contiguous, memory.device_id)
-
-    def read(self, facts: Facts) -> Looked:
-        shape, dtype, contiguous, gpu = facts
-        return Looked(shape, dtype.name, contiguous, gpu)
-
-    def outputs(self, shape: Shape) -> Facts:
-        return shape, self.float32, True, self.index
-
-    def empty(self, like: Any, shape: Shape, stream: int | None) -> tuple[Any, int]:
-        with self._at_work(stream):
-            made = self.cupy.empty(shape, self.cupy.float32)
-        return made, made.data.ptr
-
-    def current_stream(self) -> int:
-        return int(self.cupy.cuda.get_current_stream(self.index).ptr)
-
-    def adopt(self, array: Any, stream: int | None) -> Any:
-        """Anybody's array as CuPy's, in the same memory, ready for a stream or the current one."""
-        take = self.cupy.from_dlpack if hasattr(array, "__dlpack__") else self.cupy.asarray
-        with self._at_work(stream):
-            return take(array)
-
-    def _at_work(self, stream: int | None) -> AbstractContextManager[object]:
-        """With the GPU as CuPy's current one, and the stream, if there is one."""
-        cuda = self.cupy.cuda
-        if stream is None and cuda.runtime.getDevice() == self.index:
-            return nullcontext()
-        stack = ExitStack()
-        stack.enter_context(cuda.Device(self.index))
-        if stream is not None:
-            stack.enter_context(_borrowed(cuda.Stream).from_external(Handle(stream)))
-        return stack
-
-
-class Handle(NamedTuple):
-    """A stream by its number, as libraries exchange them."""
-
-    stream: int
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.stream
-
-
-@cache
-def _borrowed(streams: Any) -> Any:
-    """CuPy's streams, without an end: some versions end a stream that was only lent to them."""
-    return type("Borrowed", (streams,), {"__del__": lambda stream: None})
+def held_of(kind: Kind, array: Any, stream: int) -> Any:
+    """What is looked at of an array, for work on a stream; None if it lies on the host."""
+    if not kind.adopts:
+        return array
+    try:
+        return kind.adopt(array, stream)
+    except Exception as error:  # whatever that library raises
+        if on_host(array):
+            return None
+        said = str(error).partition("\n")[0]
+        name = f"{type(array).__module__}.{type(array).__qualname__}"
+        raise TilewrightError(f"an array of type {name} cannot be read: {said}") from error
 
 
 def handle_of(stream: Any) -> int:
     """The driver's handle of a stream: a number, or what a library's object says."""
+    read = _readers.get(type(stream))
+    if read is None:
+        read = _readers[type(stream)] = _reader(stream)
+    return read(stream)
+
+
+# By the types that came, how handles are read of them.
+_readers: dict[type, Callable[[Any], int]] = {}
+
+
+def _reader(stream: Any) -> Callable[[Any], int]:
     if isinstance(stream, int):
-        return stream
+        return int
     for name in ("cuda_stream", "ptr"):  # PyTorch's, CuPy's
-        if isinstance(found := getattr(stream, name, None), int):
-            return found
+        if isinstance(getattr(stream, name, None), int):
+            return attrgetter(name)
     if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
+        return lambda stream: int(stream.__cuda_stream__()[1])
     raise TilewrightError(
         f"stream of type {type(stream).__name__}: give a handle as a number, or a stream of "
         "PyTorch's or CuPy's"

@@ -15,12 +15,14 @@ from threading import RLock, local
 from typing import Any, NamedTuple
 
 from tilewright.fuse.cuda.run import FusedNetwork
+from tilewright.model.layers import Shape
 from tilewright.model.network import Network
-from tilewright.serving.again import DIFFERENT, Again, Like
-from tilewright.serving.at_once import CAPTURED, ELSEWHERE, IMAGES, OUTPUTS, REPEATED
+from tilewright.serving.again import DIFFERENT, Again
+from tilewright.serving.asked import Asked
+from tilewright.serving.at_once import CAPTURED, ELSEWHERE, IMAGES, OFTEN, OUTPUTS
 from tilewright.serving.card import Card
-from tilewright.serving.gpu_arrays import Kind
-from tilewright.serving.launches import Inside, Launches, Noting
+from tilewright.serving.gpu_arrays import Facts, Kind
+from tilewright.serving.launches import Inside, Launches, Noting, Outcome
 
 # Handles that the driver knows by their number: the default stream, which cannot be captured, and
 # a default stream of each thread, which is another one for each thread.
@@ -41,6 +43,21 @@ class _Thread(local):
 
 
 THREAD = _Thread()
+
+
+class Like(NamedTuple):
+    """What a call was right with: images as they are held, and outputs, what they say, and of their
+    memory the bytes and what its address must be a multiple of."""
+
+    kind: Kind
+    images: Any
+    facts: Facts
+    memory: tuple[int, int]
+    out_kind: Kind
+    out: Any
+    out_facts: Facts
+    out_memory: tuple[int, int]
+    results: Shape
 
 
 class Use(NamedTuple):
@@ -64,8 +81,8 @@ class Lane:
         self.fused = fused.beside(self.noting)
         self.use = use
         self.ready: dict[int, Launches] = {}
-        self.known: dict[tuple[Launches, type], Again] = {}
-        self.last: Again | None = None
+        self.known: dict[tuple[Launches, Kind], Again] = {}
+        self.last: Again | Asked | None = None
         self._note(images, True)
         self.capacity = images if self.noting.allocated else math.inf
 
@@ -82,10 +99,16 @@ class Lane:
         """Have the next call with such arrays launched at once."""
         if launches.shifted:
             return  # other addresses are to be filled in
-        key = launches, type(like.images)
+        kind, out_kind, memory, out_memory = like.kind, like.out_kind, like.memory, like.out_memory
+        if not kind.tell or kind is not out_kind:
+            given, taken = (kind, like.facts, *memory), (out_kind, like.out_facts, *out_memory)
+            self.last = Asked(launches, given, taken, type(like.out), like.results)
+            return
+        key = launches, kind
         self.last = self.known.get(key)
         if self.last is None:
-            self.last = self.known[key] = Again(launches, like)
+            images, outputs = (like.images, *memory), (like.out, *out_memory)
+            self.last = self.known[key] = Again(launches, kind, images, outputs)
 
     def make_graph(self, launches: Launches) -> None:
         """For calls with the same memory as the last ones."""
@@ -119,7 +142,7 @@ class Lanes:
         self.anywhere = first.capacity == math.inf
         self.free: dict[Hashable, list[Lane]] = {0: [first]}  # by their streams
 
-    def again(self, kind: Kind, images: Any, out: Any, stream: int, given: int | None) -> Any:
+    def again(self, kind: Kind, held: Any, out: Any, stream: int, given: int | None) -> Any:
         """Outputs, launched as the last call on the stream was; None if these arrays differ.
 
         Without `out` there will be a new one for the stream that was given, if one was.
@@ -131,24 +154,26 @@ class Lanes:
         except IndexError:  # another thread was quicker
             return None
         try:
-            if (last := lane.last) is None or last.arrays is not type(images):
+            if (last := lane.last) is None or last.kind is not kind:
                 return None
-            if out is None:
-                if len(images) != last.count:
+            if type(out) is last.arrays:  # most calls of servers: nothing is asked from Python
+                if kind.gradients and (held.requires_grad or out.requires_grad):
                     return None
-                out, _ = kind.empty(images, last.results, given)
-            if kind.gradients and (images.requires_grad or out.requires_grad):
-                return None
-            if not (error := last.launch(images, out, stream)):
-                return out
-            if error == REPEATED:
+                if not (error := last.launch(held, out, stream)):
+                    return out
+                done = Outcome(error, out)
+            else:
+                done = last(held, out, stream, given)
+                if type(done) is not Outcome:
+                    return done
+            if done.error == OFTEN:
                 lane.make_graph(last.launches)
-                return out
+                return done.out
         finally:
             free.append(lane)
-        if error in NOTHING_LAUNCHED:
+        if done.error in NOTHING_LAUNCHED:
             return None
-        raise self.card.driver.fault(error)
+        raise self.card.driver.fault(done.error)
 
     def launch(
         self, count: int, pixels: bool, images: int, outputs: int, stream: int,
@@ -168,7 +193,7 @@ class Lanes:
                 lane = self._new(count, use)
             launches = lane.ready.get(2 * count + pixels) or lane.prepare(count, pixels)
             error = launches(images, outputs, stream, inside)
-            if error == REPEATED:
+            if error == OFTEN:
                 lane.make_graph(launches)
             elif error:
                 given = images, outputs, stream, inside
@@ -193,7 +218,7 @@ class Lanes:
                 error = launches(*given)
             if error == CAPTURED:
                 error = self._new(count, ANYWHERE).prepare(count, pixels)(*given)
-        if error not in (0, REPEATED):  # the next call will be enough, too
+        if error not in (0, OFTEN):  # the next call will be enough, too
             raise driver.fault(error)
 
     def _of(self, stream: int) -> tuple[list[Lane], Use]:

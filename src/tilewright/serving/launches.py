@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from ctypes import c_void_p
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import finalize
 
 import numpy as np
@@ -25,10 +25,17 @@ from tilewright.serving.at_once import IMAGES, OUTPUTS, STREAM
 from tilewright.serving.card import Card
 from tilewright.trace import Cost
 
-# Calls with the same memory as the one before, until there is a graph for them.
+# Calls of a size of batch until there is a graph for it.
 ENOUGH = 3
 Inside = Callable[[c_void_p], int]
 Noted = tuple[GpuKernel, Grid, Sequence[Any]]
+
+
+class Outcome(NamedTuple):
+    """Of launches that gave back something else than 0, and the outputs they were for."""
+
+    error: int
+    out: Any
 
 
 class Noting:
@@ -75,7 +82,7 @@ class Launches:
     """Of one batch, in order, as a block of memory (`at_once.py`). One thread at a time may use it.
 
     `asks`: nothing is launched on a stream that is captured, unless it is not asked for that.
-    `replays`: what comes again with the same memory becomes a graph of the driver's.
+    `replays`: what comes often enough is launched as a graph of the driver's.
     """
 
     def __init__(self, card: Card, noted: Sequence[Noted], asks: bool, replays: bool) -> None:
@@ -84,24 +91,27 @@ class Launches:
         self.words = words = array("Q", bytes(8 * (end + 2 * sum(map(len, given)))))
         self.shifted: list[tuple[int, int, int]] = []  # words, and what they are: another's, and on
         self.card, driver = card, card.driver
-        start, _ = words.buffer_info()
+        self.start, _ = words.buffer_info()
         words[at_once.CONTEXT], words[at_once.CURRENT] = driver.context, driver.current
         words[at_once.ASK] = driver.ask if asks else 0
         words[at_once.LAUNCH], words[at_once.REPLAY] = driver.launch, driver.replay
-        words[at_once.END] = start + 8 * end
+        words[at_once.MOVE], words[at_once.END] = driver.move, self.start + 8 * end
         words[at_once.ENOUGH] = ENOUGH if replays else 0
-        for index, (kernel, grid, arguments) in enumerate(noted):
+        self.places = range(at_once.HEAD, end, at_once.LAUNCH_WORDS)
+        for first, (kernel, grid, arguments) in zip(self.places, noted, strict=True):
             sizes = (*grid, *kernel.block, kernel.shared_bytes, 0)
             pairs = (low | high << 32 for low, high in zip(sizes[::2], sizes[1::2], strict=True))
-            launch = (card.function(kernel), *pairs, start + 8 * free)
-            first = at_once.HEAD + at_once.LAUNCH_WORDS * index
-            words[first : first + at_once.LAUNCH_WORDS] = array("Q", launch)
+            launch = array("Q", (card.function(kernel), *pairs, self.start + 8 * free))
+            words[first : first + len(launch)] = launch
+            words[first + at_once.MOVED_BY] = _moved_by(arguments)
             values = free + len(arguments)
             for number, argument in enumerate(arguments):
-                words[free + number] = start + 8 * self._place(card, argument, values + number)
+                words[free + number] = self.start + 8 * self._place(card, argument, values + number)
             free = values + len(arguments)
-        self.block, self.launch = c_void_p(start), at_once.launch_all()
-        self.graphs: list[finalize[[int], Launches]] = []  # each forgets one
+        self.launch = at_once.launch_at(self.start)
+        # The driver's graph, the images and outputs that it is of, and those made of it to replay.
+        self.series: tuple[int, int, int] | None = None
+        self.graphs: list[int] = []
 
     def __call__(self, images: int, outputs: int, stream: int, inside: Inside | None = None) -> int:
         """Launch all of it, with these addresses, on a stream; what the function gives back.
@@ -109,30 +119,27 @@ class Launches:
         `inside`: by another function, which is given the block.
         """
         words = self.words
-        words[STREAM], words[IMAGES], words[OUTPUTS] = stream, images, outputs
-        for place, base, offset in self.shifted:
-            words[place] = words[base] + offset
-        return self.launch(self.block) if inside is None else inside(self.block)
+        if inside is not None or self.shifted:
+            words[STREAM], words[IMAGES], words[OUTPUTS] = stream, images, outputs
+            for place, base, offset in self.shifted:
+                words[place] = words[base] + offset
+            if inside is not None:
+                return inside(c_void_p(self.start))
+        return self.launch(images, outputs, stream)
 
     def make_graph(self) -> None:
-        """Of the launches as they were just now."""
+        """The next one, of the launches as they were just now or before."""
         words, driver = self.words, self.card.driver
-        place = len(self.graphs) % at_once.GRAPHS
-        first = at_once.FIRST_GRAPH + at_once.GRAPH_WORDS * place
-        asked, words[at_once.ASK] = words[at_once.ASK], 0
-        words[STREAM], words[at_once.REPEATS] = self.card.aside(), 0
-        try:
-            made = driver.graph(words[STREAM], lambda: self.launch(self.block))
-        finally:
-            words[at_once.ASK] = asked
-        words[first : first + 3] = array("Q", (made, words[IMAGES], words[OUTPUTS]))
-        forget = finalize(self, driver.forget, made)
-        forget.atexit = False
-        if len(self.graphs) >= at_once.GRAPHS:
-            self.graphs[-at_once.GRAPHS]()
-            # Whoever changes his memory now and then must not wait for a graph each time.
-            words[at_once.ENOUGH] *= 2
-        self.graphs.append(forget)
+        if self.series is None:
+            made, nodes = driver.series([self.start + 8 * place for place in self.places])
+            for place, node in zip(self.places, nodes, strict=True):
+                words[place + at_once.NODE] = node
+            self.series = made, words[IMAGES], words[OUTPUTS]
+            finalize(self, driver.forget, made, self.graphs).atexit = False
+        series, images, outputs = self.series
+        self.graphs.append(driver.graph(series))
+        first = at_once.FIRST_GRAPH + at_once.GRAPH_WORDS * words[at_once.NEXT]
+        words[first : first + 3] = array("Q", (self.graphs[-1], images, outputs))
 
     def _place(self, card: Card, argument: Any, own: int) -> int:
         """The word that an argument is in: its own, unless it is where images or outputs begin."""
@@ -145,3 +152,12 @@ class Launches:
         elif argument is not None:
             self.words[own] = card.address(argument)
         return own
+
+
+def _moved_by(arguments: Sequence[Any]) -> int:
+    """What of a call's memory is among a launch's arguments."""
+    found = 0
+    for argument in arguments:
+        if isinstance(argument, Array):
+            found |= at_once.BY_IMAGES if argument.memory == IMAGES else at_once.BY_OUTPUTS
+    return found

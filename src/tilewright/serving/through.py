@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.fuse.cpu.arrays import address
 from tilewright.model.network import Network
-from tilewright.serving import at_once
+from tilewright.serving import passage as code
 from tilewright.serving.card import Card
 from tilewright.serving.lanes import BUILDING, Lanes
 
@@ -34,11 +34,11 @@ class Passage:
             self.host_in = card.pinned(4 * values * images)
             self.host_out = card.pinned(4 * results).view(np.float32)
         self.images, self.outputs = card.address(self.device_in), card.address(self.device_out)
-        self.words = words = array("Q", bytes(8 * at_once.PASSAGE))
-        words[at_once.SEND], words[at_once.FETCH] = card.driver.send, card.driver.fetch
-        words[at_once.SENT], words[at_once.PIXELS] = self.images, address(self.host_in)
-        words[at_once.FETCHED], words[at_once.RESULTS] = address(self.host_out), self.outputs
-        self.place, self.function = c_void_p(words.buffer_info()[0]), at_once.pass_through()
+        self.words = words = array("Q", bytes(8 * code.WORDS))
+        words[code.SEND], words[code.FETCH] = card.driver.send, card.driver.fetch
+        words[code.SENT], words[code.PIXELS] = self.images, address(self.host_in)
+        words[code.FETCHED], words[code.RESULTS] = address(self.host_out), self.outputs
+        self.place, self.function = c_void_p(words.buffer_info()[0]), code.pass_through()
 
     def begin(
         self, lanes: Lanes, images: NDArray[Any], outputs: int, stream: int | None, wait: bool
@@ -46,13 +46,13 @@ class Passage:
         """Send images and have them computed, to so many bytes of outputs, and fetch these."""
         words, on = self.words, self.stream if stream is None else stream
         self.host_in[: images.nbytes].view(images.dtype)[:] = images.reshape(-1)
-        words[at_once.SENT_BYTES], words[at_once.FETCHED_BYTES] = images.nbytes, outputs
-        words[at_once.WAIT] = self.card.driver.waiting if wait else 0
+        words[code.SENT_BYTES], words[code.FETCHED_BYTES] = images.nbytes, outputs
+        words[code.WAIT] = self.card.driver.waiting if wait else 0
         pixels = images.dtype.itemsize == 1
         lanes.launch(len(images), pixels, self.images, self.outputs, on, inside=self._inside)
 
     def _inside(self, block: c_void_p) -> int:
-        self.words[at_once.BLOCK] = block.value or 0
+        self.words[code.BLOCK] = block.value or 0
         return self.function(self.place)
 
     def take(self, outputs: NDArray[np.float32]) -> None:
