@@ -93,10 +93,11 @@ class Rates:
 
 
 # Fitted to 288 and 108 times of layers with 512, 784 and 3,136 features and 512 outputs, 256 to
-# 10,000 images, on an H200 (2026-11-16).
+# 10,000 images, on an H200 (2026-11-16): 9 % off. What copies cost follows 8 more, of kernels in
+# which each of a turn's two had a thread of its own.
 TENSOR = Rates(
     work=2.8,
-    copy=180,
+    copy=60,
     copied=60,
     turn=42,
     put=8,
@@ -116,7 +117,7 @@ TENSOR = Rates(
 )
 PLAIN = Rates(
     work=21,
-    copy=240,
+    copy=60,
     copied=60,
     turn=195,
     put=29,
