@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.fuse.cuda.instructions import FLOAT, activate, probabilities, rounded_halves, values
-from tilewright.fuse.cuda.panels import Few, How, Into, Many, Panels
+from tilewright.fuse.cuda.panels import Panels
+from tilewright.fuse.cuda.panels_ways import Few, How, Into, Many
 from tilewright.model.layers import Pixels
 from tilewright.model.network import Parameters
 
@@ -37,7 +38,7 @@ def run_way(
     if isinstance(how, Into):
         rows = np.arange(images)[:, None, None]
         piece = np.arange(plan.own_pieces)[:, None]
-        found = np.zeros(-(-images // 64) * 64 * plan.words, np.uint32)
+        found = np.zeros(-(-images // 256) * 256 * plan.words, np.uint32)
         found[place(rows, piece, plan.own_pieces) + np.arange(4)] = features(plan, pixels, given)
         return found
     in_panels = plan.given == "panels" or isinstance(how, Many)
@@ -80,9 +81,9 @@ def operands(plan: Panels, found: Array) -> Array:
 
 def place(row: Array, piece: Array, pieces: int) -> Array:
     """The first word of a piece: `piece_at`."""
-    panel, inside = np.divmod(row, 64)
+    panel, inside = np.divmod(row, 256)
     return (
-        panel * pieces * 256 + piece // 8 * 2048 + inside // 8 * 256 + piece % 8 * 32 + row % 8 * 4
+        panel * pieces * 1024 + piece // 8 * 8192 + inside // 8 * 256 + piece % 8 * 32 + row % 8 * 4
     )
 
 
@@ -108,7 +109,7 @@ def features(plan: Panels, pixels: Pixels, given: Array) -> Array:
 
 
 def _divided(how: How, pieces: int) -> list[Array]:
-    """What the warps of a block take of a sum, or the blocks of a cluster, and those in turn."""
+    """What the warps of a block take of a sum, or of every turn, or the blocks of a cluster."""
     if isinstance(how, Few):
         quads = np.arange(pieces).reshape(-1, 4)
         return [quads[warp :: how.warps].ravel() for warp in range(how.warps)]
@@ -116,4 +117,4 @@ def _divided(how: How, pieces: int) -> list[Array]:
     chunks = np.arange(pieces).reshape(-1, 8)
     bounds = [part * len(chunks) // how.parts for part in range(how.parts + 1)]
     parts = [chunks[first:end] for first, end in itertools.pairwise(bounds)]
-    return [part[split :: how.splits].ravel() for part in parts for split in range(how.splits)]
+    return [each.ravel() for part in parts for each in np.split(part, how.splits, axis=1)]

@@ -14,7 +14,8 @@ from tests.kept import compile_cubin
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.emit import text
-from tilewright.fuse.cuda.panels import Few, Into, Many, Panels, in_panels
+from tilewright.fuse.cuda.panels import Panels, in_panels
+from tilewright.fuse.cuda.panels_ways import Few, Into, Many
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model.layers import Convolution, FullyConnected, Layer, Pixels, ReLU, Softmax, Tanh
 from tilewright.model.network import Network
@@ -24,7 +25,7 @@ from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 
 PRECISIONS = list(ARITHMETICS)
-PANELS = text("panels.cuh")
+PANELS, TENSOR = text("panels.cuh"), text("panels_tensor.cuh")
 ROWS = (FullyConnected(70), Tanh(), FullyConnected(130), ReLU(), FullyConnected(11), Softmax())
 SCALED = Pixels((3, 7, 11), scale=(1.0, 0.5, 0.25), shift=(0.0, 1.0, -1.0))
 
@@ -82,18 +83,8 @@ def test_how_depends_on_the_batch() -> None:
                     elif isinstance(how, Few):
                         assert x * how.columns * 8 >= 512 and y * how.tiles * 16 >= count
                     else:
-                        assert x * how.wide >= 512 and y * how.panels * 64 >= count
-                        check_many(plan, how, z)
-
-
-def check_many(plan: Panels, how: Many, parts: int) -> None:
-    """What `panels.cuh` needs: stages of each that takes turns, and room for sums."""
-    sums = 4 * how.wide // 2 * 128 * how.panels
-    assert how.stages % how.splits == 0 and how.stages > how.splits
-    assert not how.fetches or how.splits == how.parts == 1  # such a warp leaves before others meet
-    assert (how.splits - 1) * sums <= plan.bytes_of(how)
-    assert parts == how.parts in (1, 2, 4, 8) and (parts == 1 or sums <= plan.bytes_of(how))
-    assert how.wide // 8 % parts == 0
+                        assert x * how.bands * 64 >= 512 and y * how.wide >= count
+                        assert x % how.across == 0 and z == how.parts
 
 
 def test_what_is_launched() -> None:
@@ -104,12 +95,12 @@ def test_what_is_launched() -> None:
     first, second = runtime.launches
     assert (first[0], first[3]) == ("network_fp16_fc1_to_relu_few", ("input", "fc1", "relu"))
     assert second[2][0] is first[2][1] and np.shares_memory(second[2][1], out)
-    assert first[2][1].shape == (64, 256)
+    assert first[2][1].shape == (256, 256)
     runtime.launches.clear()
     made(*images(network, 300))
     into, first, second = runtime.launches
     assert (into[4].flops, first[4].flops) == (0, 300 * 2 * 784 * 512)
-    assert into[2][1] is first[2][0] and first[2][0].shape == (320, 416)
+    assert into[2][1] is first[2][0] and first[2][0].shape == (512, 416)
     assert first[2][1] is second[2][0]
     assert [each[2][-1] for each in runtime.launches] == [300] * 3
 
@@ -117,28 +108,27 @@ def test_what_is_launched() -> None:
 @pytest.mark.parametrize("pieces", [8, 24])
 def test_a_piece_is_where_the_text_says(pieces: int) -> None:
     (found,) = re.findall(r"piece_at\(int row, int piece\)\n\{\n    return (.*?);", PANELS, re.S)
-    names = {"TW_PANEL": 64, "TW_CHUNK_WORDS": 2048, "TW_CHUNK": 8, "PIECES": pieces}
+    names = {"TW_PANEL": 256, "TW_CHUNK_WORDS": 8192, "TW_CHUNK": 8, "PIECES": pieces}
     for name, value in names.items():
         found = re.sub(rf"\b{name}\b", str(value), found)
-    row, piece = np.arange(128)[:, None], np.arange(pieces)
+    row, piece = np.arange(512)[:, None], np.arange(pieces)
     said = eval(
         " ".join(found.replace("/", "//").split()),
         {"size_t": np.asarray, "row": row, "piece": piece},
     )
     np.testing.assert_array_equal(said, place(row, piece, pieces))
-    packed = in_panels(np.arange(128 * pieces * 4, dtype=np.uint32).reshape(128, -1))
+    packed = in_panels(np.arange(512 * pieces * 4, dtype=np.uint32).reshape(512, -1))
     np.testing.assert_array_equal(packed[place(row, piece, pieces)] // 4, row * pieces + piece)
 
 
 def test_operands_are_described_as_they_lie() -> None:
     """Without swizzling, tensor cores take blocks of 8 rows of 16 bytes: two along the sum, the
     first distance apart, and as many along the rows as there are, the second."""
-    along, down = map(int, re.findall(r"\((\d+)ull >> 4\) << (?:16|32)", PANELS))
+    along, down = map(int, re.findall(r"\((\d+)ull >> 4\) << (?:16|32)", TENSOR))
     row, piece = np.arange(256)[:, None], np.arange(8)
-    # Chunks of several panels follow each other.
-    expected = row // 64 * 8192 + 4 * place(row % 64, piece, 8)
+    expected = 4 * place(row, piece, 8)
     np.testing.assert_array_equal(row // 8 * down + row % 8 * 16 + piece * along, expected)
-    assert f"i * {2 * along} >> 4" in PANELS  # an instruction takes two pieces
+    assert f"i * {2 * along} >> 4" in TENSOR  # an instruction takes two pieces
 
 
 @pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))

@@ -6,7 +6,8 @@ from typing import assert_never
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.emit import activation, head, struct, text, value
-from tilewright.fuse.cuda.panels import CHUNK, PANEL, Few, How, Into, Many, Panels
+from tilewright.fuse.cuda.panels import CHUNK, Panels
+from tilewright.fuse.cuda.panels_ways import BAND, LEFT, Few, How, Into, Many
 from tilewright.fuse.cuda.stack import Source
 from tilewright.model.layers import Pixels
 
@@ -17,7 +18,6 @@ def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source
     """One of a plan's kernels; `source` is what it reads."""
     read = "panels" if isinstance(how, Many) else source
     values = _constants(plan)
-    wide = how.wide if isinstance(how, Many) else PANEL
     match how:
         case Few():
             values |= {"TILES": how.tiles, "COLUMNS": how.columns, "WARPS": how.warps,
@@ -25,19 +25,18 @@ def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source
                        "BY_OUTPUT": int(not plan.arithmetic.tensor and not how.many)}  # fmt: skip
             body = _few(plan, how)
         case Many():
-            values |= {"PANELS": how.panels, "WIDE": how.wide, "STAGES": how.stages,
-                       "SPLITS": how.splits, "PARTS": how.parts,
-                       "FETCHES": int(how.fetches)}  # fmt: skip
-            body = _many(how)
+            values |= {"BANDS": how.bands, "WIDE": how.wide, "STAGES": how.stages,
+                       "SPLITS": how.splits, "PARTS": how.parts, "ACROSS": how.across,
+                       "TALL": how.tall}  # fmt: skip
+            body = _many(plan, how)
         case Into():
             body = ["    into_panels<Layer>(features, reinterpret_cast<uint4*>(results), count);"]
         case unknown:
             assert_never(unknown)
     layer = plan.layer
     parts = [
-        head(plan.arithmetic, "stack.cuh"),
-        _wide(plan.arithmetic, wide) if plan.arithmetic.tensor else "",
-        text("panels.cuh"),
+        head(plan.arithmetic, "stack.cuh", "panels.cuh"),
+        *_blocks(plan.arithmetic, how),
         struct("Layer", values, value(pixels if source == "uint8" else None),
                activation("after", layer.before + layer.after)),
         f'extern "C" __global__ void {_bounds(plan, how)} {name}(',
@@ -57,7 +56,8 @@ def _bounds(plan: Panels, how: How) -> str:
     threads = plan.threads_of(how)
     if not isinstance(how, Many):
         return f"__launch_bounds__({threads})"
-    cluster = f"__cluster_dims__(1, 1, {how.parts}) " if how.parts > 1 else ""
+    blocks = how.across, 1, how.parts
+    cluster = f"__cluster_dims__{blocks} " if max(blocks) > 1 else ""
     return f"{cluster}__launch_bounds__({threads}, {how.blocks})"
 
 
@@ -88,24 +88,48 @@ def _few(plan: Panels, how: Few) -> list[str]:
     ]
 
 
-def _many(how: Many) -> list[str]:
+def _many(plan: Panels, how: Many) -> list[str]:
+    tensor = plan.arithmetic.tensor
+    sums, held = how.wide // 2 if tensor else how.wide, how.registers(tensor)
     return [
         f"    __shared__ unsigned long long barriers[{2 * how.stages}];",
-        f"    const int panel = blockIdx.y * {how.panels}, outputs = blockIdx.x * {how.wide};",
+        f"    const int band = blockIdx.x * {how.bands}, image = blockIdx.y * {how.wide};",
+        f"    const int bands = max(0, min({how.bands}, {plan.outputs // BAND} - band));",
         "    Ring<Layer> ring;",
-        "    ring.begin(memory, barriers, features, weights, panel, "
-        f"(count + {PANEL - 1}) / {PANEL}, outputs);",
-        "    if (ring.fetched_all())",
-        "        return;",
-        f"    float sum[{how.wide // 2}];",
-        "    begin_panels<Layer>(sum, bias, outputs);",
-        "    multiply_panels<Layer>(sum, ring, memory);",
-        f"    put_panels<Layer>(sum, results, bias, panel * {PANEL}, outputs, count);",
+        "    ring.begin(memory, barriers);",
+        "    if (threadIdx.x >= Own<Layer>::ALL) {",
+        f'        asm volatile("setmaxnreg.dec.sync.aligned.u32 {LEFT};");',
+        "        ring.fetch_all(features, weights, band, bands, image, count);",
+        "    } else {",
+        f'        asm volatile("setmaxnreg.inc.sync.aligned.u32 {held};");',
+        f"        float sum[{how.tall}][{sums}];",
+        f"        begin_sums<Layer>(sum, bias, band * {BAND});",
+        "        multiply_panels<Layer>(sum, ring, memory);",
+        "        gather<Layer>(sum[0], reinterpret_cast<float*>(memory));",
+        f"        put_sums<Layer>(sum, results, bias, band * {BAND}, image, count);",
+        "        leave<Layer>();",
+        "    }",
     ]
 
 
+def _blocks(arithmetic: Arithmetic, how: How) -> list[str]:
+    """The building blocks that a kernel needs."""
+    match how:
+        case Few():
+            return [text("panels_few.cuh")]
+        case Many() if arithmetic.tensor:
+            own = [_wide(arithmetic, how.wide), text("panels_tensor.cuh")]
+            return [text("panels_many.cuh"), *own]
+        case Many():
+            return [text("panels_many.cuh"), text("panels_plain.cuh")]
+        case Into():
+            return []
+        case unknown:
+            assert_never(unknown)
+
+
 def _wide(arithmetic: Arithmetic, wide: int) -> str:
-    """The tensor cores' instruction for 64 rows and so many outputs, over two pieces of the sum."""
+    """The tensor cores' instruction for 64 rows and so many columns, over two pieces of the sum."""
     kind, step, more = ("f16", 16, ", 0, 0") if arithmetic.per_word == 2 else ("tf32", 8, "")
     count = wide // 2
     sums = ", ".join(f"%{each}" for each in range(count))

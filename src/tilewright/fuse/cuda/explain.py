@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tilewright.fuse.cuda.cut import Kernel, sources
 from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.panels import PANEL, PIECE, Many, Panels
+from tilewright.fuse.cuda.panels import PIECE, Panels
+from tilewright.fuse.cuda.panels_ways import BAND, Many
 from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.fuse.cuda.stack import Phase, Stack
@@ -165,10 +166,10 @@ def _tiles(plan: Tiles) -> tuple[str, str, tuple[Share, ...]]:
 def _panels(plan: Panels) -> tuple[str, str, tuple[Share, ...]]:
     usual = plan.usual
     if isinstance(usual, Many):
-        rows, columns = PANEL * usual.panels, usual.wide
+        rows, columns = usual.wide, BAND * usual.bands
         arrangement = (
-            f"a block for {rows} images and {columns} outputs; of up to {plan.most_few} images, "
-            "for 16 and fewer outputs, whose warps divide the sums"
+            f"a block for {rows} images and {columns} outputs; of up to "
+            f"{plan.most_few} images, for 16 and fewer outputs, whose warps divide the sums"
         )
         memory = f"{plan.shared_bytes:,} bytes shared: features and weights pass through in chunks"
         weights = "shared memory"

@@ -1,13 +1,13 @@
 """Fully connected layers over the batch on Hopper, a kernel each: features and weights in panels.
 
-A panel is 64 rows: images, or outputs of a layer. Its rows are cut into pieces of 16 bytes, which
+A panel is 256 rows: images, or outputs of a layer. Its rows are cut into pieces of 16 bytes, which
 lie as tensor cores want them in shared memory (`panels.cuh` says how), so that a chunk of 8 pieces
-of all 64 rows is one copy. Layers hand features on in panels, too.
+of many rows is one copy. Layers hand features on in panels, too.
 
-Of many images a block takes one to three panels and up to 256 outputs (`Many`); of few, all blocks
-together read the weights once, and the warps of a block divide a sum between them (`Few`). Both
-read the same weights. What comes as pixels, or from a kernel of another kind, is made into panels
-first (`Into`) where images are many.
+Of many images a block takes up to four times 64 outputs and as many images as give all
+multiprocessors the same to do (`Many`); of few, all blocks together read the weights once, and the
+warps of a block divide a sum between them (`Few`). Both read the same weights. Where images are
+many, pixels, or what comes from a kernel of another kind, are made into panels first (`Into`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.operations import Form, Operation
 from tilewright.fuse.cuda.packing import pack_all
+from tilewright.fuse.cuda.panels_ways import Few, How, Into, Many, fastest
 from tilewright.model.network import Parameters
 
-PANEL = 64  # rows
+PANEL = 256  # rows
 CHUNK = 8  # pieces
 PIECE = 4  # words
 # Outputs of a layer whose softmax is taken along: a block has all of them.
@@ -32,54 +33,6 @@ MOST_SCORES = 64
 TILE = 16  # images
 LONG = 256  # pieces of a row of which a warp reads more at a time
 USUAL = 10_000, 132  # images and multiprocessors, where none are given
-
-
-@dataclass(frozen=True)
-class Few:
-    """Blocks of `tiles` x 16 images and `columns` x 8 outputs, whose warps divide the sum."""
-
-    tiles: int
-    columns: int
-    warps: int
-    unroll: int  # turns of a warp whose reads are under way together
-    rows: int = 16  # of a tile that are computed where there are no tensor cores
-    many: bool = False  # there, lanes are images, not outputs
-
-
-@dataclass(frozen=True)
-class Many:
-    """Blocks of `panels` x 64 images and `wide` outputs, `blocks` of them a multiprocessor.
-
-    Up to `stages` chunks are in flight, begun by a warp of its own if one `fetches`. `splits` times
-    four warps divide the sums of a panel, and `parts` blocks the sums of a block.
-    """
-
-    panels: int
-    wide: int
-    stages: int
-    blocks: int
-    splits: int = 1
-    parts: int = 1
-    fetches: bool = False
-
-
-@dataclass(frozen=True)
-class Into:
-    """Rows into panels."""
-
-
-How = Few | Many | Into
-# What was fastest on an H200 (2026-11-16) for layers of 512 to 3,136 features and 512 outputs, by
-# how many tiles of 64 x 64 outputs there are for a multiprocessor: up to a half, one, two or four.
-HALF = Many(1, 64, 8, 1, splits=2, parts=2)
-ONE = Many(1, 64, 8, 1, splits=2)
-LONG_ONE = Many(1, 64, 12, 1, splits=4)
-PLAIN_ONE = Many(1, 64, 8, 1, splits=4)
-TWO = Many(1, 64, 4, 3, fetches=True)
-FOUR = Many(1, 128, 4, 2, fetches=True)
-# Of more, with what an output costs in each.
-MORE = ((Many(2, 128, 3, 2, fetches=True), 1.04), (Many(3, 256, 4, 1), 1.0))
-PLAIN_MORE = Many(1, 128, 3, 3, fetches=True)
 
 
 @dataclass(frozen=True)
@@ -195,7 +148,8 @@ class Panels:
         """What is launched for a batch, one after the other."""
         if self.softmax or (share_sums and images <= self.most_few):
             return (self._few(images),)
-        many = self._many(images, processors)
+        turns, tensor = self.own_pieces // CHUNK, self.arithmetic.tensor
+        many = fastest(tensor, images, self.filters, turns, processors)
         return (many,) if self.given == "panels" else (Into(), many)
 
     def _few(self, images: int) -> Few:
@@ -216,36 +170,12 @@ class Panels:
             return Few(1, 2, 16, unroll)
         return Few(1, 4, 8, unroll)
 
-    def _many(self, images: int, processors: int) -> Many:
-        tensor = self.arithmetic.tensor
-        tiles = -(-images // PANEL) * self.outputs // PANEL
-        if 2 * tiles <= processors:
-            return HALF
-        if tiles <= processors:
-            long = self.own_pieces > LONG // 2
-            return (LONG_ONE if long else ONE) if tensor else PLAIN_ONE
-        if tiles <= 2 * processors:
-            return TWO
-        if not tensor:
-            return PLAIN_MORE
-        if tiles <= 4 * processors:
-            return FOUR
-
-        def work(each: tuple[Many, float]) -> float:
-            """Of the multiprocessor that has the most."""
-            how, cost = each
-            x, y, _ = self.grid(how, images)
-            return -(-x * y // processors) * how.panels * how.wide * cost
-
-        return min(MORE, key=work)[0]
-
     def grid(self, how: How, images: int) -> tuple[int, int, int]:
         match how:
             case Few():
                 return -(-self.filters // (8 * how.columns)), -(-images // (16 * how.tiles)), 1
             case Many():
-                rows = PANEL * how.panels
-                return -(-self.filters // how.wide), -(-images // rows), how.parts
+                return how.grid(images, self.filters)
             case Into():
                 # A warp takes 8 rows and 16 pieces; a block has 8 warps.
                 warps = -(-images // 8) * -(-self.own_pieces // 16)
@@ -256,7 +186,7 @@ class Panels:
             case Few():
                 return 32 * how.warps
             case Many():
-                return 128 * how.panels * how.splits + 32 * how.fetches
+                return how.threads(self.arithmetic.tensor)
             case Into():
                 return 256
 
@@ -266,8 +196,7 @@ class Panels:
                 sums = 512 * how.tiles * how.columns
                 return sums * (how.warps + (self.softmax is not None))
             case Many():
-                chunks = how.stages * (how.panels + how.wide // PANEL)
-                return 4 * PANEL * CHUNK * PIECE * chunks
+                return how.bytes
             case Into():
                 return 0
 

@@ -19,7 +19,8 @@ from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_panels import panels_text
 from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.emit_tiles import tiles_text
-from tilewright.fuse.cuda.panels import PANEL, How, Into, Panels
+from tilewright.fuse.cuda.panels import PANEL, Panels
+from tilewright.fuse.cuda.panels_ways import How, Into
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.layers import Layer, Pixels, Shape
