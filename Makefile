@@ -13,7 +13,7 @@ SOURCES := pyproject.toml Makefile
 # is there for one of them at a time.
 WORKERS := $(shell echo $$(($$(nproc 2> /dev/null || echo 2) + 1)))
 # The C library gives large memory back, and a network's arrays are asked for again at once: to keep it
-# saves most of the system's time, a twentieth of all. (glibc reads these; others do not.)
+# saves most of the system's time. (glibc reads these; others do not.)
 KEEPING := MALLOC_MMAP_THRESHOLD_=268435456 MALLOC_TRIM_THRESHOLD_=536870912
 PYTEST := $(KEEPING) $(VENV)/bin/pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist loadgroup
 

@@ -36,6 +36,8 @@ class Group:
             self.fill_words(step, first)
         elif step.form == "threes":
             self.fill_threes(step)
+        elif step.form == "fours":
+            self.fill_fours(step, y, x, thread)
         elif step.tight:
             pixels = self.pixels(step, first, y, x, thread)
             bits = rounded_halves(pixels).view(np.uint16)
@@ -102,6 +104,25 @@ class Group:
         pixel, word = np.divmod(rest, step.words)
         to = self.own + step.at + y * step.row + (step.left + pixel) * step.pitch + word
         self.shared.write(to, words, i % step.threads)
+
+    def fill_fours(self, step: Fill, y: Array, x: Array, thread: Array) -> None:
+        channels, plane = step.channels // 4, 4 * step.height * step.width
+        number = np.arange(step.channels)
+        position, c = np.divmod(number, channels)
+        row, column = 2 * y[:, None] + position // 2, 2 * x[:, None] + position % 2
+        at = c * plane + row * 2 * step.width + column
+        if step.staged is None:
+            found = self.image(step, at)
+        else:
+            words = self.shared.read(self.own + step.staged + at // 4, thread[:, None])
+            found = (words >> (at % 4 * 8).astype(np.uint32) & 0xFF).astype(np.uint8)
+        pixels = self.pixel_value(step.pixels, found, c)
+        if self.arithmetic.per_word == 2:
+            words = halves(pixels[:, 0::2], pixels[:, 1::2])
+        else:
+            words = self.arithmetic.operands(pixels)
+        to = self.own + step.at + y * step.row + (x + step.left) * step.pitch
+        self.shared.write(to[:, None] + np.arange(words.shape[1]), words, thread[:, None])
 
     def fill_threes(self, step: Fill) -> None:
         fours, plane = step.width // 4, step.height * step.width

@@ -24,6 +24,7 @@ from tests.fuse.cuda.instructions import (
     maximum,
     operand_columns,
     probabilities,
+    rounded_halves,
     values,
 )
 from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
@@ -117,6 +118,26 @@ def named(step: Step | Blank) -> str:
     return type(step).__name__ if index is None else f"{type(step).__name__} {index}"
 
 
+def unfolded(sums: Array) -> list[Array]:
+    """Of columns that hold four positions of filters, the sums of each position, by filters."""
+    fours = sums.shape[-1] // 32
+    two_each = sums[..., : 32 * fours].reshape(*sums.shape[:-1], fours, 4, 8)
+    one_each = sums[..., 32 * fours :].reshape(*sums.shape[:-1], -1, 4, 2)
+    return [
+        np.concatenate(
+            [
+                two_each[..., position, :].reshape(*sums.shape[:-1], -1),
+                *(
+                    one_each[..., row, :, position % 2]
+                    for row in range(position // 2, one_each.shape[-3], 2)
+                ),
+            ],
+            -1,
+        )
+        for position in range(4)
+    ]
+
+
 class Machine(Group):
     """A group that runs steps."""
 
@@ -156,8 +177,8 @@ class Machine(Group):
             case FetchImage():
                 item = self.item + step.ahead
                 if item < len(self.images):
-                    if self.made.image_size % 16:
-                        raise Mistake("images do not begin on 16 bytes")
+                    if self.made.image_size % (4 if step.bytes % 16 else 16):
+                        raise Mistake("images do not begin where they are fetched from")
                     image = self.images[item].view(np.uint32)
                     self.fetch(self.own + step.at, step.bytes, step.threads, image)
             case Arrived():
@@ -202,10 +223,11 @@ class Machine(Group):
                 assert_never(unknown)
 
     def fetch(self, to: int, size: int, threads: int, source: Array) -> None:
-        if size % 16:
-            raise Mistake(f"{size} bytes are not fetched 16 at a time")
-        i = np.arange(size // 16)
-        self.shared.fetch(to + 4 * i, part(source, 0, 4 * len(i)), i % threads)
+        if size % 4:
+            raise Mistake(f"{size} bytes are not fetched 4 at a time")
+        words = 1 if size % 16 else 4
+        i = np.arange(size // (4 * words))
+        self.shared.fetch(to + words * i, part(source, 0, words * len(i)), i % threads, words)
 
     # ---- sums -------------------------------------------------------------------------------
 
@@ -299,12 +321,14 @@ class Machine(Group):
 
     def store(self, step: Convolve, sums: Array, tile: int, column: int, warp: int) -> None:
         """The results of a unit: (row, row of an operand, filter)."""
-        positions = 8 if step.pool else 16
+        positions = 8 if step.pool and not step.folded else 16
         at = step.tables + 16 * step.tiles + tile * positions
         places = part(self.tables, at, positions)
         if step.pool:
             # Rows g and g+8 of an operand are neighbours; so are two rows of sums.
             windows = [sums[0::2, :8], sums[0::2, 8:], sums[1::2, :8], sums[1::2, 8:]]
+            if step.folded:
+                windows = unfolded(sums)
             if step.pool == "max":
                 found = activate(maximum("pooled").reduce(windows), step.before)
             elif step.pool == "max of each":
@@ -318,20 +342,22 @@ class Machine(Group):
                 found = activate(activate(sums, step.before) + more, step.activations)
         else:
             found = activate(sums, step.activations)
-        single = found[..., -8:-4] if step.narrow else found[..., :0]
-        found = found[..., : -8 if step.narrow else None]
+        # Filters of which a lane has two, and those of which it has one.
+        pairs = 8 * (step.columns // 4 if step.folded else step.columns - step.narrow)
+        found, single = found[..., :pairs], found[..., pairs : pairs + 4]
+        first = (2 if step.folded else 8) * column
         lanes = (
             32 * warp + 4 * (np.arange(len(places)) % 8)[:, None] + np.arange(4 * step.columns) % 4
         )
         at = places[:, None] + np.arange(len(found))[:, None, None] * step.target.out_row
         low, high = found[..., 0::2], found[..., 1::2]
-        channel = 8 * column + 2 * np.arange(low.shape[-1])
+        channel = first + 2 * np.arange(low.shape[-1])
         kept = places >= 0
         at, low, high = at[:, kept], low[:, kept], high[:, kept]
-        if step.narrow:
-            last = 8 * (column + step.columns - 1) + np.arange(4)
+        if single.size:
+            last = first + pairs + np.arange(4)
             self.put_one(step.target, at, last, single[:, kept], lanes[kept][:, :4])
-            lanes = lanes[:, : low.shape[-1]]
+        lanes = lanes[:, : low.shape[-1]]
         if step.target.wide:
             self.put_wide(step.target, at, channel, low, high, lanes[kept])
         else:
@@ -406,6 +432,13 @@ class Machine(Group):
     ) -> None:
         """Single channels of positions."""
         memory, base = self.place(target)
+        if target.to == "TW_TO_HALVES":  # of a last word both are written
+            some = np.broadcast_to(channel < -(-target.filters // 2) * 2, value.shape)
+            half, lanes = 2 * (base + at) + channel, np.broadcast_to(lanes, value.shape)
+            memory.write_halves(
+                half[some], rounded_halves(value).view(np.uint16)[some], lanes[some]
+            )
+            return
         some = np.broadcast_to(channel < target.filters, value.shape)
         floats = target.to == "TW_TO_FLOATS"
         at = base + at + channel * (target.plane if floats else 1)

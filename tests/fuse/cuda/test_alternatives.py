@@ -39,7 +39,7 @@ def test_one_group_to_a_block_and_other_cuts_come_early() -> None:
     """With few images, many groups to a block leave multiprocessors idle."""
     network = zoo.network("cifar10")
     early = list(alternatives(network.stages, ARITHMETICS["fp32"], 90))[:20]
-    assert {len(each.kernels) for each in early} == {1, 2, 3}
+    assert {len(each.kernels) for each in early} == {1, 2, 3, 4}
     assert {((8, 1),), ((16, 1),)} <= shapes(early)
 
 

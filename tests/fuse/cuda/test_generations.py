@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
 import pytest
-from benchmarks.fit import PLANS, Plans, fit_times, plans_of
+from benchmarks.fit import PLANS, Plans, fit, losses, plans_of
 
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER, generation
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.model import zoo
 from tilewright.runtime.dialect import DoesNotFit
 
 
@@ -30,23 +35,49 @@ def plans(request: pytest.FixtureRequest) -> Plans:
 
 
 def test_the_table_chooses_as_well_as_it_says(plans: Plans) -> None:
-    """The figures in the table's comments and in docs/ladder.md."""
-    losses = list(plans.losses(plans.estimates(plans.table())).values())
-    mean, worst, count = (0.046, 0.180, 311) if plans.tensor else (0.136, 0.330, 45)
-    assert len(plans.measured) == count
-    assert np.mean(losses) == pytest.approx(mean, abs=0.0006)
-    assert max(losses) == pytest.approx(worst, abs=0.0006)
+    """The figures in the table's comments: within 3 % of the fastest, but for one network."""
+    found = {(*network, images): loss for network, of in losses(plans, plans.table()).items()
+             for images, loss in of.items()}  # fmt: skip
+    far = {each: loss for each, loss in found.items() if loss > 0.03}
+    if plans.tensor:
+        assert len(plans.measured) == 178 and len(found) == 12
+        assert far.keys() == {("cifar10", "fp16", images) for images in ("1000", "10000", "50000")}
+        assert max(far.values()) == pytest.approx(0.054, abs=0.0006)
+    else:
+        assert len(plans.measured) == 122 and len(found) == 5
+        assert far == {}
+    error = np.abs(plans.estimates(plans.table()) / plans.truth - 1).mean()
+    assert error == pytest.approx(0.078 if plans.tensor else 0.031, abs=0.0006)
+
+
+def test_the_planner_takes_what_was_fast() -> None:
+    """Of all plans, not of those that were timed alone."""
+    document = json.loads(PLANS.read_text())
+    timed = {(row["network"], row["precision"], row["first"], row["operations"], row["warps"],
+              row["groups"], tuple((one["rows"], one["columns"]) for one in row["sums"]))
+             for row in document["plans"]}  # fmt: skip
+    for name, precision in itertools.product(("cifar10", "ece408"), ARITHMETICS):
+        stages, arithmetic = zoo.network(name).stages, ARITHMETICS[precision]
+        for plan in cut(stages, arithmetic, 90):
+            if isinstance(plan, Stack):
+                units = tuple((each.shares.rows, each.shares.columns) for each in plan.sums
+                              if each.shares)  # fmt: skip
+                first = plan.operations[0].index
+                found = (name, precision, first, len(plan.phases), plan.warps, plan.groups, units)
+                assert found in timed
 
 
 def test_the_fit_estimates_as_the_code_does(plans: Plans) -> None:
     """Estimates from what each constant counts for are those that plans are chosen by."""
     found = plans.estimates(plans.table())
-    truth = [each.plan.cycles(HOPPER) for each in plans.measured]
-    np.testing.assert_allclose(found, truth)
+    moved = np.array([each.moved_words for each in plans.measured]) / HOPPER.words_a_cycle
+    truth = np.array([each.plan.cycles(HOPPER) for each in plans.measured])
+    np.testing.assert_allclose(found, truth + HOPPER.launch_cycles + moved)
 
 
 def test_the_fit_is_nearer_to_times_than_the_table(plans: Plans) -> None:
     def miss(constants: np.ndarray) -> float:
-        return float(np.square(np.log(plans.estimates(constants) / plans.truth)).sum())
+        apart = np.log(plans.estimates(constants) / plans.truth) * plans.near
+        return float(np.square(apart).sum())
 
-    assert miss(fit_times(plans)) < miss(plans.table())
+    assert miss(fit(plans, rounds=40)) < miss(plans.table())

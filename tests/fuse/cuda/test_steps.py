@@ -278,7 +278,7 @@ def test_wide_writes(precision: str) -> None:
 def test_strips(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows outside the picture that are not emptied, or whose zeros are not waited for."""
     kept = 1024 * (4 if precision == "fp16" else 10)
-    monkeypatch.setitem(GENERATIONS, 90, replace(HOPPER, shared_bytes=kept))
+    monkeypatch.setitem(GENERATIONS, 90, replace(HOPPER, shared_bytes=kept, worth_it=3))
     monkeypatch.setattr(arrange, "MOST_TWICE", 3)
     layers = (Convolution(8, 3, padding=1), ReLU(), Convolution(5, 3, padding=1))
     tall = case(precision, (2, 61, 9), layers)

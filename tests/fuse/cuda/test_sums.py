@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.steps import Convolve
-from tilewright.fuse.cuda.sums import Shares
+from tilewright.fuse.cuda.sums import Shares, share
 from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
 
@@ -25,6 +26,15 @@ from tilewright.model.network import Network
 def chain(filters: int) -> Network:
     first, second = Convolution(filters, 3, padding=1), Convolution(filters, 3)
     return Network("net", Pixels((3, 8, 8)), (first, ReLU(), MaxPool(2), second, ReLU()))
+
+
+@pytest.fixture(autouse=True)
+def whole_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Units have all filters of their tiles, though small pictures have few of such."""
+    monkeypatch.setattr(Shares, "busiest", lambda self, warps, groups: self.units * self.splits**9)
+    share.cache_clear()
+    yield
+    share.cache_clear()
 
 
 def planned(network: Network, precision: str = "fp32") -> Stack:

@@ -29,6 +29,7 @@ BARE = Network(
 )
 NETWORK = BARE.with_parameters(random_parameters(BARE, np.random.default_rng(0)))
 IMAGES = np.random.default_rng(1).integers(0, 256, (2, 3, 16, 16), np.uint8)
+IMAGES_OF_SIX = np.random.default_rng(1).integers(0, 256, (2, 6, 23, 23), np.uint8)
 
 
 def planned(precision: str, capability: int = 90, shape: tuple[int, int] = (4, 4)) -> Stack:
@@ -56,6 +57,39 @@ def test_as_warp_by_warp(precision: str) -> None:
     np.testing.assert_array_equal(run(plan, made), run(alone, other))
     assert "wgmma" in program_text(made, "kernel")
     assert "wgmma" not in program_text(other, "kernel")
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+def test_units_made_for_them(precision: str) -> None:
+    """Rows of taps that end in half a step, and tiles that would not come out even."""
+    bare = Network("net", Pixels((6, 23, 23)), (Convolution(12, 3), Convolution(24, 7)))
+    net = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    arithmetic, todo = ARITHMETICS[precision], to_do(net.stages, HOPPER)
+    plans = [stack_as(Arrangement(0, 4, 4, 0.5, each), arithmetic, todo, HOPPER)
+             for each in (False, True)]  # fmt: skip
+    found = []
+    for plan, together in zip(plans, ([False, False], [False, True]), strict=True):
+        assert plan and wide(plan) == together
+        made = program(plan, net.input, "uint8")
+        found.append(run_program(made, plan, net, IMAGES_OF_SIX))
+        step = made.item[-2]
+        assert isinstance(step, Convolve) and (step.half > 0) != together[1]
+    np.testing.assert_array_equal(*found)
+    assert plan.phases[1].shares and None in [
+        top for tile in plan.phases[1].shares.tiles for top in tile
+    ]
+
+
+def test_no_such_plan_where_there_are_no_such_units() -> None:
+    todo = to_do(NETWORK.stages, HOPPER)
+    for precision, shape in (("fp32", (4, 4)), ("fp16", (2, 8)), ("fp16", (4, 2))):
+        assert (
+            stack_as(Arrangement(0, *shape, 0.5, True), ARITHMETICS[precision], todo, HOPPER)
+            is None
+        )
+    few = Network("net", Pixels((3, 16, 16)), (Convolution(8, 3),))
+    todo = to_do(few.stages, HOPPER)
+    assert stack_as(Arrangement(0, 4, 4, 0.5, True), ARITHMETICS["fp16"], todo, HOPPER) is None
 
 
 def test_what_four_warps_cannot_do_together() -> None:

@@ -80,7 +80,7 @@ def _ranked(
 
 def _shape(kernel: Kernel) -> object:
     if isinstance(kernel, Stacked):
-        return kernel.division, kernel.warps, kernel.groups
+        return kernel.division, kernel.warps, kernel.groups, kernel.wide
     if isinstance(kernel, Connected):
         return kernel.few
     return kernel.more, kernel.chunk
@@ -91,8 +91,10 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
     yield kernel
     if isinstance(kernel, Stacked):
         divisions = range(kernel.division, kernel.division + MORE_DIVISIONS + 1)
-        for division, (warps, groups), weight in itertools.product(divisions, SHAPES, WEIGHTS):
-            yield replace(kernel, division=division, warps=warps, groups=groups, weight=weight)
+        for division, (warps, groups), weight, wide in itertools.product(
+            divisions, SHAPES, WEIGHTS, (False, True)
+        ):
+            yield Stacked(kernel.operations, division, warps, groups, weight, wide)
     elif isinstance(kernel, Connected):
         for few in FEW:
             yield replace(kernel, few=few)

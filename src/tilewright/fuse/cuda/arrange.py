@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.branches import inputs_of, is_chain, phases_of
+from tilewright.fuse.cuda.fold import folded
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.held import COUNTS, LITTLE, holding, setting_aside
 from tilewright.fuse.cuda.limits import lane_registers
@@ -18,7 +19,7 @@ from tilewright.fuse.cuda.operations import Form, Operation, Window
 from tilewright.fuse.cuda.pictures import Picture, plain
 from tilewright.fuse.cuda.stack import Phase, Rows, Stack, Strip, Taken
 from tilewright.fuse.cuda.sums import WEIGHTS, Shares, into, planes, share, source_picture
-from tilewright.fuse.cuda.warpgroups import with_warpgroups
+from tilewright.fuse.cuda.warpgroups import enough_warps, wide_share, with_warpgroups
 from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import DoesNotFit
 
@@ -37,6 +38,7 @@ class Arrangement(NamedTuple):
     warps: int
     groups: int
     weight: float
+    wide: bool = False  # units for warpgroups, where they can be
 
 
 def searched() -> tuple[object, ...]:
@@ -86,12 +88,12 @@ def stack_as(
     generation: Generation,
 ) -> Stack | None:
     """The plan with all that is chosen; None if there is no such one, or it does not fit."""
-    number, warps, groups, weight = chosen
+    number, warps, groups, weight, wide = chosen
     if number < 0 or (warps, groups) not in SHAPES or weight not in WEIGHTS:
         return None
     for parts, strip in itertools.islice(divisions(operations), number, number + 1):
         if 4 * _least_words(arithmetic, parts) <= generation.shared_bytes:
-            return _plan(arithmetic, parts, generation, warps, groups, weight, strip)
+            return _plan(arithmetic, parts, generation, warps, groups, weight, strip, wide)
     return None
 
 
@@ -105,34 +107,17 @@ def _best(
         if least > generation.shared_bytes:
             continue
         tried = (
-            (_plan(arithmetic, parts, generation, warps, groups, weight, strip),
-             Arrangement(number, warps, groups, weight))
+            (_plan(arithmetic, parts, generation, warps, groups, weight, strip, wide),
+             Arrangement(number, warps, groups, weight, wide))
             for warps, groups in SHAPES
             if groups * least <= generation.shared_bytes
-            for weight in _weights(arithmetic, parts, generation, warps, groups)
+            for weight in WEIGHTS
+            for wide in (False, True)
         )  # fmt: skip
         plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
         if plans:
             return min(plans, key=lambda each: (each[0].cycles(generation), -each[0].groups))
     return None
-
-
-def _weights(
-    arithmetic: Arithmetic,
-    operations: Sequence[Operation],
-    generation: Generation,
-    warps: int,
-    groups: int,
-) -> list[float]:
-    """Those with which any sum is shared out otherwise: half of all plans would be made twice."""
-    registers = lane_registers(warps * groups)
-    found: dict[tuple[Shares, ...], float] = {}
-    for weight in WEIGHTS:
-        setting = _Setting(arithmetic, generation, warps, registers, weight)
-        found.setdefault(
-            tuple(_share(setting, each) for each in operations if each.kind == "sum"), weight
-        )
-    return list(found.values())
 
 
 def divisions(
@@ -236,14 +221,19 @@ def _plan(
     groups: int,
     weight: float,
     strip: Strip | None,
+    wide: bool,
 ) -> Stack | None:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
-    setting = _Setting(arithmetic, generation, warps, lane_registers(warps * groups), weight)
+    if wide and not (arithmetic.tensor and generation.warpgroups and enough_warps(warps, groups)):
+        return None
+    registers = lane_registers(warps * groups)
+    setting = _Setting(arithmetic, generation, warps, registers, weight, wide)
     inputs, layout = inputs_of(operations), None
     given, gives = _given(operations, inputs), operations[-1].gives
     shapes = _shapes(operations, inputs)
     if is_chain(operations):
-        phases = _phases(setting, operations, given[0], gives, strip)
+        first = folded(operations[0], arithmetic) if strip is None else operations[0]
+        phases = _phases(setting, [first, *operations[1:]], given[0], gives, strip)
     else:
         branching = phases_of(operations, arithmetic, generation, groups, partial(_share, setting))
         if branching is None:
@@ -255,7 +245,7 @@ def _plan(
     staged = 0
     if given[0] == "pixels" and strip is None and (layout is None or 0 in layout.filled):
         pixels = math.prod(shapes[0])
-        staged = pixels if pixels % 16 == 0 else 0
+        staged = pixels if pixels % 4 == 0 else 0
     if strip:
         shapes = (strip.source, *shapes[1:])
     whole = Stack(
@@ -285,7 +275,13 @@ def _plan(
     if excess > 0 or left:
         kept = tuple(replace(each, shared=False) if each in left else each for each in phases)
         whole = replace(whole, phases=kept, staged_bytes=staged if excess <= 0 else 0)
+    if wide and not (_wide(whole) and all(each.shared for each in _wide(whole))):
+        return None  # it is the same as without, or tensor cores cannot read the weights
     return with_warpgroups(holding(whole, generation.shared_bytes), generation)
+
+
+def _wide(plan: Stack) -> list[Phase]:
+    return [phase for phase in plan.phases if phase.shares and phase.shares.wide]
 
 
 def _given(part: Sequence[Operation], inputs: tuple[int, ...]) -> tuple[Form, ...]:
@@ -310,6 +306,7 @@ class _Setting(NamedTuple):
     warps: int
     registers: int
     weight: float
+    wide: bool
 
 
 def _phases(
@@ -378,5 +375,9 @@ def _source(
 
 
 def _share(setting: _Setting, operation: Operation) -> Shares:
-    arithmetic, generation, warps, registers, weight = setting
+    arithmetic, generation, warps, registers, weight, wide = setting
+    if wide:
+        found = wide_share(operation.geometry, arithmetic, generation, warps, registers)
+        if found:
+            return found
     return share(operation.geometry, arithmetic, generation, warps, registers, weight)

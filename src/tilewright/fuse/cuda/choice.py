@@ -17,7 +17,8 @@ class Stacked(
     """A kernel that takes so many operations from an image to a result, all of them in a group.
 
     `division` is which of the ways to divide an image into strips, `weight` what a unit of work
-    was held to weigh when it was shared out over the warps (`arrange`).
+    was held to weigh when it was shared out over the warps (`arrange`); `wide` units are made for
+    warpgroups, where these can be (`warpgroups`).
     """
 
     operations: Positive
@@ -25,6 +26,7 @@ class Stacked(
     warps: int
     groups: int
     weight: float
+    wide: bool = False
 
 
 class Multiplied(

@@ -112,8 +112,12 @@ def _with_few(
 
 @cache
 def for_few(gpu: Generation) -> Generation:
-    """No fully connected layer is done over the batch."""
-    return replace(gpu, most_connected=10**12, panels=False)
+    """No fully connected layer is done over the batch, and most of the time is waiting."""
+    few = gpu.few
+    return replace(
+        gpu, most_connected=10**12, panels=False, tensor=few.tensor, plain=few.plain,
+        image_work=few.image_work, image_wait=few.image_wait,
+    )  # fmt: skip
 
 
 def recut(
@@ -248,7 +252,9 @@ def _kernel(
         or not _together(part, {each.index for each in part})
     ):
         return None
-    arrangement = Arrangement(chosen.division, chosen.warps, chosen.groups, chosen.weight)
+    arrangement = Arrangement(
+        chosen.division, chosen.warps, chosen.groups, chosen.weight, chosen.wide
+    )
     return stack_as(arrangement, arithmetic, part, gpu)
 
 
@@ -402,7 +408,7 @@ def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
 def _stacks(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int
 ) -> list[Stacked]:
-    """Consecutive operations in as few kernels as come near the best way to cut them.
+    """Consecutive operations in as many kernels as are worth it.
 
     There are `extra` kernels more, if that is asked for. Found from the end to the beginning:
     `best[i]` has, for every number of kernels, the cheapest way to do all but the first i
@@ -431,11 +437,10 @@ def _stacks(
             assert problem
             raise problem
         best[first] = found
-    least = min(cost for cost, _ in best[0].values())
-    near = [count for count, (cost, _) in best[0].items() if cost <= gpu.worth_it * least]
-    if min(near) + extra not in best[0]:
-        raise DoesNotFit(f"{todo[0].names[0]}: no {min(near) + extra} kernels")
-    chain = best[0][min(near) + extra][1]
+    count = min(best[0], key=lambda count: best[0][count][0] * gpu.worth_it**count) + extra
+    if count not in best[0]:
+        raise DoesNotFit(f"{todo[0].names[0]}: no {count} kernels")
+    chain = best[0][count][1]
     kernels = []
     while chain is not None:
         kernels.append(chain.kernel)

@@ -330,6 +330,9 @@ def _fill(made: Program, step: Fill) -> str:
     match step.form:
         case "threes":
             return f"fill_threes<{_load(step)}>({source}, own + {step.at}, thread);"
+        case "fours":
+            fetched = "true" if step.staged is not None else "false"
+            return f"fill_fours<{_load(step)}, {fetched}>({source}, own + {step.at}, thread);"
         case "values":
             name = f"fill<{_load(step)}>"
         case "words":

@@ -114,6 +114,8 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     if plan.strip:
         out_y = operation.stages[0].output_shape[1]  # strips do some rows twice
     useful = shares.filters * out_y * out_x * channels * taps_y * taps_x / parts
+    if operation.folded:  # some weights are zeros
+        useful = operation.stages[0].flops / 2
     unit = f"16 columns x {_count(shares.rows, 'row')}, {filters} filters"
     if images > 1:
         unit, useful = f"{images} images, {filters} filters", images * useful

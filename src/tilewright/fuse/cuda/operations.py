@@ -59,7 +59,8 @@ class Geometry:
     source: Shape
     summed: Shape
     window: Window
-    pool: Pool
+    pool: Pool  # of positions that lie beside each other
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)  # looked up by what it is: thousands of times in a deep network
@@ -100,6 +101,7 @@ class Operation:
     mixed: bool = False
     last_reader: int = -1
     direct: bool = False  # it reads what another kernel gave where that lies, in device memory
+    folded: bool = False  # it sums four positions at once (`fold`)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +114,8 @@ class Operation:
 
     @cached_property
     def geometry(self) -> Geometry:
-        return Geometry(self.source, self.summed, self.window, self.pool)
+        pool: Pool = "" if self.folded else self.pool
+        return Geometry(self.source, self.summed, self.window, pool, self.folded)
 
     @cached_property
     def alike(self) -> tuple[object, ...]:

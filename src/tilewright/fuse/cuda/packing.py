@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
-from tilewright.fuse.cuda.pictures import Picture, runs
-from tilewright.fuse.cuda.sums import NARROW, TILE, Shares, Sink, offset, reads_of
+from tilewright.fuse.cuda.pictures import Picture
+from tilewright.fuse.cuda.sums import NARROW, TILE, Shares, Sink, offset, runs_of
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stage
 
@@ -129,7 +129,7 @@ def pack(
         # Lane t has the column's t-th filter, and zeros.
         full_weight[-8:] = full_weight[-8:].reshape(2, NARROW, channels, taps_y, taps_x).transpose(
             1, 0, 2, 3, 4).reshape(8, channels, taps_y, taps_x)  # fmt: skip
-    count, full, half = runs(arithmetic, source, taps_x, reads_of(shares, source))
+    count, full, half = runs_of(shares, source)
     per_word = arithmetic.per_word
 
     def gathered(run: int, first: int, size: int) -> Words:

@@ -93,12 +93,14 @@ def picture(
     reads: Sequence[Reads],
     loaded: bool,
     unaligned: float,
+    whole: bool = False,
 ) -> Picture:
     """The picture that a sum reads so, with as few steps and bank conflicts as can be had.
 
     The pixels that 8 rows of an operand read at once should lie in different banks, which depends
     on the words between pixels and between rows. `loaded` pictures come from device memory value
     by value, and may be tight; `unaligned` is what reads of single words cost against reads of two.
+    Steps may have to be `whole`.
     """
     channels, height, width = shape
     words = arithmetic.words(channels)
@@ -113,12 +115,12 @@ def picture(
         candidates = [
             Picture(channels, height, width, words, pitch, across * pitch + extra, padding)
             for pitch in range(words, words + 8)
-            for extra in range(0, 32, 2)
+            for extra in range(0, 32, 1 if arithmetic.per_word == 2 else 2)
         ]
 
     best, least = candidates[0], (math.inf, 0)
     for each in candidates:
-        count, full, half = runs(arithmetic, each, taps_x, reads)
+        count, full, half = runs(arithmetic, each, taps_x, reads, whole)
         length = count * (full + half * (HALF_STEP if arithmetic.tensor else 0.5))
         # Where a lane reads alone, it is the number of reads that counts.
         if not arithmetic.tensor and not aligned(each, reads):
@@ -137,30 +139,32 @@ def aligned(source: Picture, reads: Sequence[Reads]) -> bool:
     )
 
 
-def steps(arithmetic: Arithmetic, source: Picture, taps_x: int, reads: Sequence[Reads]) -> float:
-    """Steps of a sum along one row of taps; half ones count half."""
-    count, full, half = runs(arithmetic, source, taps_x, reads)
-    return count * (full + half / 2)
-
-
 def runs(
-    arithmetic: Arithmetic, source: Picture, taps_x: int, reads: Sequence[Reads]
+    arithmetic: Arithmetic,
+    source: Picture,
+    taps_x: int,
+    reads: Sequence[Reads],
+    whole: bool = False,
 ) -> tuple[int, int, int]:
     """Runs of words in a row of taps, and the full and half steps each of them takes."""
     count, length = _run(arithmetic, source, taps_x)
     if not arithmetic.tensor and not aligned(source, reads):
         return count, 0, length
     full, rest = divmod(length, arithmetic.step)
-    if 2 * rest > arithmetic.step:
+    if 2 * rest > arithmetic.step or (whole and rest):
         full, rest = full + 1, 0
     return count, full, 1 if rest else 0
 
 
 def words_beyond(
-    arithmetic: Arithmetic, source: Picture, taps_x: int, reads: Sequence[Reads]
+    arithmetic: Arithmetic,
+    source: Picture,
+    taps_x: int,
+    reads: Sequence[Reads],
+    whole: bool = False,
 ) -> int:
     """Words after a run's last that its steps read, too."""
-    _, full, half = runs(arithmetic, source, taps_x, reads)
+    _, full, half = runs(arithmetic, source, taps_x, reads, whole)
     return (
         full * arithmetic.step + half * arithmetic.step // 2 - _run(arithmetic, source, taps_x)[1]
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from tilewright.fuse.cuda.operations import Operation, Window
-from tilewright.fuse.cuda.pictures import plain, runs
+from tilewright.fuse.cuda.pictures import plain
 from tilewright.fuse.cuda.stack import Phase, Source, Stack, Taken
 from tilewright.fuse.cuda.steps import (
     Added,
@@ -34,7 +34,7 @@ from tilewright.fuse.cuda.steps import (
     Together,
     Windows,
 )
-from tilewright.fuse.cuda.sums import offset, reads_of
+from tilewright.fuse.cuda.sums import offset, runs_of
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -163,8 +163,9 @@ def _fill(plan: Stack, number: int, given: Given, pixels: Pixels | None, staged:
     picture, strip, words = plan.pictures[number], plan.strip, given.source == "words"
     threes = staged and picture.tight and picture.channels == 3 and picture.width % 4 == 0
     readers = plan.readers(number)
+    fours = any(each.operation.folded for each in readers)
     return Fill(
-        form="words" if words else "threes" if threes else "values",
+        form="words" if words else "fours" if fours else "threes" if threes else "values",
         staged=plan.arena_words if staged else None,
         at=plan.place(number) + picture.padding[0] * picture.row,
         rows=strip.pictures[0] if strip else None,
@@ -313,9 +314,8 @@ def _apart(plan: Stack, index: int) -> int:
 def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Convolve:
     shares, operation = phase.shares, phase.operation
     assert shares
-    taps_y, taps_x = operation.window.taps
-    reads = reads_of(shares, phase.source)
-    count, full, half = runs(plan.arithmetic, phase.source, taps_x, reads)
+    taps_y = operation.window.taps[0]
+    count, full, half = runs_of(shares, phase.source)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
     pool, before, after = pool_of(operation)
     return Convolve(
@@ -353,6 +353,7 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         rounds=operation.mixed and plan.arithmetic.rounds,
         added=_added(plan, index, phase, given) if operation.added else None,
         narrow=shares.narrow,
+        folded=operation.folded,
         warpgroup=phase.warpgroup,
     )
 

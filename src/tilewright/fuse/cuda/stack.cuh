@@ -247,6 +247,14 @@ __device__ __forceinline__ void put_one(word* out, int place, int channel, float
             L::TO == TW_TO_FLOATS ? __float_as_uint(value) : operand(value);
 }
 
+// The same as one half of a word; of a last word both are written.
+template <class L>
+__device__ __forceinline__ void put_half(word* out, int place, int channel, float value)
+{
+    if (channel < (L::FILTERS + 1) / 2 * 2)
+        reinterpret_cast<unsigned short*>(out)[2 * place + channel] = pack(value, 0.0f) & 0xffff;
+}
+
 // The same for four columns at once, in device memory: lanes 4g to 4g+3 exchange words so that each
 // writes four that follow each other.
 template <class L>
@@ -301,12 +309,53 @@ __device__ __forceinline__ float2 more(const word* added, int place, int channel
 #endif
 }
 
+// The results of a warp's unit where the four sums of a pooling window are in columns: in four of
+// them for two filters of each lane, in two for one filter.
+template <class L>
+__device__ __forceinline__ void store_folded(
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first)
+{
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+#pragma unroll
+    for (int position = 0; position < 2; ++position) {
+        const int place = __ldg(places + position * 8 + g);
+        if (place < 0)
+            continue;
+#pragma unroll
+        for (int y = 0; y < L::ROWS; ++y) {
+            const int at = place + y * L::OUT_ROW;
+#pragma unroll
+            for (int n = 0; n < L::COLUMNS; n += 4) {
+                const float(&one)[4] = sum[y][n], (&two)[4] = sum[y][n + 1];
+                const int low = 2 * position, high = low + 1, channel = 2 * (first + n);
+                if (n + 2 == L::COLUMNS) {
+                    const float value = pooled<L>(one[low], one[high], two[low], two[high]);
+                    if (L::TO == TW_TO_HALVES)
+                        put_half<L>(out, at, channel + t, value);
+                    else
+                        put_one<L>(out, at, channel + t, value);
+                    continue;
+                }
+                const float(&three)[4] = sum[y][(n + 2) % L::COLUMNS];
+                const float(&four)[4] = sum[y][(n + 3) % L::COLUMNS];
+                put<L>(out, at, channel + 2 * t,
+                       pooled<L>(one[low], two[low], three[low], four[low]),
+                       pooled<L>(one[high], two[high], three[high], four[high]));
+            }
+        }
+    }
+}
+
 // The results of a warp's unit, two channels of a position at a time.
 template <class L>
 __device__ __forceinline__ void store(
     const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first,
     const word* added, const int* from)
 {
+    if constexpr (L::FOLDED) {
+        store_folded<L>(sum, places, out, first);
+        return;
+    }
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     constexpr int HEIGHT = L::POOL ? L::ROWS / 2 : L::ROWS, POSITIONS = L::POOL ? 1 : 2;
 #pragma unroll
@@ -366,8 +415,8 @@ __device__ __forceinline__ void convolve(
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     for (int unit = warp; unit < L::UNITS; unit += L::WARPS) {
-        const int tile = unit % L::TILES, split = unit / L::TILES;
-        const int* places = tables + L::TILES * 16 + tile * (L::POOL ? 8 : 16);
+        const int tile = unit % L::TILES, split = L::UNITS == L::TILES ? 0 : unit / L::TILES;
+        const int* places = tables + L::TILES * 16 + tile * (L::POOL && !L::FOLDED ? 8 : 16);
         const word* even = in + __ldg(tables + tile * 16 + g);
         const word* odd = in + __ldg(tables + tile * 16 + 8 + g);
         float sum[L::ROWS][L::COLUMNS][4];
@@ -488,6 +537,41 @@ __device__ __forceinline__ void fill_threes(const unsigned char* from, word* til
         for (int k = 0; k < 5; ++k)
             split[k + 1] = __byte_perm(pair[k], pair[k + 1], 0x5432);
         halves[12] = pair[5] >> 16;
+    }
+}
+
+// Four neighbouring pixels as one of four times as many channels. What was fetched is read two
+// bytes at a time.
+template <class L, bool FETCHED, class T>
+__device__ __forceinline__ void fill_fours(const T* from, word* tile, int thread)
+{
+    constexpr int CHANNELS = L::CHANNELS / 4, WIDTH = 2 * L::WIDTH, PLANE = 2 * L::HEIGHT * WIDTH;
+    for (int i = thread; i < L::HEIGHT * L::WIDTH; i += L::THREADS) {
+        const int y = i / L::WIDTH, x = i % L::WIDTH;
+        float value[L::CHANNELS];
+#pragma unroll
+        for (int k = 0; k < 2 * CHANNELS; ++k) {
+            const int down = k / CHANNELS, c = k % CHANNELS;
+            const T* pixel = from + c * PLANE + (2 * y + down) * WIDTH + 2 * x;
+            float left, right;
+            if constexpr (FETCHED) {
+                const uchar2 two = *reinterpret_cast<const uchar2*>(pixel);
+                left = two.x, right = two.y;
+            } else {
+                left = pixel[0], right = pixel[1];
+            }
+            value[2 * down * CHANNELS + c] = L::value(left, c);
+            value[(2 * down + 1) * CHANNELS + c] = L::value(right, c);
+        }
+        word* to = tile + y * L::ROW + (x + L::LEFT) * L::PITCH;
+#pragma unroll
+        for (int k = 0; k < L::WORDS; ++k) {
+#if TW_PER_WORD == 2
+            to[k] = pack(value[2 * k], value[2 * k + 1]);
+#else
+            to[k] = operand(value[k]);
+#endif
+        }
     }
 }
 
@@ -621,11 +705,22 @@ __device__ __forceinline__ void fetch_16(void* to, const void* from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
 }
 
+__device__ __forceinline__ void fetch_4(void* to, const void* from)
+{
+    const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
+}
+
 __device__ __forceinline__ void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 template <int BYTES, int THREADS>
 __device__ __forceinline__ void fetch(void* to, const void* from, int thread)
 {
+    if constexpr (BYTES % 16) {
+        for (int i = thread; i < BYTES / 4; i += THREADS)
+            fetch_4(static_cast<char*>(to) + 4 * i, static_cast<const char*>(from) + 4 * i);
+        return;
+    }
     for (int i = thread; i < BYTES / 16; i += THREADS)
         fetch_16(static_cast<char*>(to) + 16 * i, static_cast<const char*>(from) + 16 * i);
 }

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tilewright.fuse.cuda import fold
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Form, Operation
@@ -29,8 +30,8 @@ from tilewright.fuse.cuda.packing import (
     pack_channels,
     tables,
 )
-from tilewright.fuse.cuda.pictures import SLACK, Picture, runs, steps, words_beyond
-from tilewright.fuse.cuda.sums import Shares, Sink, reads_of
+from tilewright.fuse.cuda.pictures import SLACK, Picture
+from tilewright.fuse.cuda.sums import Shares, Sink, beyond_of, runs_of
 from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Parameters
 
@@ -82,8 +83,7 @@ class Phase:
             pairs = -(-self.operation.result[0] // 2)
             return -(-taps_y * taps_x * pairs * 2 // 8) * 8
         arithmetic, taps = self.shares.arithmetic, self.operation.window.taps
-        reads = reads_of(self.shares, self.source)
-        count, full, half = runs(arithmetic, self.source, taps[1], reads)
+        count, full, half = runs_of(self.shares, self.source)
         step = 8 * arithmetic.step * taps[0] * self.shares.all_columns
         return count * (full * step + half * step // 2)
 
@@ -94,24 +94,24 @@ class Phase:
             return self.weight_words * math.prod(self.operation.result[1:])
         return self.shares.tile_count * self.weight_words
 
-    def work(self, generation: Generation) -> float:
+    def work(self, generation: Generation, warps: int = 2, groups: int = 2) -> float:
         """Cycles that it takes of a multiprocessor."""
-        return _work(self, generation)
+        return _work(self, generation, warps, groups)
 
     def wait(self, warps: int, generation: Generation) -> float:
         """Cycles until the warp with most to do is done."""
         if self.shares is None:
             return 0.0
         rates = generation.rates(self.shares.arithmetic.tensor)
-        return self.shares.wait(self.steps, warps, rates)
+        together, distant = self.warpgroup > 0, not self.shared
+        return self.shares.wait(self.steps, warps, rates, together, distant)
 
     @cached_property
     def steps(self) -> float:
-        """Steps of its sums along one row of taps."""
+        """Steps of its sums along one row of taps; half ones count half."""
         assert self.shares
-        taps_x = self.operation.window.taps[1]
-        reads = reads_of(self.shares, self.source)
-        return steps(self.shares.arithmetic, self.source, taps_x, reads)
+        count, full, half = runs_of(self.shares, self.source)
+        return count * (full + half / 2)
 
 
 def _kernel(operation: Operation) -> tuple[int, int]:
@@ -123,12 +123,12 @@ def _kernel(operation: Operation) -> tuple[int, int]:
 
 # Phases are tried in many plans.
 @lru_cache(maxsize=50_000)
-def _work(phase: Phase, generation: Generation) -> float:
+def _work(phase: Phase, generation: Generation, warps: int, groups: int) -> float:
     operation, shares = phase.operation, phase.shares
     if shares:
         rates = generation.rates(shares.arithmetic.tensor)
-        distant = 0 if phase.shared else phase.weight_reads / rates.distant_words
-        return shares.work(phase.steps, rates) + distant
+        distant = 0 if phase.shared else rates.distant * phase.weight_reads
+        return shares.work(phase.steps, rates, warps, groups, phase.warpgroup > 0) + distant
     if operation.kind != "softmax":
         outputs = math.prod(operation.result) / 2
         taps = (
@@ -328,8 +328,7 @@ class Stack:
         source, between, after = self.pictures[index], 0, 0
         for phase in self.readers(index):
             if phase.shares is not None:
-                taps_x, reads = phase.operation.window.taps[1], reads_of(phase.shares, source)
-                beyond = words_beyond(self.arithmetic, source, taps_x, reads)
+                beyond = beyond_of(phase.shares, source)
                 gap = 0 if source.contiguous else min(beyond, source.pitch - source.words)
                 between, after = max(between, gap), max(after, SLACK if beyond else 0)
         return between, after
@@ -384,6 +383,8 @@ class Stack:
         for phase in self.phases:
             if phase.shares:
                 stage = phase.operation.stages[0]
+                if phase.operation.folded:
+                    given = {**given, **fold.parameters(phase.operation, given)}
                 packers[stage.name] = partial(
                     pack, phase.shares, phase.source, stage, phase.warpgroup > 0
                 )
@@ -405,11 +406,45 @@ class Stack:
             at += len(found[-1])
         return (np.concatenate(found) if found else np.zeros(1, np.int32)), places
 
+    def work(self, generation: Generation) -> float:
+        """Cycles of a multiprocessor that an image, or a strip of one, takes."""
+        return generation.image_work + sum(
+            phase.work(generation, self.warps, self.groups) / images
+            for phase, images in zip(self.phases, self._taken, strict=True)
+        )
+
+    def wait(self, generation: Generation) -> float:
+        """Cycles of a group that it takes, if it has all it needs."""
+        rates = generation.rates(self.arithmetic.tensor)
+        fill = rates.fill * self.unstaged / (32 * self.warps)
+        return generation.image_wait + fill + sum(
+            (rates.softmax if phase.operation.kind == "softmax" else
+             phase.wait(self.warps, generation)) / images
+            for phase, images in zip(self.phases, self._taken, strict=True)
+        )  # fmt: skip
+
+    @property
+    def _taken(self) -> list[int]:
+        """How many images each phase takes at a time."""
+        several = min(2, len(self.phases)) if self.held > 1 else 0
+        return [1] * (len(self.phases) - several) + [self.held] * several
+
+    @property
+    def unstaged(self) -> int:
+        """Values, or words, of an image that threads read from device memory one by one."""
+        found = 0
+        for number, which in enumerate(self.filled):
+            picture = self.pictures[number]
+            if self.all_given[which] == "words":
+                found += picture.words * picture.height * picture.width
+            elif not self.staged_bytes:
+                found += picture.channels * picture.height * picture.width
+        return found
+
     def cycles(self, generation: Generation) -> float:
         """About how many of a multiprocessor's cycles an image takes; for comparison only."""
-        work = generation.image_work + sum(phase.work(generation) for phase in self.phases)
-        waits = [phase.wait(self.warps, generation) for phase in self.phases]
-        wait = generation.image_wait + sum(waits) - sum(waits[-2:]) * (1 - 1 / self.held)
+        work = self.work(generation)
+        wait = self.wait(generation)
         parts = len(self.strip.starts) if self.strip else 1
         # Groups fill each other's waits.
         return parts * math.hypot(work, wait / self.groups)

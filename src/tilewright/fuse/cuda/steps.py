@@ -42,7 +42,10 @@ class FetchParameters:
 
 @dataclass(frozen=True)
 class FetchImage:
-    """An image's bytes on their way to where `Fill` reads them: this item's, or the next one's."""
+    """An image's bytes on their way to where `Fill` reads them: this item's, or the next one's.
+
+    They go 4 at a time if images do not all begin on 16.
+    """
 
     at: int
     bytes: int
@@ -79,10 +82,11 @@ class Given:
 class Fill:
     """Pixels, or words of another kernel, into the first picture; rows outside the image are zero.
 
-    `form`: value by value, four pixels of three channels at a time, or word by word.
+    `form`: value by value, four pixels of three channels at a time, word by word, or four pixels as
+    one (`fold`).
     """
 
-    form: Literal["values", "threes", "words"]
+    form: Literal["values", "threes", "words", "fours"]
     staged: int | None  # where the image was fetched to; None: it is read from device memory
     at: int
     rows: Rows | None  # of a strip
@@ -231,11 +235,12 @@ class Convolve:
     rounds: bool  # what is read is rounded to operands first
     added: Added | None
     narrow: bool = False  # the last column has one filter of each lane
+    folded: bool = False  # sums of a pooling window are in columns, not beside each other (`fold`)
     warpgroup: int = 0  # rows of sums that four warps compute at a time; 0: each its own
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
-        "rounds", "narrow", "warpgroup",
+        "rounds", "narrow", "folded", "warpgroup",
     )  # fmt: skip
 
 

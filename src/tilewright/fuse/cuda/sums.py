@@ -10,20 +10,21 @@ of a pooling window.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation, Rates
 from tilewright.fuse.cuda.operations import Geometry, Window
-from tilewright.fuse.cuda.pictures import Picture, Reads, picture
+from tilewright.fuse.cuda.pictures import Picture, Reads, picture, runs, words_beyond
 from tilewright.model.layers import Shape
 
 TILE = 16
 TYPICAL_TILES = 4
+TYPICAL_GROUPS = 2
+SCHEDULERS = 4  # of a multiprocessor
 NARROW = 4  # filters of a narrow column
 Tile = list[tuple[int, int] | None]
 To = Literal["TW_TO_HALVES", "TW_TO_OPERANDS", "TW_TO_FLOATS"]
@@ -33,12 +34,20 @@ WEIGHTS = (0.1, 0.5, 2.0)
 
 @dataclass(frozen=True)
 class Shares:
-    """How a warp's unit of a convolution's work is cut."""
+    """How a warp's unit of a convolution's work is cut.
+
+    If they are `wide`, so many warps of a group, a multiple of four, all have the same to do at any
+    time, in whole steps (`warpgroups`): there may be tiles without sums. Columns of the picture are
+    rows of an operand one after the other then (`in_turn`), if none is pooled and that has fewer
+    bank conflicts.
+    """
 
     geometry: Geometry
     arithmetic: Arithmetic
     rows: int
     columns: int
+    wide: int = 0
+    in_turn: bool = False
 
     @property
     def needed(self) -> tuple[int, int]:
@@ -63,11 +72,12 @@ class Shares:
                 (min(block * self.rows, height - self.rows), x) if block < self.blocks else None
                 for block, x in places
             ]
-            yield group[0::2] + group[1::2]
+            yield group if self.in_turn else group[0::2] + group[1::2]
 
     @cached_property
     def tile_count(self) -> int:
-        return -(-self.blocks * self.needed[1] // TILE)
+        tiles = -(-self.blocks * self.needed[1] // TILE)
+        return -(-tiles // self.wide) * self.wide if self.wide else tiles
 
     @cached_property
     def reads(self) -> list[Reads]:
@@ -98,8 +108,7 @@ class Shares:
 
     @property
     def full_columns(self) -> float:
-        """Columns of filters, a narrow one counted as half. Estimates, which were fitted without
-        such, count it as a whole one: plans that they chose by halves were slower."""
+        """Columns of filters, a narrow one counted as half."""
         return self.columns - 0.5 if self.narrow else self.columns
 
     @cached_property
@@ -132,23 +141,49 @@ class Shares:
         weights = self.geometry.window.taps[0] * self.columns * each
         return weights + 8, 4 * self.input_rows + 2 * each
 
-    def work(self, steps: float, rates: Rates) -> float:
-        """Cycles that all units of an image take of a multiprocessor."""
+    def busiest(self, warps: int, groups: int) -> float:
+        """Units of an image that the busiest of the four schedulers has, times four.
+
+        A group's warps go to schedulers in turn: if 4 of them have 5 units, one scheduler has two,
+        in every group; of groups of two warps the even ones go to two schedulers, the odd ones to
+        the others.
+        """
+        if warps % SCHEDULERS == 0:
+            return SCHEDULERS * -(-self.units // SCHEDULERS)
+        return SCHEDULERS * -(-groups // 2) * -(-self.units // 2) / groups
+
+    def work(
+        self, steps: float, rates: Rates, warps: int, groups: int, together: bool = False
+    ) -> float:
+        """Cycles that all units of an image take of a multiprocessor, each warp's or those of four
+        warps `together`."""
         taps_y = self.geometry.window.taps[0]
-        products = steps * taps_y * self.rows * self.columns
-        reads = steps * (4 * self.input_rows + 2 * taps_y * self.columns)
-        results = self.rows * self.columns
-        each = rates.product * products + rates.read * reads + rates.result * results
-        return self.units * each
+        products = steps * taps_y * self.rows
+        results = rates.result * self.rows * self.columns
+        reads = rates.read * steps * 4 * self.input_rows
+        if together:
+            # Of an instruction's cycles a quarter of a column's are its own.
+            each = rates.together * products * (self.columns + 0.25)
+            return self.units * (each + reads + results)
+        each = rates.product * products * self.full_columns
+        read = 2 * rates.read + (rates.singly if self.rows_first else 0)
+        weights = read * steps * taps_y * self.columns
+        return self.busiest(warps, groups) * (each + reads + weights + results)
 
-    def wait(self, steps: float, warps: int, rates: Rates) -> float:
-        """Cycles until the warp with most to do is done."""
-        return -(-self.units // warps) * self.own(steps, rates)
-
-    def own(self, steps: float, rates: Rates) -> float:
-        """Cycles that a unit takes its warp."""
-        products = steps * self.geometry.window.taps[0] * self.rows * self.columns
-        return rates.own_product * products + rates.own_step * steps + rates.own_unit
+    def wait(
+        self,
+        steps: float,
+        warps: int,
+        rates: Rates,
+        together: bool = False,
+        distant: bool = False,
+    ) -> float:
+        """Cycles until the warp with most to do is done; weights may be `distant`."""
+        products = steps * self.geometry.window.taps[0] * self.rows * self.full_columns
+        own_step = rates.own_step + (rates.own_distant if distant else 0)
+        own_product = rates.own_together if together else rates.own_product
+        each = own_product * products + own_step * steps
+        return -(-self.units // warps) * (each + rates.own_unit)
 
 
 @lru_cache(maxsize=20_000)
@@ -161,35 +196,29 @@ def share(
     weight: float,
 ) -> Shares:
     """The best units for so many warps of so many registers."""
-    best, least = None, (math.inf, 0)
-    for one, units, work, each in _units(geometry, arithmetic, generation, registers):
-        cost = work + weight * (-(-units // warps) * each), units
-        if best is None or cost < least:
-            best, least = one, cost
-    assert best is not None
-    return best
-
-
-@lru_cache(maxsize=5_000)
-def _units(
-    geometry: Geometry, arithmetic: Arithmetic, generation: Generation, registers: int
-) -> list[tuple[Shares, int, float, float]]:
-    """All units that so many registers hold: how many there are, the cycles that all of them take
-    of a multiprocessor, and each of a warp."""
-    smallest = Shares(geometry, arithmetic, 2 if geometry.pool else 1, 1)
+    most_columns = -(-geometry.summed[0] // 8)
+    # Four columns, or the last two, have all sums of some filters, if they are folded.
+    together = most_columns if geometry.folded and most_columns % 4 else 4 if geometry.folded else 1
+    smallest = Shares(
+        geometry, arithmetic, 2 if geometry.pool else 1, together, in_turn=geometry.folded
+    )
     words = arithmetic.words(geometry.source[0]) * geometry.window.taps[1]
     steps = max(0.5, words / arithmetic.step)
     candidates = [smallest]
-    most_columns = -(-smallest.filters // 8)
     most_rows = min(smallest.needed[0], registers // 4)  # each takes four registers at least
     for rows in range(smallest.rows, most_rows + 1, smallest.rows):
-        for columns in range(1, most_columns + 1):
-            one = Shares(geometry, arithmetic, rows, columns)
+        for columns in range(together, most_columns + 1, together):
+            one = replace(smallest, rows=rows, columns=columns)
             if one.registers + generation.other_registers > registers:
                 break
             candidates.append(one)
-    rates = generation.rates(arithmetic.tensor)
-    return [(one, one.units, one.work(steps, rates), one.own(steps, rates)) for one in candidates]
+
+    def cost(one: Shares) -> tuple[float, int]:
+        rates = generation.rates(arithmetic.tensor)
+        work = one.work(steps, rates, warps, TYPICAL_GROUPS)
+        return work + weight * one.wait(steps, warps, rates), one.units
+
+    return min(candidates, key=cost)
 
 
 @dataclass(frozen=True)
@@ -235,7 +264,7 @@ def source_picture(
     padding = geometry.window.around if around is None else around
     return picture(
         shares.arithmetic, geometry.source, padding, geometry.window.taps[1],
-        shares.reads, loaded, unaligned,
+        shares.reads, loaded, unaligned, shares.wide > 0,
     )  # fmt: skip
 
 
@@ -251,3 +280,17 @@ def reads_of(shares: Shares, source: Picture) -> list[Reads]:
     if (down, right) == (0, 0):
         return shares.reads
     return [[(y + down, x + right) for y, x in read] for read in shares.reads]
+
+
+def runs_of(shares: Shares, source: Picture) -> tuple[int, int, int]:
+    """Runs of words in a row of taps, and the full and half steps each of them takes."""
+    reads = reads_of(shares, source)
+    taps_x = shares.geometry.window.taps[1]
+    return runs(shares.arithmetic, source, taps_x, reads, shares.wide > 0)
+
+
+def beyond_of(shares: Shares, source: Picture) -> int:
+    """Words after a run's last that its steps read, too."""
+    reads = reads_of(shares, source)
+    taps_x = shares.geometry.window.taps[1]
+    return words_beyond(shares.arithmetic, source, taps_x, reads, shares.wide > 0)

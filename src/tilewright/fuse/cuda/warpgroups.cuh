@@ -30,8 +30,9 @@ __device__ __forceinline__ void convolve_wide(
     constexpr int INPUT_ROWS = AT_A_TIME - 1 + L::TAPS_Y;
     const unsigned long long matrices = descriptor(weights);
     for (int turn = 0; turn < L::UNITS / L::WARPS; ++turn) {
-        const int unit = warp + turn * L::WARPS, tile = unit % L::TILES, split = unit / L::TILES;
-        const int* places = tables + L::TILES * 16 + tile * (L::POOL ? 8 : 16);
+        const int unit = warp + turn * L::WARPS, tile = unit % L::TILES;
+        const int split = L::UNITS == L::TILES ? 0 : unit / L::TILES;
+        const int* places = tables + L::TILES * 16 + tile * (L::POOL && !L::FOLDED ? 8 : 16);
         const word* even = in + __ldg(tables + tile * 16 + g) + t;
         const word* odd = in + __ldg(tables + tile * 16 + 8 + g) + t;
         float sum[L::ROWS][L::COLUMNS][4];
