@@ -106,8 +106,10 @@ def main() -> None:
                     row = measured(network, precision, images, given.repeats)
                 document["rows"].append(row)
                 print(row, flush=True)
-                atomic_write(given.output, json.dumps(document, indent=1) + "\n")
-    atomic_write(given.output.with_suffix(".md"), table(document["rows"]))
+                with atomic_write(given.output) as file:
+                    file.write((json.dumps(document, indent=1) + "\n").encode())
+    with atomic_write(given.output.with_suffix(".md")) as file:
+        file.write(table(document["rows"]).encode())
 
 
 if __name__ == "__main__":

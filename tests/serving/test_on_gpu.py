@@ -230,7 +230,7 @@ def test_memory_that_always_changes(network, compiled, torch):
     got: list[list[Any]] = [[], []]
     for side in sides:
         with torch.cuda.stream(side):
-            torch.cuda._sleep(400_000_000)
+            torch.cuda._sleep(2_000_000_000)
     for each in batches:
         for side, answers in zip(sides, got, strict=True):
             answers.append(compiled(each, stream=side))

@@ -27,6 +27,7 @@ from tilewright.rungs.rung import Rung
 from tilewright.runtime import HostArray
 from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.dialect import DoesNotFit
+from tilewright.runtime.registry import gpu_backend
 from tilewright.truth.before_run import prove_plan
 from tilewright.truth.kept import KeptProofs
 
@@ -87,7 +88,8 @@ def climb(
     if keep and not short and elsewhere is None:  # of this machine, and whole
         kept = KeptProofs(network, size, anew)
     late: list[Rung] = []  # are looked at beside other things: to import a library takes seconds
-    if device.kind == "cuda" and memory != ALL and not short and elsewhere is None:
+    usable = device.kind == "cuda" and gpu_backend("cuda").missing(device) is None
+    if usable and memory != ALL and not short and elsewhere is None:
         late = [rung for rung in ladder if rung.vendor and device_of(rung, device) == device]
     lookout = ThreadPoolExecutor(1, "vendors")
     look = partial(lookout.map, lambda rung: _missing(rung, device, memory), late)

@@ -170,6 +170,7 @@ class Arena:
             {subject: self._turn(subject) for subject in self.bouts}, rounds,
             collect=self._collect, progress=step, seed=seed, between=watch,
             clock=lambda: self.elapsed, decisive=lambda subject: subject[0] not in self.refused,
+            by_host=lambda subject: False,  # a worker warms up itself, and the clock is its own
         )  # fmt: skip
 
     def _turn(self, subject: tuple[str, str]) -> Callable[[], tuple[float, str] | None]:
