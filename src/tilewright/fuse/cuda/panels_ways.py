@@ -1,7 +1,7 @@
 """How kernels for fully connected layers in panels divide the work, and which way is fastest.
 
-Which of the ways for many images is taken is estimated by `Rates`: rounded from a fit to times on an
-H200 (2026-11-16), those of copies set by hand.
+Which of the ways for many images is taken is estimated by `Rates`: rounded from a fit to times on
+an H200 (2026-11-16), those of copies set by hand.
 """
 
 from __future__ import annotations
