@@ -1,10 +1,11 @@
-"""The ladder as a picture: how long a network's convolutions take on every rung.
+"""The ladder as a picture: how long a network, or its convolutions, take on every rung.
 
     python -m benchmarks.picture benchmarks/results/DATE-ladder-h200.json docs/images/ladder-gpu.svg
     tilewright ladder --json ladder.json && python -m benchmarks.picture ladder.json ladder.svg
 
-It takes what `benchmarks.ladder` writes, and what `tilewright ladder --json` does; `--net` draws
-one network of several. Its colours follow the reader's, light or dark.
+It takes what `benchmarks.ladder` writes, and what `tilewright ladder --json` does. Where the time
+on a device was measured, that of the whole network is drawn, as the ladder ranks by it; else that
+of the convolutions. Its colours follow the reader's, light or dark.
 """
 
 from __future__ import annotations
@@ -34,19 +35,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("picture", type=Path)
-    parser.add_argument("--net", help="draw this network alone")
     given = parser.parse_args()
     document = json.loads(given.results.read_text())
     with atomic_write(given.picture) as file:
-        file.write(picture(document, given.net).encode())
+        file.write(picture(document).encode())
 
 
-def picture(document: dict[str, Any], net: str | None = None) -> str:
+def picture(document: dict[str, Any]) -> str:
     """One panel a network, below each other."""
     # `tilewright ladder --json` is about one network and names it.
     networks = document.get("networks") or {document["network"]: document}
-    if net is not None:
-        networks = {net: networks[net]}
     parts, height = [], 0
     for name, network in networks.items():
         part, size = panel(name, network, height)
@@ -62,13 +60,13 @@ def picture(document: dict[str, Any], net: str | None = None) -> str:
 
 def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
     """One network's bars on a logarithmic scale, and how high they are together."""
-    rows = [
-        (rung["rung"], rung["vendor"], _convolutions(rung))
-        for rung in network["rungs"]
-        if rung["network"] and rung["operations"]
-    ]
+    timed = [rung for rung in network["rungs"] if rung["network"]]
+    whole = bool(timed) and all(rung.get("device_time") for rung in timed)
+    of = _device if whole else _convolutions
+    drawn = [rung for rung in timed if whole or rung["operations"]]
+    rows = [(rung["rung"], rung["vendor"], of(rung)) for rung in drawn]
     if not rows:
-        raise SystemExit(f"{name}: no convolution was timed, there is nothing to draw")
+        raise SystemExit(f"{name}: nothing was timed, there is nothing to draw")
     low = 10 ** math.floor(math.log10(min(seconds for *_, seconds in rows)))
     high = max(10 * low, 10 ** math.ceil(math.log10(max(seconds for *_, seconds in rows))))
 
@@ -77,9 +75,8 @@ def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
         return NAMES + room * math.log10(seconds / low) / math.log10(high / low)
 
     bottom = top + TOP + LINE * len(rows)
-    title = (
-        f"{name}: time of all convolutions, {network['images']:,} images, {network['device_name']}"
-    )
+    what = "time on the device" if whole else "time of all convolutions"
+    title = f"{name}: {what}, {network['images']:,} images, {network['device_name']}"
     marks = [f'<text x="8" y="{top + 24}" font-size="15">{escape(title)}</text>']
     decade = low
     while decade <= high * 1.001:
@@ -99,6 +96,10 @@ def panel(name: str, network: dict[str, Any], top: int) -> tuple[str, int]:
             f'<text x="{place(seconds) + 6:.1f}" y="{y + 15}">{units.seconds(seconds)}</text>'
         )
     return "".join(marks), bottom - top + 24
+
+
+def _device(rung: dict[str, Any]) -> float:
+    return float(rung["device_time"]["median_seconds"])
 
 
 def _convolutions(rung: dict[str, Any]) -> float:

@@ -226,6 +226,8 @@ def test_memory_that_always_changes(network, compiled, torch):
         compiled(each, out=torch.empty((3, *network.output_shape)).cuda()) for each in batches
     ]
     sides = [torch.cuda.Stream() for _ in range(2)]
+    for side in sides:
+        compiled(batches[0], stream=side)  # what is loaded at its first use waits for the GPU
     torch.cuda.synchronize()
     got: list[list[Any]] = [[], []]
     for side in sides:
