@@ -123,6 +123,12 @@ def test_places_as_an_expression_in_c(places):
     assert tuple(found) == places
 
 
+def test_products_of_places_that_an_int_does_not_hold():
+    """60,000 columns of 50,000: 50,000 times 59,999 is more than 2**31."""
+    places = tuple(at * 50_000 // 60_000 for at in range(60_000))
+    assert place_of(places, "at") == "(50000L * (at) + 0) / 60000"
+
+
 def test_places_that_are_not_there():
     with pytest.raises(TilewrightError, match="takes column 5 of 5"):
         Take([0], [5]).output_shape((1, 3, 5))

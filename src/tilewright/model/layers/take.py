@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Places = tuple[int, ...]
+LARGEST_INT = 2**31 - 1  # in C
 
 
 @dataclass(frozen=True, init=False)
@@ -105,7 +106,8 @@ def place_of(places: Places, name: str) -> str:
     count, most = len(places), max(places) + 1
     for numerator, shift, divisor in ((1, 0, 1), (most, 0, count), (2 * most, most, 2 * count)):
         if all((numerator * at + shift) // divisor == each for at, each in enumerate(places)):
-            return f"({numerator} * ({name}) + {shift}) / {divisor}" if divisor > 1 else name
+            long = "L" if numerator * count + shift > LARGEST_INT else ""
+            return f"({numerator}{long} * ({name}) + {shift}) / {divisor}" if divisor > 1 else name
     *first, last = _pieces(places)
     return "".join(f"({name}) < {end} ? {_line(*line, name)} : " for end, line in first) + _line(
         *last[1], name
