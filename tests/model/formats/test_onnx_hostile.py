@@ -136,6 +136,11 @@ def between(made, operator, **settings):
     made.graph.node[2].input[0] = "b"
 
 
+def transposed(made, padding):
+    made.graph.node[0].op_type = "ConvTranspose"
+    made.graph.node[0].attribute.append(helper.make_attribute("auto_pad", padding))
+
+
 HOSTILE = {
     "3 GB are claimed": (lambda made: dims(made, 3, 1 << 28), "96 bytes of the 3,221,225,472"),
     "100 MB are claimed": (lambda made: dims(made, 5000, 5000), "96 bytes of the 100,000,000"),
@@ -180,6 +185,8 @@ HOSTILE = {
                       "resizes 4 to 3"),
     "rows from far away": (lambda made: between(made, "Slice", starts=[1 << 60], ends=[1 << 62],
                                                 axes=[2]), "takes nothing of axis 2"),
+    "padding of no kind": (lambda made: transposed(made, "SAME"), "auto_pad is 'SAME'"),
+    "a number for padding": (lambda made: transposed(made, 3), "auto_pad is 3"),
     "functions": (lambda made: made.functions.add(), "functions of its own"),
     "another domain": (lambda made: setattr(made.graph.node[0], "domain", "com.microsoft"),
                        "(com.microsoft.Conv): not an operator"),
@@ -270,6 +277,7 @@ def test_external_data_is_not_taken_over_and_over(tmp_path):
         again = made.graph.initializer.add()
         again.CopyFrom(tensor(made))
         again.name = f"again{index}"
+        again.external_data[0].value = f"{'./' * index}{PLACE}"
     refused(saved(made, tmp_path), "claim 480 bytes of external data, of which there are 96")
 
 

@@ -254,8 +254,20 @@ def test_windows_of_several_sizes(wanted):
     for kind in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d):
         module = kind(wanted).eval()
         compare(tilewright.from_torch(module, X), module)
+
+
+@pytest.mark.parametrize("kind", [nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d])
+def test_more_windows_than_places(kind):
+    """As VGG's have of a small picture: all windows of an axis may be the same one."""
+    module = nn.Sequential(nn.AvgPool2d((10, 5)), kind((7, 7))).eval()
+    compare(tilewright.from_torch(module, X), module)
+
+
+@pytest.mark.parametrize(("wanted", "sizes"), [((7, 7), (100, 100)), ((3, 1), (40_001, 1))])
+def test_windows_that_have_too_little_in_common(wanted, sizes):
+    """The second would be 533,440,020 rows."""
     with pytest.raises(TilewrightError, match="too little in common"):
-        tilewright.from_torch(nn.AdaptiveAvgPool2d(7), torch.zeros(1, 1, 100, 100))
+        tilewright.from_torch(nn.AdaptiveAvgPool2d(wanted), torch.zeros(1, 1, *sizes))
 
 
 def test_zeros_before_a_maximum_count():
@@ -397,6 +409,40 @@ def test_little_that_would_be_much(program, tmp_path):
 
     with pytest.raises(TilewrightError, match="are larger than the file"):
         tilewright.load(rewritten(program, tmp_path / "b.pt2", repeated))
+
+
+def test_counting_in_steps_of_0_is_one_line(tmp_path):
+    class Counting(nn.Module):
+        def forward(self, x):
+            return functional.relu(x[:, :, torch.arange(0, 6, 2)])
+
+    path = tmp_path / "whole.pt2"
+    torch.export.save(torch.export.export(Counting().eval(), (X,)), path)
+    compare(tilewright.load(path), Counting())
+
+    def standing(name, data):
+        """Its third argument is the step."""
+        if not name.endswith("model.json"):
+            return data
+        content = json.loads(data)
+        nodes = content["graph_module"]["graph"]["nodes"]
+        (counted,) = (each for each in nodes if "arange" in each["target"])
+        counted["inputs"][2]["arg"]["as_int"] = 0
+        return json.dumps(content)
+
+    with pytest.raises(TilewrightError, match=r"\(arange\): has settings that do not belong to it"):
+        tilewright.load(rewritten(path, tmp_path / "a.pt2", standing))
+
+
+def test_places_of_axes_apart_are_not_taken_for_each_other():
+    """PyTorch puts them first then: of 2 images, 2 channels, 10 rows and 2 columns, 2x2x2x10."""
+
+    class Apart(nn.Module):
+        def forward(self, x):
+            return functional.relu(x[:, torch.tensor([[0], [2]]), :, torch.tensor([1, 3])])
+
+    with pytest.raises(TilewrightError, match="takes places of axes apart"):
+        tilewright.from_torch(Apart(), X)
 
 
 @pytest.mark.parametrize("length", [0, 10, 500, 3000, 12000])

@@ -110,7 +110,7 @@ def _made(building: Building, node: Node, known: dict[str, Known | None]) -> Mad
         raise TilewrightError("is understood of constants alone")
     try:
         return MAKERS[node.operator](building, node, inputs)
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
         # Settings of another type than the operator's: a damaged file.
         raise TilewrightError(f"has settings that do not belong to it: {error}") from error
 

@@ -117,8 +117,8 @@ def check_beside(graph: Any, folder: Path) -> None:
         if tensor.data_location == TensorProto.EXTERNAL and tensor.data_type in TYPES:
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
             claimed += math.prod(max(0, size) for size in tensor.dims) * dtype.itemsize
-            places |= {each.value for each in tensor.external_data if each.key == "location"}
-    present = sum(_present(folder / name) for name in places)
+            places |= {Path(each.value) for each in tensor.external_data if each.key == "location"}
+    present = sum(_present(folder / place) for place in places)
     if present and claimed > MOST_SHARED * present:
         raise TilewrightError(
             f"tensors claim {claimed:,} bytes of external data, of which there are {present:,}"

@@ -80,10 +80,14 @@ def _conv_transpose(at: Building, node: Node, inputs: Inputs) -> Value:
     stride, dilation = _pair(node, "strides"), _pair(node, "dilations")
     more, mode = numbers(node, "output_padding", (0, 0)), node.attributes.get("auto_pad", "NOTSET")
     sizes, taps = at.draft.shape(x)[1:], weight.shape[2:]
-    above, left, below, right = numbers(node, "pads", (0, 0, 0, 0))
-    if mode.startswith("SAME") or "output_shape" in node.attributes:
-        same = tuple(size * step for size, step in zip(sizes, stride, strict=True))
-        wanted = node.attributes.get("output_shape", same)[-2:]
+    same = mode in ("SAME_UPPER", "SAME_LOWER")
+    if not same and mode not in ("NOTSET", "VALID"):
+        raise TilewrightError(f"auto_pad is {mode!r:.40}")
+    pads = (0, 0, 0, 0)
+    above, left, below, right = pads if mode == "VALID" else numbers(node, "pads", pads)
+    if same or "output_shape" in node.attributes:
+        whole = tuple(size * step for size, step in zip(sizes, stride, strict=True))
+        wanted = node.attributes.get("output_shape", whole)[-2:]
         cut = [
             step * (size - 1) + extra + each * (count - 1) + 1 - out
             for step, size, extra, each, count, out in zip(

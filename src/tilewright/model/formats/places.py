@@ -193,9 +193,13 @@ def _even(windows: list[tuple[int, int]], largest: bool) -> tuple[list[int], int
     one may be there more often."""
     sizes = [end - begin for begin, end in windows]
     steps = {after[0] - before[0] for before, after in itertools.pairwise(windows)}
-    if len(set(sizes)) == 1 and len(steps) <= 1:
+    if len(set(sizes)) == 1 and len(steps) <= 1 and 0 not in steps:
         return list(range(windows[-1][1])), sizes[0], steps.pop() if steps else sizes[0]
     whole = max(sizes) if largest else math.lcm(*sizes)
+    if whole * len(windows) > MOST_TAKEN:
+        raise TilewrightError(
+            f"windows of sizes that have too little in common: {windows[-1][1]} into {len(windows)}"
+        )
     places = []
     for begin, end in windows:
         each = 1 if largest else whole // (end - begin)

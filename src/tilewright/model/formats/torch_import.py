@@ -181,7 +181,7 @@ def _made(building: Building, call: Call, program: Program, known: dict[str, Any
         del given["module"]
         found = CONSTANTS[call.operator](given)
         return building.draft.computed(found) if isinstance(found, np.ndarray) else found
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
         raise TilewrightError(f"has settings that do not belong to it: {error}") from error
 
 

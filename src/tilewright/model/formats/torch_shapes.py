@@ -137,9 +137,11 @@ def _index(at: Building, call: Call, given: Given) -> Value:
     x = value(given)
     if call.operator == "index_select":
         return _along(at, call, x, int(given["dim"]), given["index"])
-    listed = list(given["indices"])
-    axes = [axis for axis, each in enumerate(listed) if each is not None]
-    arrays = [np.asarray(listed[axis]) for axis in axes]
+    indices = list(given["indices"])
+    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    if axes and axes != list(range(axes[0], axes[-1] + 1)):
+        raise TilewrightError("takes places of axes apart, which come first then")
+    arrays = [np.asarray(indices[axis]) for axis in axes]
     for number, (axis, places) in enumerate(zip(axes, arrays, strict=True)):
         # Rows as a column, columns as a row: each row with each column.
         alone = [1] * len(axes)
