@@ -52,7 +52,7 @@ def runtime():
         )
     )
     made.kernels, made.sends, made.fetches = (Stream(clock) for _ in range(3))
-    made.managed, made.pending, made.spare = False, [], []
+    made.managed, made.pending, made.spare, made.index = False, [], [], 0
     made.trace = Trace(clock=clock, detailed=True)
     return made
 
@@ -191,15 +191,21 @@ def held(content):
     return made
 
 
-@pytest.mark.parametrize("pinned, recorded", [(True, False), (False, True), (False, False)])
-def test_nobody_waits_for_a_copy_that_the_driver_has_taken(runtime, monkeypatch, pinned, recorded):
+@pytest.mark.parametrize(
+    "pinned, pages, recorded",
+    [(True, 0, False), (False, 0, True), (False, 0, False), (False, 1, False)],
+)
+def test_nobody_waits_for_a_copy_that_the_driver_has_taken(
+    runtime, monkeypatch, pinned, pages, recorded
+):
     monkeypatch.setattr(CudaRuntime, "is_pinned", lambda self, array: pinned)
+    monkeypatch.setattr(cuda, "reads_host_pages", lambda index: bool(pages))
     if not recorded:
         runtime.trace = None
     given, array = held(np.zeros(5, np.float32)), np.ones(5, np.float32)
     runtime.write(given, array)
     assert given.written == [array]
-    assert runtime.kernels.waits == (pinned or recorded)
+    assert runtime.kernels.waits == (pinned or bool(pages) or recorded)
 
 
 @pytest.mark.parametrize("code", [0, 101])

@@ -48,6 +48,7 @@ CALLS = {"kernel": "kernel launch (CuPy)", "copy": "copy (CuPy)"}
 # cudaDevAttrClockRate and MemoryClockRate (kHz), GlobalMemoryBusWidth (bits).
 RATE_ATTRIBUTES = (13, 36, 37)
 COMPUTE_MODE_ATTRIBUTE = 20  # cudaDevAttrComputeMode; 0: any number of processes may use the GPU
+HOST_PAGES_ATTRIBUTE = 100  # cudaDevAttrPageableMemoryAccessUsesHostPageTables
 # Of pages that are touched to see it recorded: enough to share none with another allocation.
 TOUCHED_BYTES = 4 * 2**20
 # Nothing but time passes; its clock counts nanoseconds.
@@ -153,6 +154,15 @@ def takes_processes(index: int) -> bool:
     from cupy.cuda import runtime
 
     return int(runtime.deviceGetAttribute(COMPUTE_MODE_ATTRIBUTE, index)) == 0
+
+
+@cache
+def reads_host_pages(index: int) -> bool:
+    """Whether the GPU reads any memory of the host's where it lies, as beside a Grace CPU: the
+    driver then need not have copied what is not pinned when a call returns."""
+    from cupy.cuda import runtime
+
+    return bool(runtime.deviceGetAttribute(HOST_PAGES_ATTRIBUTE, index))
 
 
 def wait_asleep(device: Device) -> None:
@@ -264,8 +274,9 @@ class CudaRuntime(EventRecorder):
         elif array.size:
             copy = partial(self._send, buffer, array)
             self._timed(self.kernels, "copy", HOST_TO_DEVICE, (), array.nbytes, copy)
-            # The array is the caller's to change. What is not pinned the driver has copied by now.
-            if self.trace is not None or self.is_pinned(array):
+            # The array is the caller's to change. What is not pinned the driver has copied by now,
+            # unless the GPU reads it where it lies.
+            if self.trace is not None or reads_host_pages(self.index) or self.is_pinned(array):
                 self._finish(self.kernels)
 
     def download(self, buffer: Any) -> HostArray:
