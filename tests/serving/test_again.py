@@ -262,6 +262,37 @@ def test_a_graph_that_the_driver_does_not_move_is_nobody_s():
         np.testing.assert_array_equal(each.array, card.expected(images.array))
 
 
+def test_a_graph_that_was_moved_in_part_is_nobody_s(monkeypatch):
+    """Of two pieces of a batch, the first already wrote elsewhere."""
+    network, card = compiled(TWO)
+    most = 4 * card.plans[0].result_words * 3
+    monkeypatch.setattr("tilewright.fuse.cuda.run.SCRATCH_BYTES", most)
+    images, others = (FakeTensor(pixels(network, 6, seed)) for seed in range(2))
+    out, other = (FakeTensor(np.empty((6, 5), np.float32)) for _ in range(2))
+    for _ in range(2 + ENOUGH):
+        network(images, out=out)
+    driver = card.driver
+    driver.wait(0)
+    assert driver.replays and not driver.moves
+
+    class Few(list):
+        """The driver's moves, of which the third is refused."""
+
+        def append(self, move: Any) -> None:
+            super().append(move)
+            driver.error = 700 if len(self) == 2 else 0
+
+    driver.moves = Few()
+    with pytest.raises(DeviceFault, match="error 700"):
+        network(others, out=other)
+    assert [place for _, place in driver.moves] == [0, 1]
+    driver.error, driver.moves = 0, []
+    out.array[:] = np.nan
+    network(images, out=out)
+    driver.wait(0)
+    np.testing.assert_array_equal(out.array, card.expected(images.array))
+
+
 def test_graphs_end_with_the_network():
     network, card = compiled(TWO)
     images, out = FakeTensor(pixels(network, 2)), FakeTensor(np.empty((2, 5), np.float32))

@@ -46,6 +46,15 @@ def test_as_numpy_says(array, how):
     )
 
 
+def test_values_with_other_bytes_between_them():
+    """As a field has them whose neighbours take less than it does."""
+    records = np.zeros(6, [("value", np.float32), ("flag", np.uint8)])["value"]
+    assert records.strides == (5,)
+    interface = records.__array_interface__
+    described = interface["shape"], interface["typestr"], interface["strides"]
+    assert of_interface(described) == ((6,), "float32", False)
+
+
 def test_what_is_fixed_says_so():
     array = np.zeros(3, np.float32)
     array.flags.writeable = False

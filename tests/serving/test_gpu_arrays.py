@@ -317,6 +317,19 @@ def _unless(how: dict[str, Any], lent: Lent) -> Any:
     return lent.array.__dlpack__(**how)
 
 
+def test_an_error_of_another_kind_is_no_older_version(cupy, monkeypatch):
+    """What must not be written to would not say so any more."""
+    network, card = compiled(BARE)
+    network(Lent(pixels(1)))
+    with monkeypatch.context() as patched:
+        patched.setattr(Lent, "__dlpack__", lambda self, **how: pixels(1) + "not now")
+        refused(network, "Lent cannot be read", Lent(pixels(1)))
+    fixed = np.empty((1, 5), np.float32)
+    fixed.flags.writeable = False
+    refused(network, "out must not be written to", Lent(pixels(1)), out=Lent(fixed))
+    card.driver.wait_for_all()
+
+
 def test_an_interface_tells_what_to_wait_for(cupy, monkeypatch):
     network, card = compiled(BARE)
     waited: list[int] = []
@@ -421,6 +434,16 @@ def test_new_tensors_are_for_the_stream():
     own.gpu = 1
     kind.empty((3,), None)
     assert own.made[-1] == ((3,), (1,), 0, 5) and own.gpu == 1
+
+
+def test_another_pytorch_has_its_usual_way_alone(monkeypatch):
+    """Its compiler's is nobody's to rely on."""
+    torch = torch_of_host()
+    monkeypatch.delattr(torch._C._dynamo.guards, "_empty_strided_cuda")
+    made, given = torch.empty((3, 2)), []
+    monkeypatch.setattr(torch, "empty_strided", lambda *sizes, **how: given.append(how) or made)
+    assert TorchKind(0).maker((3, 2))() is made
+    assert given == [{"dtype": torch.float32, "device": "cuda"}]
 
 
 @contextmanager

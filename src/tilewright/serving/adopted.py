@@ -36,8 +36,8 @@ class DlpackKind(AdoptedKind):
         except TypeError:
             if not self.how:
                 raise
+            capsule = array.__dlpack__(stream=stream or LEGACY)
             self.how = {}  # which older ones do not take
-            return self.adopt(array, stream)
         return capsule, self.told(capsule)
 
     def read(self, facts: Facts) -> Looked:

@@ -124,6 +124,7 @@ move:
   %by.outputs = select i1 %other.outputs, i64 {BY_OUTPUTS}, i64 0
   %by = or i64 %by.images, %by.outputs
   store i64 0, ptr %old.images.place  ; nobody's, should the driver refuse
+  store i64 0, ptr %old.outputs.place
   br label %moving
 
 moving:

@@ -140,21 +140,22 @@ def of_interface(facts: tuple[Any, ...]) -> tuple[Shape, str, bool]:
     shape, described, strides = facts
     size = int(described[2:])
     name = NUMPY_KINDS.get(described[1], f"{described[1]} of ")
-    steps = None if strides is None else tuple(each // size for each in strides)
-    return tuple(shape), _named(name, 8 * size), steps is None or contiguous(shape, steps)
+    in_order = strides is None or contiguous(shape, strides, size)
+    return tuple(shape), _named(name, 8 * size), in_order
 
 
 def _named(kind: str, bits: int) -> str:
     return kind if kind == "bool" else f"{kind}{bits}"
 
 
-def contiguous(shape: Shape, strides: Shape) -> bool:
-    """Whether values follow one another; where there is one, or none, steps do not matter."""
+def contiguous(shape: Shape, strides: Shape, size: int = 1) -> bool:
+    """Whether values follow one another, with strides in values or in bytes of which each has so
+    many; where there is one, or none, steps do not matter."""
     if math.prod(shape) == 0:
         return True
     return all(
-        size == 1 or step == right
-        for size, step, right in zip(shape, strides, strides_of(shape), strict=True)
+        count == 1 or step == size * right
+        for count, step, right in zip(shape, strides, strides_of(shape), strict=True)
     )
 
 

@@ -23,17 +23,22 @@ class TorchKind(OwnKind):
     def __init__(self, index: int) -> None:
         import torch
 
-        self.torch, self.index = torch, index
-        self.float32, self.new = torch.float32, torch._C._dynamo.guards._empty_strided_cuda
+        self.torch, self.index, self.float32 = torch, index, torch.float32
         self.tell = telling(torch.Tensor)
+        own: Any = torch._C
+        guards = getattr(getattr(own, "_dynamo", None), "guards", None)
+        self.new = getattr(guards, "_empty_strided_cuda", self._new)
         # As PyTorch's own compiler asks: torch.cuda.current_stream makes an object first. What is
         # built for the host alone has nothing of these.
-        own: Any = torch._C
         if hasattr(own, "_cuda_getDevice"):
             self.device, self.now, self.work_on = (
                 own._cuda_getDevice, own._cuda_getCurrentStream, own._cuda_setStream
             )  # fmt: skip
             self.current_stream: Callable[[], int] = partial(own._cuda_getCurrentRawStream, index)
+
+    def _new(self, shape: Shape, strides: Shape, dtype: Any) -> Any:
+        """Of versions whose compiler has no way of its own."""
+        return self.torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 
     def look(self, array: Any) -> tuple[int, Facts]:
         return array.data_ptr(), (
