@@ -92,15 +92,18 @@ REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocks
 def gpu_states() -> list[GpuState]:
     """Of every NVIDIA GPU, now; none where there is no driver, or it does not tell.
 
-    Asked of the driver's library: on a machine with an H200 (2026-11-16) the same work of the host
-    took 1.4 ms, and 2.9 ms after it had waited for nvidia-smi.
+    The driver's library is asked, in this process: on a machine with an H200 (2026-11-16) the same
+    work of the host took 1.4 ms, and 2.9 ms right after nvidia-smi had been waited for. Perhaps as
+    that is a process, which takes a core and its caches; the reason was not looked for.
     """
     library = _nvml()
     if library is None:
         return []
     states, count = [], ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-    reasons_of = next(getattr(library, name) for name in REASONS if hasattr(library, name))
+    reasons_of = next((getattr(library, name) for name in REASONS if hasattr(library, name)), None)
+    if reasons_of is None:
+        return []
     for index in range(count.value):
         handle, clock, bits = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_ulonglong()
         refused = (

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
@@ -122,5 +123,6 @@ def test_what_the_driver_says(monkeypatch):
         GpuState(1980, ()),
         GpuState(1200, ("power cap", "temperature")),
     ]
-    monkeypatch.setattr(environment, "_nvml", lambda: None)
-    assert environment.gpu_states() == []
+    for silent in (None, SimpleNamespace(nvmlDeviceGetCount_v2=lambda count: 0)):
+        monkeypatch.setattr(environment, "_nvml", lambda silent=silent: silent)
+        assert environment.gpu_states() == []

@@ -103,6 +103,14 @@ def test_what_says_latency_says_for_what():
     assert waiting.says == "latency: a barrier"
 
 
+def test_a_reason_that_a_later_version_counts_is_shown_by_its_name():
+    some = Counted("k", 1, 1e-6, 0.5, 1.0, 0.4, 0.2, 0.1, None, (Stall("far_away", 1.0),))
+    kept = saved.profile_of(saved.record(profile(counters=(some,))))
+    assert some.says == "latency: far away"
+    lines = [" ".join(each.split()) for each in console.text(view.report(kept)).splitlines()]
+    assert "k 100.0 % far away *" in lines
+
+
 def test_warpgroups_are_asked_of_hopper_alone():
     assert stalls.metric("gmma") in stalls.metrics(90)
     assert {*stalls.metrics(90)} - {*stalls.metrics(100)} == {stalls.metric("gmma")}

@@ -50,6 +50,13 @@ def test_a_new_process_says_what_it_called():
     assert not begun.notices
 
 
+def test_what_was_noticed_at_the_start_is_told_with_the_rest():
+    begun = start.Start((("open device", 0.1),), profile().rows[:1], ("records were lost",))
+    made = start.with_start(profile(notices=("it is hot",)), begun)
+    assert made.notices == ("it is hot", "records were lost")
+    assert (made.start, made.start_rows) == (begun.phases, begun.rows)
+
+
 @needs_opencl
 def test_what_is_created_loaded_and_sent_is_told_by_the_phase_it_was_in():
     begun = start.record(request(device=OPENCL, rung="direct"))

@@ -62,7 +62,8 @@ class Stall:
 
     @property
     def what(self) -> Reason:
-        return REASONS[self.reason]
+        """A reason that only a later version knows, as its file may have, has no words here."""
+        return REASONS.get(self.reason) or Reason(self.reason.replace("_", " "), "")
 
 
 def metric(reason: str) -> str:

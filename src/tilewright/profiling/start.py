@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from tilewright import environment, plan_file
 from tilewright.errors import TilewrightError
 from tilewright.job import Request, make_ready
 from tilewright.profiling.own_calls import WithoutOwnCalls
+from tilewright.profiling.result import Profile
 from tilewright.profiling.tally import Row, Tally
 from tilewright.trace import Event, Trace, starting
 
@@ -73,6 +75,14 @@ def record(request: Request) -> Start:
     rows = [row for each in tallies.values() for row in each.rows({}) if row.kind != "profiler"]
     times = ((event.name, event.seconds) for event in phases)
     return Start(((BEFORE, before), *times), tuple(rows), tuple(notices))
+
+
+def with_start(profile: Profile, start: Start) -> Profile:
+    """A profile with what the program did before the run."""
+    return replace(
+        profile, start=start.phases, start_rows=start.rows,
+        notices=(*profile.notices, *start.notices),
+    )  # fmt: skip
 
 
 def with_run(phases: Sequence[tuple[str, float]], seconds: float) -> list[tuple[str, float]]:

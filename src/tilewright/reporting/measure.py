@@ -88,8 +88,7 @@ def profile(
     made = measured_again(recording.profile)
     if begun:
         progress(f"recording the start of {label}", 0, 1)
-        first = start.recorded(request)
-        made = replace(made, start=first.phases, start_rows=first.rows)
+        made = start.with_start(made, start.recorded(request))
     if counted:
         progress(f"reading counters of {label}", 0, 1)
         found, why = counting.counted(request, wish.device)

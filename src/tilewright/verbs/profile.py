@@ -199,8 +199,7 @@ def profile(
         recording = _recorded(subject, None if trace is None else Path(trace), tell)
         made = measured_again(recording.profile)
         if begun is not None:
-            notices = (*made.notices, *begun.notices)
-            made = replace(made, start=begun.phases, start_rows=begun.rows, notices=notices)
+            made = start.with_start(made, begun)
         if counters:
             tell("reading the GPU's counters with ncu", 0, 1)
             found, why = counting.counted(asked, subject.ready.plan.device)
