@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import queue
 import re
 import signal
 import stat
@@ -22,7 +23,9 @@ from tests.classroom.web.conftest import INVITE
 from tilewright.classroom.client import Client
 from tilewright.cli import main
 from tilewright.results.grade import Judged, Profile
+from tilewright.views import submission
 
+PATIENCE = 60  # seconds: the machine may be busy
 WRONG = Judged(outcome="wrong", reason="border not tested: 220 of 2,860 outputs are wrong\n\x1b[2J")
 
 
@@ -43,15 +46,31 @@ def logged_in(home, served, monkeypatch, capsys):
     return served
 
 
-def judge_later(school, judged: Judged) -> threading.Thread:
-    """Whatever is handed in, with a word on the way."""
+@pytest.fixture
+def heard(monkeypatch) -> queue.Queue[str]:
+    """What whoever hands in is told, state by state."""
+    told: queue.Queue[str] = queue.Queue()
+
+    def said(state: submission.Facts) -> str:
+        told.put(words := in_a_line(state))
+        return words
+
+    in_a_line = submission.said
+    monkeypatch.setattr(submission, "said", said)
+    return told
+
+
+def judge_later(school, judged: Judged, heard: queue.Queue[str]) -> threading.Thread:
+    """Whatever is handed in, with words on the way, each of which is heard before the next."""
 
     def work() -> None:
         while (taken := school.store.take("w1", {"opencl"})) is None:
             time.sleep(0.005)
         for step in range(4):
-            school.store.progress(taken.number, "w1", f"timing {step} of 9")
-            time.sleep(0.05)
+            words = f"timing {step} of 9"
+            school.store.progress(taken.number, "w1", words)
+            while words not in heard.get(timeout=PATIENCE):
+                pass
         school.store.finish(taken.number, "w1", judged)
 
     made = threading.Thread(target=work)
@@ -59,13 +78,13 @@ def judge_later(school, judged: Judged) -> threading.Thread:
     return made
 
 
-def test_a_right_kernel_from_the_hand_in_to_the_verdict(logged_in, capsys):
+def test_a_right_kernel_from_the_hand_in_to_the_verdict(logged_in, heard, capsys):
     school = logged_in.school
     found = msgspec.structs.replace(
         right(0.001, 0.002), cold={"conv1": (0.003,) * 3}, correct={"100": 0.91, "1000": 0.9},
         profile={"conv1": Profile(flops=1e9, share_of_peak=0.25)},
     )  # fmt: skip
-    judged = judge_later(school, found)
+    judged = judge_later(school, found, heard)
     assert main(["submit", "mine.cl", "--to", logged_in.url, "--task", "first"]) == 0
     judged.join()
     out, err = capsys.readouterr()
@@ -82,8 +101,8 @@ def test_a_right_kernel_from_the_hand_in_to_the_verdict(logged_in, capsys):
     assert school.store.submission(1).ranked
 
 
-def test_a_wrong_one_is_exit_code_1_and_steers_no_terminal(logged_in, capsys):
-    judged = judge_later(logged_in.school, WRONG)
+def test_a_wrong_one_is_exit_code_1_and_steers_no_terminal(logged_in, heard, capsys):
+    judged = judge_later(logged_in.school, WRONG, heard)
     assert main(["submit", "mine.cl", "--private"]) == 1  # one server, one task
     judged.join()
     out = capsys.readouterr().out
