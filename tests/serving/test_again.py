@@ -14,6 +14,7 @@ from tests.serving.test_cuda import ONE, TWO, pixels
 from tilewright.errors import TilewrightError
 from tilewright.runtime import DeviceFault
 from tilewright.serving import lanes
+from tilewright.serving.again import telling
 from tilewright.serving.at_once import GRAPHS
 from tilewright.serving.cuda import CudaCompiled
 from tilewright.serving.gpu_arrays import Facts
@@ -343,6 +344,12 @@ def test_pieces_go_the_long_way(made, monkeypatch):
         network(images, out=out)
         card.driver.wait(0)
         np.testing.assert_array_equal(out.numpy(), card.expected(images.numpy()))
+
+
+@pytest.mark.parametrize("table", [None, 5, np.zeros(1).__dlpack__()], ids=["none", "int", "other"])
+def test_a_table_of_another_form_is_none(table):
+    assert telling(torch.Tensor)
+    assert telling(type("Arrays", (), {"__dlpack_c_exchange_api__": table})) == 0
 
 
 def test_what_is_known_does_not_pile_up(made, monkeypatch):

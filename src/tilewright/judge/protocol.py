@@ -19,7 +19,7 @@ from tilewright.judge.allowance import Allowance
 from tilewright.runtime.dialect import Grid, Limits, Source
 
 LENGTH = struct.Struct("<I")
-MOST_ANSWER, MOST_REQUEST = 2**17, 2**26
+MOST_ANSWER = 2**17
 WORDS = 2**15  # of a compiler's log
 # Classes of errors that come across. Lost: the worker can do nothing more, as a GPU's driver does
 # nothing for a process whose kernel went wrong.

@@ -171,12 +171,14 @@ over:
 
 
 def telling(arrays: type) -> int:
-    """The address of the function that tells of a library's arrays; 0 if it has none."""
+    """The address of the function that tells of a library's arrays; 0 if it has none, or in a form
+    that is not known here."""
     table = getattr(arrays, "__dlpack_c_exchange_api__", None)
-    if table is None:
-        return 0
-    pointer = pythonapi["PyCapsule_GetPointer"]
+    valid, pointer = pythonapi["PyCapsule_IsValid"], pythonapi["PyCapsule_GetPointer"]
+    valid.restype, valid.argtypes = c_int, (py_object, c_char_p)
     pointer.restype, pointer.argtypes = c_void_p, (py_object, c_char_p)
+    if not valid(table, TABLE):
+        return 0
     words = (c_uint64 * (TELL + 1)).from_address(pointer(table, TABLE))
     return words[TELL] if words[0] & LOW == VERSION else 0
 

@@ -264,7 +264,7 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
         if ladder.device.startswith("cuda"):
             yield (
                 "the device's time is that of events around each launch, a library's too: they "
-                "add some 3 µs to it, which `tilewright profile` does not"
+                "add microseconds of their own, which `tilewright profile` does not"
             )
     if any(_more_than_all(row) for row in rows):
         yield (
