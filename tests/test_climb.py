@@ -302,6 +302,20 @@ def test_a_gpus_rungs_are_proven_side_by_side_and_a_cpus_one_by_one(monkeypatch)
     assert len(asked) == 1
 
 
+def test_a_library_on_cuda_is_looked_at_when_proofs_have_begun(quick, monkeypatch):
+    """To import one takes seconds; what keeps it from running is told in its row all the same."""
+    seen, begin = [], proofs._proofs
+    gone = replace(find("torch"), missing=lambda device: seen.append("looked at") or "it is gone")
+    usable = SimpleNamespace(missing=lambda device: None)
+    monkeypatch.setattr(climb, "gpu_backend", lambda kind: usable)
+    monkeypatch.setattr(climb, "rungs", lambda device: [gone])
+    monkeypatch.setattr(proofs, "_proofs", lambda *given: seen.append("begun") or begin(*given))
+    subject = climb.prepare("cifar10", None, None, images=1)
+    with pytest.raises(TilewrightError, match="no rung can be timed: torch: it is gone$"):
+        climb.climb(subject.network, subject.dataset.images, CUDA, 1, 1)
+    assert seen == ["begun", "looked at"]
+
+
 def test_a_row_appears_when_its_rung_is_proven(monkeypatch):
     """In whatever order: the first of the ladder may take the longest."""
     able = [find(name) for name in ("direct", "shared", "tuned", "tensor")]
