@@ -278,6 +278,16 @@ def test_zeros_before_a_maximum_count():
     compare(network, module, X - 0.5)
 
 
+@pytest.mark.parametrize("join", [torch.add, lambda *both: torch.cat(both, 1)], ids=["add", "cat"])
+def test_zeros_around_what_is_put_together_with_the_input(join):
+    class Joined(nn.Module):
+        def forward(self, x):
+            return functional.relu(join(x, functional.pad(x[:, :, 1:-1, 1:-1], (1, 1, 1, 1))))
+
+    module = Joined().eval()
+    compare(tilewright.from_torch(module, X - 0.5), module, X - 0.5)
+
+
 @pytest.mark.parametrize("how", [{"value": -torch.inf}, {"mode": "replicate"}])
 def test_padding_before_a_maximum(how):
     class Padded(nn.Module):

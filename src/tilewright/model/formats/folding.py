@@ -173,9 +173,9 @@ class _Graph:
         part = self.parts[index]
         source = part.sources[0]
         around = self.parts[source]
-        before = self.parts[around.sources[0]]
         layer = None
         if isinstance(around.layer, Pad) and len(part.sources) == 1:
+            before = self.parts[around.sources[0]]
             layer = padded(part.layer, around.layer, before.layer)
         if layer is None:
             self._own_padding(index)
