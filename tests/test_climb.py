@@ -311,7 +311,7 @@ def test_a_library_on_cuda_is_looked_at_when_proofs_have_begun(quick, monkeypatc
     monkeypatch.setattr(climb, "rungs", lambda device: [gone])
     monkeypatch.setattr(proofs, "_proofs", lambda *given: seen.append("begun") or begin(*given))
     subject = climb.prepare("cifar10", None, None, images=1)
-    with pytest.raises(TilewrightError, match="no rung can be timed: torch: it is gone$"):
+    with pytest.raises(TilewrightError, match=r"no rung can be timed: torch: it is gone$"):
         climb.climb(subject.network, subject.dataset.images, CUDA, 1, 1)
     assert seen == ["begun", "looked at"]
 

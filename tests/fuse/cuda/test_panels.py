@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 
 import numpy as np
@@ -16,10 +17,11 @@ from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.emit import text
 from tilewright.fuse.cuda.panels import Panels, in_panels
 from tilewright.fuse.cuda.panels_ways import Few, Into, Many
-from tilewright.fuse.cuda.run import kernel_text
+from tilewright.fuse.cuda.run import MOST_IN_PANELS, kernel_text
 from tilewright.model.layers import Convolution, FullyConnected, Layer, Pixels, ReLU, Softmax, Tanh
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
+from tilewright.runtime.dialect import LARGEST_GRID
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
@@ -103,6 +105,20 @@ def test_what_is_launched() -> None:
     assert into[2][1] is first[2][0] and first[2][0].shape == (512, 416)
     assert first[2][1] is second[2][0]
     assert [each[2][-1] for each in runtime.launches] == [300] * 3
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("last", [(), (FullyConnected(10), Softmax())], ids=["layer", "softmax"])
+def test_so_many_images_that_a_grid_does_not_hold_them_go_in_pieces(
+    last: tuple[Layer, ...], precision: str
+) -> None:
+    network = ready(Pixels((1, 28, 28)), (FullyConnected(512), ReLU(), *last))
+    most = fused(network, precision)[0].series_of(10**7).most
+    assert most == MOST_IN_PANELS
+    for plan in cut(network.stages, ARITHMETICS[precision], 90):
+        assert isinstance(plan, Panels)
+        for how in plan.how(most, PROCESSORS, True):
+            assert all(map(operator.le, plan.grid(how, most), LARGEST_GRID))
 
 
 @pytest.mark.parametrize("pieces", [8, 24])

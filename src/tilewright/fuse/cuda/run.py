@@ -26,11 +26,13 @@ from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.layers import Layer, Pixels, Shape
 from tilewright.model.network import Parameters, Stages
 from tilewright.runtime import Buffer, GpuKernel, HostArray, are_pixels
-from tilewright.runtime.dialect import Grid, Limits
+from tilewright.runtime.dialect import LARGEST_GRID, Grid, Limits
 from tilewright.trace import Cost
 
 # Features between kernels take at most so many bytes; larger batches go through in pieces.
 SCRATCH_BYTES = 4 * 10**9
+# The same for what a grid's second axis holds, where blocks in panels take 16 images at least.
+MOST_IN_PANELS = 16 * LARGEST_GRID[1]
 
 
 def kernel_name(rung: str, precision: str, plan: Kernel, alone: bool) -> str:
@@ -226,7 +228,9 @@ class Series:
     def most(self) -> int:
         """Images that go through in one piece."""
         between = sum(4 * plan.result_words for plan in self.plans[:-1])
-        return max(1, SCRATCH_BYTES // between) if between else 2**31 - 1
+        most = max(1, SCRATCH_BYTES // between) if between else 2**31 - 1
+        panels = any(isinstance(plan, Panels) for plan in self.plans)
+        return min(most, MOST_IN_PANELS) if panels else most
 
     def _piece(self, x: Buffer, out: Buffer) -> None:
         images = len(x)
