@@ -16,7 +16,7 @@ def test_a_turn_is_so_many_calls_of_so_many_threads():
     def make():
         def call():
             callers.append(threading.get_ident())
-            together.wait(timeout=10)  # nobody goes on before all have called
+            together.wait(timeout=100)  # nobody goes on before all have called
 
         return call
 

@@ -123,7 +123,7 @@ def test_eight_threads(made, own_stream):
         given = []
         try:
             for each in batches:
-                ready.wait(timeout=10)
+                ready.wait(timeout=100)  # the machine may be busy
                 given.append(network(FakeTensor(each)))
         except Exception as error:
             wrong.append(error)

@@ -17,6 +17,7 @@ from ctypes import (
     pythonapi,
 )
 from functools import cache
+from threading import RLock
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -24,6 +25,9 @@ import llvmlite.binding as llvm
 from tilewright.fuse.cpu.build import compile_code, compiled_folder, host
 
 FAST_CALL = 0x80  # METH_FASTCALL: arguments come as an array
+# Of two threads that come first one makes all of it: what a cache is given twice it drops once, and
+# with it code that the other one calls.
+MAKING = RLock()
 # Of Python itself, with their types; machine code declares all of them.
 PYTHON = {
     "PyLong_AsVoidPtr": "ptr (ptr)",
@@ -60,7 +64,8 @@ def _engine(code: str) -> llvm.ExecutionEngine:
 
 def address_of(name: str, code: str) -> int:
     """Where a function of some code lies."""
-    return int(_engine(code).get_function_address(name))
+    with MAKING:
+        return int(_engine(code).get_function_address(name))
 
 
 @cache
@@ -72,4 +77,5 @@ def function(name: str, code: str, given: object) -> Any:
     """A function of Python's; its code gets `given`, the arguments' array and their number."""
     make = pythonapi["PyCFunction_NewEx"]
     make.restype, make.argtypes = py_object, (c_void_p, py_object, c_void_p)
-    return make(addressof(_method(name, code)), given, None)
+    with MAKING:
+        return make(addressof(_method(name, code)), given, None)
