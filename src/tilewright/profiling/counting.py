@@ -28,7 +28,7 @@ SECONDS = 600
 def counted(request: Request, device: Device) -> tuple[tuple[Counted, ...], str | None]:
     """What ncu counted, or why it did not."""
     if device.kind != "cuda":
-        return (), f"{device} has no counters for ncu to read: NVIDIA's GPUs have"
+        return (), f"they are NVIDIA's GPUs' own, for --device cuda; {device} has none"
     tool = shutil.which(TOOL) or (str(USUAL) if USUAL.is_file() else None)
     if tool is None:
         return (), f"{TOOL} (NVIDIA Nsight Compute, of the CUDA toolkit) is not on the PATH"

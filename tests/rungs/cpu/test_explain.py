@@ -74,3 +74,4 @@ def test_a_product_has_the_sizes_of_its_matrices(network):
     assert conv.loops[-1].code == "add the bias"
     assert "times the input" in conv.notes[0]
     assert fc.loops[0].code.endswith("160 x 4")
+    assert fc.loops[0].extent == 160 * 4

@@ -52,7 +52,7 @@ def sections(*records, words=None):
 
 def missing(section):
     found = [each for each in section.blocks if isinstance(each, Paragraph)]
-    return [each.text for each in found if each.lead == "Missing"]
+    return [f"{each.text} {each.command}" for each in found if each.lead == "Missing"]
 
 
 def tables(section):
@@ -79,7 +79,7 @@ def test_what_was_not_measured_is_named_with_a_command():
     found = sections(run_record())
     for title in ("The framework's network", "The first GPU kernel", "Optimizations"):
         (words,) = missing(found[title])
-        assert "To get it: " in words
+        assert re.search("To get it.*: (tilewright|pip) ", words)
     assert "no GPU" in missing(found["The first GPU kernel's timeline"])[0]
     without = [each for each in everything() if each.verb() != "timeline"]
     found = sections(*without)
@@ -109,6 +109,41 @@ def test_a_size_that_only_others_were_run_over_is_named():
     (said,) = (text for text in found if "--rung shared" in text)
     assert said.startswith("it was not run over 10,000 images: 10,000 would take ")
     assert "--images 10000" in said
+
+
+def test_commands_are_of_the_same_network_and_precision():
+    found = next(each for each in everything() if each.verb() == "ladder")
+    words = ("tilewright", "ladder", "--net", "my net.onnx", "--data", "pictures", "--quick")
+    rows = tuple(
+        replace(row, rung="network fp16") if row.rung == "shared" else row for row in found.rows
+    )
+    made = replace(found, rows=rows, environment=replace(found.environment, command=words))
+    runs = [run for run in course_runs() if run.rung == "direct"]
+    (said,) = (text for text in missing(sections(made, *runs)["Optimizations"]) if "fp16" in text)
+    assert said.endswith(
+        "tilewright run --net 'my net.onnx' --data pictures --rung network --precision fp16 "
+        "--device cuda --images 10000 --json run.json"
+    )
+    (serial,) = missing(sections(made)["Our own serial layer on the CPU"])
+    assert "--net 'my net.onnx' --data pictures --rung serial --device cpu" in serial
+
+
+def test_images_without_labels_are_named_once():
+    runs = [replace(run, accuracy=None) for run in course_runs()]
+    unlabelled = replace(
+        ladder(), rows=tuple(replace(row, correctness=()) for row in ladder().rows)
+    )
+    found = sections(unlabelled, *runs)
+    (said,) = missing(found["The first GPU kernel"])
+    assert "no labels" in said and "data fetch" in said
+    assert not missing(found["Optimizations"])
+
+
+def test_how_long_a_size_takes_is_told_by_the_largest_that_was_run():
+    runs = [run for run in course_runs() if (run.rung, run.images) != ("direct", 10_000)]
+    runs = [replace(r, forward_seconds=40.0 if r.images == 1000 else 0.1) for r in runs]
+    (said,) = missing(sections(*everything(), *runs)["The first GPU kernel"])
+    assert "10,000 would take 7 minutes" in said
 
 
 def test_whole_run_times_of_the_serial_layer():

@@ -18,7 +18,7 @@ from tests.views.report.made import answers, everything, kernels, ladder, long
 from tilewright.measure.samples import Sample
 from tilewright.profiling import saved
 from tilewright.results import page as documents
-from tilewright.results.ladder import Against, LayerTiming
+from tilewright.results.ladder import Against, Correctness, LayerTiming
 from tilewright.results.page import LoopRecord
 from tilewright.results.record import Gpu, timing
 from tilewright.results.run import LayerTime
@@ -116,6 +116,25 @@ def test_a_short_proof_is_said_to_be_one():
     assert "--full-proof" not in to_html(page(Material((ladder_record(),))))
     short = replace(ladder_record(), short_proof=True)
     assert "--full-proof tries" in to_html(page(Material((short,))))
+
+
+def test_correctness_is_read_by_what_is_there():
+    def reading(*records):
+        sections = page(Material(records)).sections
+        return next(each.reading for each in sections if each.id == "correctness")
+
+    assert "the matrix" in reading(*everything())
+    labelled, without = ((Correctness(images=100, share=0.75),), ())
+    row = ladder().rows[0]
+    assert reading(replace(ladder(), rows=(replace(row, correctness=labelled),))).endswith(
+        "the same for all rungs."
+    )
+    assert "no labels" in reading(replace(ladder(), rows=(replace(row, correctness=without),)))
+
+
+def test_a_command_is_code_whose_options_stay_whole():
+    text = to_html(page(Material((ladder_record(),)), as_milestone=True))
+    assert "<span>tilewright</span> <span>run</span> <span>--net</span>" in text
 
 
 def test_no_line_ends_between_a_number_and_its_unit():

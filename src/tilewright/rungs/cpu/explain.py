@@ -169,7 +169,7 @@ def explain_product(network: Network) -> Iterator[LayerFacts]:
         elif isinstance(layer, FullyConnected):
             inputs = math.prod(stage.input_shape)
             product = f"all images x {inputs:,} times {inputs:,} x {layer.outputs:,}"
-            fact = LoopFact(None, product, 1, _blas())
+            fact = LoopFact(None, product, inputs * layer.outputs, _blas())
             yield LayerFacts(stage, "im2col.py", (fact,), ())
 
 

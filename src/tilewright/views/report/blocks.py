@@ -23,10 +23,11 @@ NONE = "-"
 
 @dataclass(frozen=True)
 class Paragraph:
-    """`lead` are the words that it begins with, to be found by."""
+    """`lead` are the words that it begins with, to be found by; `command` ends it, to be typed."""
 
     text: str
     lead: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ from tilewright.views.report.material import Material, subject
 
 READING = (
     "A rung is right if every output is within the rounding error that its arithmetic allows: that "
-    "is the proof. How often the network is right is another question, and the same for all rungs; "
-    "each row of the matrix is a class, each column what its images were taken for."
+    "is the proof. How often the network is right is another question, and the same for all rungs"
 )
+MATRIX = "; each row of the matrix is a class, each column what its images were taken for."
+UNLABELLED = "; these images have no labels to tell."
 LARGEST_MATRIX = 40
 
 
@@ -39,7 +40,9 @@ def section(material: Material) -> Section:
     for answers in material.of(AnswersRecord):
         blocks += _answers(answers)
     words = material.words_for("correctness")
-    return Section("correctness", "Correctness", READING, (*blocks, words))
+    known = any(row.correctness for ladder in material.ladders for row in ladder.rows)
+    how = MATRIX if material.of(AnswersRecord) else "." if known or not blocks else UNLABELLED
+    return Section("correctness", "Correctness", READING + how, (*blocks, words))
 
 
 def shares(ladder: LadderRecord) -> Table | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tilewright import __version__
+from tilewright.terminal import printable
 from tilewright.views import table as tables
 from tilewright.views.formats.markdown import document, escape
 from tilewright.views.report.blocks import (
@@ -43,7 +44,7 @@ def _block(block: Block) -> str:
     match block:
         case Paragraph():
             lead = f"**{escape(block.lead)}:** " if block.lead else ""
-            return lead + escape(block.text)
+            return lead + escape(block.text) + (block.command and f" {_code(block.command)}")
         case Heading():
             return f"### {escape(block.text)}"
         case Table():
@@ -62,12 +63,22 @@ def _block(block: Block) -> str:
     assert_never(block)
 
 
+def _code(text: str) -> str:
+    """In a line; a blank on each side is not part of it."""
+    fence, words = _fence(text, "`"), printable(" ".join(text.split()))
+    return f"{fence} {words} {fence}" if "`" in words else f"{fence}{words}{fence}"
+
+
 def _fenced(text: str) -> str:
-    """Behind as many backticks as the text has nowhere."""
-    fence = "```"
+    fence = _fence(text, "```")
+    return f"{fence}text\n{text.rstrip()}\n{fence}"
+
+
+def _fence(text: str, fence: str) -> str:
+    """As many backticks as the text has nowhere."""
     while fence in text:
         fence += "`"
-    return f"{fence}text\n{text.rstrip()}\n{fence}"
+    return fence
 
 
 def _table(made: Table) -> str:

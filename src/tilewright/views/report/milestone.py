@@ -6,8 +6,10 @@ how to get it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, pairwise
 from typing import TypeVar
 
 from tilewright.profiling.saved import profile_of
@@ -82,7 +84,7 @@ def most_kernels(material: Material) -> Section:
         calls.table(each, profile_of(each), "kernels", all_of=False) for each in _chosen(material)
     ]
     title = "Kernels: over 90 % of the time"
-    return _section(material, "kernels", title, reading, blocks or [_no_profile()])
+    return _section(material, "kernels", title, reading, blocks or [_no_profile(material)])
 
 
 def most_calls(material: Material) -> Section:
@@ -100,7 +102,7 @@ def most_calls(material: Material) -> Section:
         if each.start:
             blocks.append(calls.start(each))
     if not blocks:
-        blocks.append(_missing("no API calls were recorded", "tilewright report --device cuda"))
+        blocks.append(_missing("no API calls were recorded", _report(material)))
     title = "API calls: over 90 %, start-up included"
     return _section(material, "api-calls", title, reading, blocks)
 
@@ -117,9 +119,9 @@ def both_outputs(material: Material) -> Section:
     runs = layers.largest([run for run in material.of(RunRecord) if run.device == CPU])
     others = layers.largest([run for run in material.of(RunRecord) if run.device != CPU])
     blocks: list[Block] = [outputs("On the CPU", runs)] if runs else []
-    blocks.append(outputs("On the GPU", others) if others else _no_run("cuda"))
+    blocks.append(outputs("On the GPU", others) if others else _no_run(material, "cuda"))
     if not runs:
-        blocks.insert(0, _no_run(CPU))
+        blocks.insert(0, _no_run(material, CPU))
     return _section(material, "outputs", "Output and run time, CPU and GPU", reading, blocks)
 
 
@@ -134,7 +136,7 @@ def serial(material: Material) -> Section:
             if ladder.device == CPU and row.rung == SERIAL:
                 blocks.append(op_times(subject(ladder), list(of_ladder(ladder, row))))
     if not runs:
-        blocks.append(_missing("the serial layer was not run", "tilewright run --rung serial"))
+        blocks.append(_no_run(material, CPU, "the serial layer was not run", SERIAL))
     return _section(material, "serial", "Our own serial layer on the CPU", reading, blocks)
 
 
@@ -144,7 +146,7 @@ def first_kernel(material: Material) -> Section:
     for ladder, row in _first(material):
         blocks += _measured(material, ladder, row)
     title = "The first GPU kernel"
-    return _section(material, "first-kernel", title, reading, blocks or [_no_gpu()])
+    return _section(material, "first-kernel", title, reading, blocks or [_no_gpu(material)])
 
 
 def first_profile(material: Material) -> Section:
@@ -178,7 +180,9 @@ def every_step(material: Material) -> Section:
     blocks: list[Block] = []
     for name in dict.fromkeys(row.rung for _, row in _steps(material)):
         blocks += step(material, name)
-    return _section(material, "optimizations", "Optimizations", reading, blocks or [_no_gpu()])
+    return _section(
+        material, "optimizations", "Optimizations", reading, blocks or [_no_gpu(material)]
+    )
 
 
 def step(material: Material, name: str) -> Iterator[Block]:
@@ -227,23 +231,19 @@ def _measured(material: Material, ladder: LadderRecord, row: RungRecord) -> Iter
     ]  # fmt: skip
     at_hand = [each.images for each in others if each.network == ladder.network]
     there = max([each.images for each in found] + at_hand)
-    timed = {each.images for each in found if each.forward is not None}
+    timed = {each.images: each.forward for each in found if each.forward is not None}
     left_out = [size for size in COURSE_SIZES if size <= there and size not in timed]
-    if left_out and row.network:
-        most = max(left_out)
-        minutes = most / row.network.images_per_second / 60
-        long = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} s"
+    if left_out and timed:
+        most, largest = max(left_out), max(timed)
+        seconds = most / largest * timed[largest]
+        long = f"{seconds / 60:.0f} minutes" if seconds >= 120 else units.seconds(seconds)
         sizes = " and ".join(map(units.count, left_out))
-        yield _missing(
+        yield _unrun(
             f"it was not run over {sizes} images: {units.count(most)} would take {long}",
-            f"tilewright run --rung {row.rung} --device {ladder.device} --images {most}",
-        )
-    if there < max(COURSE_SIZES) and (ladder, row) in _first(material):  # it is so of all
-        yield Paragraph(
-            f"{units.count(max(COURSE_SIZES))} images were not at hand. To get them: "
-            "tilewright data fetch fashion-mnist (or cifar10), and --milestone",
-            lead="Missing",
-        )
+            ladder, ladder.device, row.rung, most,
+        )  # fmt: skip
+    if (ladder, row) in _first(material):  # it is so of all
+        yield from _images(there, any(each.correct is not None for each in found))
     for record in _of(material.of(KernelsRecord), ladder, row.rung):
         yield compiler.table(record)
 
@@ -298,28 +298,70 @@ def _by_subject(runs: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord
     yield from Material(tuple(runs)).by_subject(RunRecord)
 
 
-def _missing(what: str, command: str) -> Paragraph:
-    return Paragraph(f"{what}. To get it: {command}", lead="Missing")
+def _images(there: int, labelled: bool) -> Iterator[Paragraph]:
+    """What the images at hand are not enough for."""
+    if there < max(COURSE_SIZES):
+        yield Paragraph(
+            f"{units.count(max(COURSE_SIZES))} images were not at hand. To get Fashion-MNIST's "
+            "(CIFAR-10's likewise), before the report is made again:",
+            lead="Missing",
+            command="tilewright data fetch fashion-mnist",
+        )
+    if not labelled:
+        yield Paragraph(
+            "these images have no labels, and nothing is known of correctness. --data takes some "
+            "that have; to get CIFAR-10's, before the report is made again:",
+            lead="Missing",
+            command="tilewright data fetch cifar10",
+        )
 
 
-def _no_gpu() -> Paragraph:
-    return _missing(
-        "no GPU was measured", "tilewright report --milestone --device cuda (or opencl)"
-    )
+def _missing(what: str, command: str, before: str = "") -> Paragraph:
+    return Paragraph(f"{what}. To get it{before}:", lead="Missing", command=command)
+
+
+def _unrun(
+    what: str, like: Record, device: str, label: str = "", images: int | None = None
+) -> Paragraph:
+    """A run that is missing, of the network that a record is of."""
+    rung, _, precision = label.partition(" ")
+    given = {"rung": rung, "precision": precision, "device": device, "images": images}
+    options = "".join(f" --{name} {value}" for name, value in given.items() if value)
+    command = f"tilewright run {_subject(like)}{options} --json run.json"
+    return _missing(what, command, ", as a file for --from beside the others")
+
+
+def _subject(like: Record) -> str:
+    """What was computed, in the options of the command that made a record."""
+    words = like.environment.command
+    given = {"--net": like.network} | {
+        word: after for word, after in pairwise(words) if word in ("--net", "--weights", "--data")
+    }
+    return shlex.join(chain.from_iterable(given.items()))
+
+
+def _no_gpu(material: Material) -> Paragraph:
+    return _missing("no GPU was measured", _report(material), " (or with opencl)")
 
 
 def _none(material: Material, what: str) -> Paragraph:
     """Of the first kernel."""
-    command = "tilewright report --milestone --device cuda"
-    return _missing(f"no {what} of it was recorded", command) if _own(material) else _no_gpu()
+    command = _report(material)
+    return (
+        _missing(f"no {what} of it was recorded", command) if _own(material) else _no_gpu(material)
+    )
 
 
-def _no_run(device: str) -> Paragraph:
-    return _missing(f"no run on {device}", f"tilewright run --device {device} --json run.json")
+def _no_run(material: Material, device: str, what: str = "", rung: str = "") -> Paragraph:
+    return _unrun(what or f"no run on {device}", material.records[0], device, rung)
 
 
-def _no_profile() -> Paragraph:
-    return _missing("no run was profiled", "tilewright report --milestone")
+def _no_profile(material: Material) -> Paragraph:
+    return _missing("no run was profiled", _report(material))
+
+
+def _report(material: Material) -> str:
+    return f"tilewright report {_subject(material.records[0])} --milestone --device cuda"
 
 
 def _section(

@@ -7,7 +7,7 @@ from tilewright.results.ladder import RungRecord
 COURSE, THESIS, OURS = "the course", "the thesis", "Tilewright"
 ORIGINS = {
     "serial": f"{COURSE}'s CPU version; {THESIS}'s serial code",
-    "threads": "the same loops, shared out",
+    "threads": "the rung serial, its loops shared out",
     "im2col": "Chellapilla et al., 2006: convolution as a product of matrices",
     "fused": OURS,
     "direct": f"{COURSE}'s first kernel; {THESIS}'s “if”",
