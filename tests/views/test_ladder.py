@@ -282,3 +282,24 @@ def test_all_memory_plans_stand_beside_each_other_layer_by_layer():
         "layer": "conv1", "serial resident (s)": 0.001, "serial managed (s)": 0.001,
     }  # fmt: skip
     assert whole[1]["rows"][0]["serial resident"] == 7
+
+
+def test_what_is_fused_stands_by_its_first_layer():
+    each, time = made().rows[0], Sample((0.001,) * 9)
+    apart = {(name,): time for name in ("conv1", "relu1", "pool1", "fc")}
+    fused = {("conv1", "relu1"): time, ("fc",): time}
+    rows = [
+        replace(each, memory=plan, measured=replace(each.measured, layers=layers))
+        for plan, layers in (("resident", fused), ("managed", apart))
+    ]
+    kept_ = record(
+        made(rows=rows),
+        Subject(NETWORK, Dataset("d", np.zeros((100, 3, 32, 32), np.uint8), None, "x"), "r"),
+        CPU, 10, "all", ENVIRONMENT,
+    )  # fmt: skip
+    (matrix,) = (
+        part for part in view.tables(kept_)
+        if isinstance(part, Table) and part.title.startswith("Layer")
+    )  # fmt: skip
+    names = [row[0] for row in matrix.rows]
+    assert names[:5] == ["conv1", "conv1..relu1", "relu1", "pool1", "fc"]

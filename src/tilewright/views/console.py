@@ -18,6 +18,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -143,10 +144,17 @@ def text(parts: Iterable[RenderableType]) -> str:
     return file.getvalue().removesuffix("\n")
 
 
+class _Count(MofNCompleteColumn):
+    """3/10; nothing while it is not known of how many."""
+
+    def render(self, task: Task) -> Text:
+        return Text() if task.total is None else super().render(task)
+
+
 @contextmanager
 def progress_bar(download: bool = False) -> Iterator[Progress]:
     """A bar on standard error that disappears when done; nothing where nobody looks."""
-    counts: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), TimeRemainingColumn())
+    counts: tuple[ProgressColumn, ...] = (_Count(), TimeRemainingColumn())
     if download:
         counts = (DownloadColumn(), TransferSpeedColumn())
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), *counts)
@@ -159,7 +167,7 @@ def progress_bar(download: bool = False) -> Iterator[Progress]:
 def progress_line() -> Iterator[Callable[[str, int, int], None]]:
     """A bar that is told what is being done, how much of it is done and how much there is."""
     with progress_bar() as bar:
-        task, shown, latest = bar.add_task("", total=None), "", 0.0
+        task, shown, latest = bar.add_task("getting ready", total=None), "", 0.0
 
         def tell(doing: str, done: int, of: int) -> None:
             nonlocal shown, latest

@@ -114,7 +114,7 @@ def _matrix(ladder: LadderRecord) -> RenderableType:
     timed = [row for row, _ in ladder.timed]
     names = _variants(timed, "ms")
     rows = table(f"Layer by layer, {units.count(ladder.images)} images", "layer", *names)
-    layers = list(dict.fromkeys(each.layers for row in timed for each in row.layers))
+    layers = _pieces([row.layers for row in timed])
     kinds = list(dict.fromkeys(each.kind for row in timed for each in row.layers))
     for wanted in layers:
         found = ([each for each in row.layers if each.layers == wanted] for row in timed)
@@ -127,6 +127,17 @@ def _matrix(ladder: LadderRecord) -> RenderableType:
     rows.add_row("copies", *(_milliseconds(row.copies) for row in timed))
     rows.add_row("total", *(_milliseconds(row.network) for row in timed))
     return rows
+
+
+def _pieces(rungs: Sequence[Sequence[LayerTiming]]) -> list[tuple[str, ...]]:
+    """What rungs compute at once, in the network's order: what is fused stands by its first layer.
+
+    The rung that keeps most layers apart has the order of them.
+    """
+    known = (each.layers for rung in sorted(rungs, key=len, reverse=True) for each in rung)
+    order = list(dict.fromkeys(name for names in known for name in names))
+    found = {each.layers for rung in rungs for each in rung}
+    return sorted(found, key=lambda names: (order.index(names[0]), len(names), names))
 
 
 def _page_faults(ladder: LadderRecord) -> RenderableType:
@@ -274,7 +285,7 @@ def _notes(ladder: LadderRecord) -> Iterator[RenderableType]:
     if ladder.short_proof:
         yield "short proofs, of this network alone: without --quick, much more is tried"
     yield from _before(rows)
-    if any(row.page_faults for row in rows) and ladder.memory == ALL:
+    if any(row.page_faults and row.device_time for row in rows) and ladder.memory == ALL:
         yield "`profile --memory managed` has the GPU's page faults"
     yield (
         f"times are medians over all images, ± half of their {100 * CONFIDENCE:.0f} % interval; "
