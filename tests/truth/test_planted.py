@@ -36,6 +36,19 @@ def test_each_is_found_on_the_cpu_and_named(name):
     assert found(find("im2col"), name, CPU)[0] == NAMED[name]
 
 
+@pytest.mark.parametrize("name", ["bias", "edge"])
+def test_they_are_named_where_the_pixels_are_part_of_the_convolution(name):
+    assert found(find("fused"), name, CPU)[0] == NAMED[name]
+
+
+def test_pictures_are_changed_only_where_they_lie_in_the_hosts_memory():
+    def blind(rung, device):
+        return [each for each in mistakes_for(find(rung), device) if each.blind]
+
+    assert blind("fused", CPU)
+    assert not blind("torch", CPU) and not blind("direct", OPENCL)
+
+
 @needs_opencl
 @pytest.mark.parametrize("name", ["border", "last-column"])
 def test_mistakes_in_a_kernels_text_are_found_and_named(name):
@@ -65,3 +78,9 @@ def test_the_report_has_every_mistake(capsys):
 def test_a_mistake_that_nobody_makes_is_refused(capsys):
     assert main(["break", "im2col", "--mistake", "typo"]) == 2
     assert "unknown mistake 'typo'" in capsys.readouterr().err
+
+
+def test_a_mistake_without_a_place_names_those_with_one(capsys):
+    assert main(["break", "im2col", "--mistake", "barrier"]) == 2
+    said = capsys.readouterr().err
+    assert "no place for the mistake 'barrier'; it has one for: bias, neighbour" in said

@@ -48,13 +48,12 @@ def main(arguments: argparse.Namespace) -> int:
     names = [mistake.name for mistake in MISTAKES]
     if arguments.mistake is not None and arguments.mistake not in names:
         raise unknown("mistake", arguments.mistake, names)
-    wanted = [
-        mistake for mistake in mistakes_for(rung, device)
-        if arguments.mistake in (None, mistake.name)
-    ]  # fmt: skip
+    fitting = list(mistakes_for(rung, device))
+    wanted = [each for each in fitting if arguments.mistake in (None, each.name)]
     if not wanted:
         raise TilewrightError(
-            f"rung {rung.name!r} has no place for the mistake {arguments.mistake!r}"
+            f"rung {rung.name!r} has no place for the mistake {arguments.mistake!r}; it has one "
+            f"for: {', '.join(each.name for each in fitting)}"
         )
     network = prepare(arguments.net, arguments.weights, None, 1).network
     outcomes = []

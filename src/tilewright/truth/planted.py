@@ -80,12 +80,14 @@ MISTAKES = (
 
 
 def mistakes_for(rung: Rung, device: Device) -> Iterator[Mistake]:
-    """Those that can be planted into a rung: its kernel must have the place."""
+    """Those that can be planted into a rung: its kernel must have the place, and pictures that it
+    shall not see must lie where they can be changed.
+    """
     for mistake in MISTAKES:
         if mistake.text:
             if any(_changed_lines(rung, mistake, device)):
                 yield mistake
-        elif not mistake.blind or not device.is_gpu:
+        elif not mistake.blind or "host" in rung.memories:
             yield mistake
 
 
@@ -133,7 +135,7 @@ def _wrong(stage: Stage, parameters: Parameters, wrong: Wrong) -> dict[str, Arra
 
 def _blind(launch: Launch) -> Launch:
     def run(x: Buffer, out: Buffer, *others: Buffer) -> None:
-        assert isinstance(x, np.ndarray)  # of a CPU
+        assert isinstance(x, np.ndarray)  # see `mistakes_for`
         seen = x.copy()
         seen[..., -1] = 0
         launch(seen, out, *others)

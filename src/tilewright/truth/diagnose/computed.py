@@ -50,14 +50,14 @@ def _reason(mistake: Mistake, everywhere: bool) -> Reason:
 
 def layer_case(seen: Seen) -> Case:
     """Some images with the first wrong one among them."""
-    evidence, stage = seen.evidence, seen.evidence.stages[0]
+    evidence, stage = seen.evidence, seen.evidence.stages[-1]
     part = looked_at(seen)
     parameters = evidence.parameters
     weight = parameters[f"{stage.name}.weight"].astype(np.float64)
     bias = parameters.get(f"{stage.name}.bias")
     assert seen.convolution is not None
     return Case(
-        evidence.given[part].astype(np.float64),
+        seen.pictures[part],
         weight,
         np.zeros(len(weight)) if bias is None else bias.astype(np.float64),
         seen.convolution,

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.model.layers import Convolution, Layer
+from tilewright.model.layers import Convolution, Layer, Pixels
 from tilewright.truth.evidence import PREFILL, Evidence
 
 Mask = NDArray[np.bool_]
@@ -25,9 +25,18 @@ class Seen:
 
     @property
     def convolution(self) -> Convolution | None:
-        """The layer, if it is one alone and a convolution."""
-        alone = len(self.evidence.stages) == 1
+        """The layer, if it is a convolution, alone or together with the pixels before it."""
+        alone = all(isinstance(each.layer, Pixels) for each in self.evidence.stages[:-1])
         return self.layer if alone and isinstance(self.layer, Convolution) else None
+
+    @cached_property
+    def pictures(self) -> NDArray[np.float64]:
+        """What the layer is computed from: bytes are pixels, which become numbers first."""
+        given = self.evidence.given
+        numbers = given.astype(np.float64)
+        for stage in self.evidence.stages[:-1] if given.dtype == np.uint8 else ():
+            numbers = stage.layer.truth(numbers, np.zeros(()), {}, self.evidence.precision).value
+        return numbers
 
     @property
     def inner(self) -> tuple[int, ...]:
