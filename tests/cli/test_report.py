@@ -136,7 +136,7 @@ def test_what_cannot_be_is_refused_in_a_line_before_anything(
     assert {path.name for path in folder.iterdir()} == {"empty.json", "other.json"}
 
 
-def test_stopped_half_way_it_leaves_the_old_page_and_no_other(folder, raw, monkeypatch):
+def test_stopped_half_way_it_leaves_the_old_page_and_no_other(folder, raw, capsys, monkeypatch):
     assert main(["report", "--from", raw]) == 0
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -146,6 +146,7 @@ def test_stopped_half_way_it_leaves_the_old_page_and_no_other(folder, raw, monke
 
     monkeypatch.setattr(collecting, "collect", stopped)
     assert main(["report"]) == 130
+    assert "report.parts: the same command goes on from there" in capsys.readouterr().err
     parts = folder / "report.parts"
     assert len(list(parts.glob("*.json"))) == 1
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path != parts} == before

@@ -91,7 +91,12 @@ def main(arguments: argparse.Namespace) -> int:
     beside = outputs[0].with_suffix(".words.md")
     written = words.read(beside)
     parts = Parts(outputs[0].with_suffix(".parts"), _tell)
-    records = _kept(arguments) if arguments.sources else _measured(arguments, parts)
+    try:
+        records = _kept(arguments) if arguments.sources else _measured(arguments, parts)
+    except KeyboardInterrupt:
+        if parts.folder.exists():
+            _tell(f"what was measured is in {parts.folder}: the same command goes on from there")
+        raise
     material = Material(tuple(records), written)
     made = page(material, arguments.milestone)
     for path in outputs:
