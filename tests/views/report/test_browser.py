@@ -7,9 +7,10 @@ import json
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
 from tests.kept import vega
-from tests.views.report.made import everything, long
+from tests.views.report.made import everything, ladder, long
 from tilewright.views.report import html
 from tilewright.views.report.html import to_html
 from tilewright.views.report.material import Material
@@ -25,7 +26,8 @@ HOSTILE = "</script><img src=http://a.b onerror=alert(2)>"
 DRAWN = (
     "[...document.querySelectorAll('figure[data-chart]')].every(f => f.dataset.state == 'drawn')"
 )
-CUT_OFF = """[...document.querySelectorAll('.role-legend-label text')].filter((text) => {
+CUT_OFF = """[...document.querySelectorAll(
+  '.role-legend-label text, #ladder .mark-text text')].filter((text) => {
   const edge = text.closest('svg').getBoundingClientRect().right;
   return text.getBoundingClientRect().right > edge + 1;
 }).map((text) => text.textContent)"""
@@ -113,6 +115,16 @@ def check_drawn(view, width, scheme):
 
 def test_charts_are_drawn_and_nothing_sticks_out_on_a_phone(open_page):
     check_drawn(open_page(360, "dark"), 360, "dark")
+
+
+def test_no_time_is_cut_off_beside_long_names_on_a_phone(open_page, tmp_path):
+    rows = tuple(replace(row, rung=f"{row.rung} with a long name") for row in ladder().rows)
+    path = tmp_path / "report.html"
+    path.write_text(to_html(page(Material((replace(ladder(), rows=rows),)))), encoding="utf-8")
+    view = open_page(360, address=path.as_uri())
+    view.wait_for_function(DRAWN)
+    assert view.locator("#ladder .mark-text text").count() > len(rows)
+    assert view.evaluate(CUT_OFF) == []
 
 
 def test_charts_are_drawn_when_they_come_near_and_can_be_sorted_toggled_and_downloaded(open_page):

@@ -109,11 +109,12 @@ def _spec(record: LadderRecord, scale: Literal["log", "linear"], height: int) ->
     )  # fmt: skip
     slowest = max(float(str(row["slowest"])) for row in rows)
     start = 0.8 * min(float(str(row["fastest"])) for row in rows) if scale == "log" else 0.0
-    end = slowest * max(1.3, (slowest / start) ** 0.35 if start else 0.0)  # room for the figures
+    # Room for the figures beyond the slowest Vega finds by itself; a line of the axis is inside.
+    end = max(slowest, 2.5 * start)
     x = alt.X(
         "median:Q", title=f"ms {ON_DEVICE if _on_device(record) else ''}for all images",
         scale=alt.Scale(type=scale, domain=[start, end], nice=False),
-        axis=charts.log_axis(start, end) if scale == "log" else alt.Axis(),
+        axis=charts.log_axis(start, end) if start else alt.Axis(labelSeparation=8),
     )  # fmt: skip
     whole = base.mark_rule(strokeWidth=1).encode(x=alt.X("fastest:Q"), x2=alt.X2("slowest:Q"))
     interval = base.mark_rule(strokeWidth=5, opacity=0.5).encode(
