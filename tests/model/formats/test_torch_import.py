@@ -506,6 +506,130 @@ def test_only_modules_and_programs_are_taken():
         tilewright.from_torch({}, X)
 
 
+class Changed(nn.Module):
+    """Applies a function to a convolution's outputs, and another convolution to what it gives."""
+
+    def __init__(self, change):
+        super().__init__()
+        torch.manual_seed(5)
+        self.change, self.first, self.second = change, nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.second(self.change(x))
+
+
+def all_dropouts(x):
+    for kind in (nn.Dropout, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout):
+        x = kind(inplace=True).eval()(kind().eval()(x))
+    return x
+
+
+def result_unused(x):
+    x.mul_(2)
+    functional.relu(x, inplace=True)
+    return x
+
+
+def read_before(x):
+    squared = x[:, :, 1:].square()
+    functional.silu(x, inplace=True)
+    return squared + x[:, :, 1:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        result_unused,
+        read_before,
+        lambda x: functional.relu(x, inplace=True) + x,
+        all_dropouts,
+        lambda x: torch.tanh_(x).clamp_(-0.5, 0.5).sub_(0.25).neg_().abs_(),
+        lambda x: x.clamp_max(0.1).clamp_min_(-0.2),
+        lambda x: torch.sigmoid(x) * x + (1 - torch.sigmoid(x)) * 2,
+        lambda x: torch.rsub(x, x.abs(), alpha=0.5) - torch.sub(3, x, alpha=2),
+        lambda x: torch.sub(x, x.relu(), alpha=0.25) - torch.sub(x, 3, alpha=2),
+        lambda x: torch.cat([x.narrow(1, -3, 2), x.narrow(1, 0, 2)], 1),
+    ],
+)
+def test_changes_in_place_differences_and_dropouts(change):
+    module = Changed(change).eval()
+    compare(tilewright.from_torch(module, X), module)
+    compare(tilewright.from_torch(dynamic(module)), module)
+
+
+def view_changed(x):
+    x[:, 1:3].mul_(3)
+    return x
+
+
+def read_after(x):
+    row = x.flatten(2)
+    x.relu_()
+    return row.view(x.shape) * 1
+
+
+def behind_dropout(x):
+    """Which gives in eval mode what it is given, not a copy."""
+    functional.dropout(x, training=False).relu_()
+    return x
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (view_changed, r"reads 'conv2d' after mul_ \(mul_\) changed it in place through another"),
+        (read_after, r"view \(view\): reads 'flatten' after relu_ \(relu_\) changed it in place"),
+        (behind_dropout, r"reads 'conv2d' after relu_"),
+        (lambda x: (x * 3).int().float(), r"to \(to\): casts values .* else than floating point"),
+        (lambda x: functional.softplus(x, 1, 2), "a softplus that is left out from 2 on"),
+    ],
+)
+def test_what_would_be_silently_something_else_is_refused(change, words):
+    module = Changed(change).eval()
+    with pytest.raises(TilewrightError, match=words):
+        tilewright.from_torch(module, X)
+
+
+def test_what_a_module_remembers_is_refused():
+    class Remembers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(X.shape))
+
+        def forward(self, x):
+            return functional.relu(self.last.add_(x))
+
+    with pytest.raises(TilewrightError, match=r"add_ \(add_\): changes 'b_last', a constant"):
+        tilewright.from_torch(Remembers().eval(), X)
+
+
+def test_an_output_that_is_a_view_of_what_changed_is_refused():
+    class Last(nn.Module):
+        def forward(self, x):
+            row = (scaled := x * 2).flatten(1)
+            scaled.relu_()
+            return row
+
+    with pytest.raises(TilewrightError, match="Last: reads 'flatten' after relu_"):
+        tilewright.from_torch(Last(), X)
+
+
+def test_constants_become_whole_numbers():
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.linspace(-3, 3, 6).reshape(2, 3, 1, 1))
+
+        def forward(self, x):
+            return functional.conv2d(x, self.weight.to(torch.int32).to(torch.float32))
+
+    module = Whole().eval()
+    network = tilewright.from_torch(module, X)
+    assert set(network.parameters["conv.weight"].ravel()) == {-3, -1, 0, 1, 3}
+    compare(network, module)
+
+
 @pytest.mark.parametrize(
     "ending",
     [

@@ -7,7 +7,7 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.parts import Erf, Exp, Value
-from tilewright.model.formats.torch_file import Call
+from tilewright.model.formats.torch_file import FLOATING, Call
 from tilewright.model.formats.torch_inputs import Building, Given, Maker, constant, optional, value
 from tilewright.model.formats.torch_shapes import SHAPES
 from tilewright.model.formats.torch_windows import WINDOWS
@@ -70,14 +70,12 @@ def _add(at: Building, call: Call, given: Given) -> Value:
 
 
 def _subtract(at: Building, call: Call, given: Given) -> Value:
-    if given.get("alpha", 1) != 1:
-        raise TilewrightError("subtracts a multiple of a value")
-    a, b = given.get("self"), given.get("other")
-    if isinstance(a, Value) and isinstance(b, Value):
-        return at.draft.difference(call.name, a, b)
-    if isinstance(a, Value):
-        return at.draft.affine(call.name, a, np.array(1.0), -np.asarray(b, np.float64))
-    return at.draft.affine(call.name, value(given, "other"), np.array(-1.0), np.asarray(a))
+    return _add(at, call, {**given, "alpha": -given.get("alpha", 1)})
+
+
+def _subtract_from(at: Building, call: Call, given: Given) -> Value:
+    """`other` less `self`."""
+    return _subtract(at, call, {**given, "self": given["other"], "other": given["self"]})
 
 
 def _multiply(at: Building, call: Call, given: Given) -> Value:
@@ -104,10 +102,6 @@ def _clamp(at: Building, call: Call, given: Given) -> Value:
         for name, default in zip(names, defaults, strict=True)
     )
     return at.draft.clip(call.name, value(given), low, high)
-
-
-def _clamp_min(at: Building, call: Call, given: Given) -> Value:
-    return at.draft.clip(call.name, value(given), float(given["min"]), np.inf)
 
 
 def _leaky(at: Building, call: Call, given: Given) -> Value:
@@ -163,6 +157,8 @@ def _gelu(at: Building, call: Call, given: Given) -> Value:
 
 
 def _softplus(at: Building, call: Call, given: Given) -> Value:
+    if (end := float(given.get("threshold", 20))) < 20:
+        raise TilewrightError(f"a softplus that is left out from {end:g} on; 20 is understood")
     return at.draft.softplus(call.name, value(given), float(given.get("beta", 1)))
 
 
@@ -209,6 +205,12 @@ def _dropped(at: Building, call: Call, given: Given) -> Value:
     return value(given, "input" if "input" in given else "self")
 
 
+def _cast(at: Building, call: Call, given: Given) -> Value:
+    if given.get("dtype") not in (None, *FLOATING):
+        raise TilewrightError("casts values of the network to something else than floating point")
+    return value(given)
+
+
 def _size(at: Building, call: Call, given: Given) -> int:
     return at.sizes(value(given))[int(given["dim"])]
 
@@ -220,23 +222,22 @@ def _each(layer: Layer) -> Maker:
 # What only checks, and makes nothing.
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size")
 
+# Operators that work in place have the names of those that do not.
 MAKERS: dict[str, Maker] = {
     **SHAPES, **WINDOWS, "_log_softmax": _log_softmax,
-    "_native_batch_norm_legit_no_training": _batch_norm, "_softmax": _softmax, "_to_copy": _dropped,
-    "abs": _absolute, "add": _add, "add_": _add, "addmm": _addmm, "alias": _dropped,
-    "batch_norm": _batch_norm, "celu": _celu, "celu_": _celu, "clamp": _clamp,
-    "clamp_min": _clamp_min, "clone": _dropped, "contiguous": _dropped, "detach": _dropped,
-    "div": _divide, "div_": _divide, "dropout": _dropped, "elu": _elu, "elu_": _elu,
-    "erf": _each(Erf()), "exp": _each(Exp()), "expm1": _each(Exp(less_one=True)),
-    "feature_dropout": _dropped, "gelu": _gelu, "gelu_": _gelu, "glu": _glu, "gt": _greater,
-    "hardsigmoid": _hard_sigmoid, "hardsigmoid_": _hard_sigmoid, "hardswish": _each(HardSwish()),
-    "hardswish_": _each(HardSwish()), "hardtanh": _clamp, "hardtanh_": _clamp, "leaky_relu": _leaky,
-    "leaky_relu_": _leaky, "linear": _linear, "log": _log, "log1p": _log,
+    "_native_batch_norm_legit_no_training": _batch_norm, "_softmax": _softmax, "_to_copy": _cast,
+    "abs": _absolute, "add": _add, "addmm": _addmm, "alias": _dropped, "alpha_dropout": _dropped,
+    "batch_norm": _batch_norm, "celu": _celu, "clamp": _clamp, "clamp_max": _clamp,
+    "clamp_min": _clamp, "clone": _dropped, "contiguous": _dropped, "detach": _dropped,
+    "div": _divide, "dropout": _dropped, "elu": _elu, "erf": _each(Erf()), "exp": _each(Exp()),
+    "expm1": _each(Exp(less_one=True)), "feature_alpha_dropout": _dropped,
+    "feature_dropout": _dropped, "gelu": _gelu, "glu": _glu, "gt": _greater,
+    "hardsigmoid": _hard_sigmoid, "hardswish": _each(HardSwish()), "hardtanh": _clamp,
+    "leaky_relu": _leaky, "linear": _linear, "log": _log, "log1p": _log,
     "log_sigmoid": _log_sigmoid, "log_softmax": _log_softmax, "matmul": _mm, "mish": _each(Mish()),
-    "mish_": _each(Mish()), "mm": _mm, "mul": _multiply, "mul_": _multiply, "neg": _negative,
-    "pow": _power, "prelu": _prelu, "relu": _each(ReLU()), "relu6": _each(ReLU6()),
-    "relu6_": _each(ReLU6()), "relu_": _each(ReLU()), "selu": _selu, "selu_": _selu,
-    "sigmoid": _each(Sigmoid()), "silu": _each(SiLU()), "silu_": _each(SiLU()), "softmax": _softmax,
-    "softplus": _softplus, "square": _square, "sub": _subtract, "sub_": _subtract,
-    "sym_size": _size, "tanh": _each(Tanh()), "to": _dropped, "where": _where,
+    "mm": _mm, "mul": _multiply, "neg": _negative, "pow": _power, "prelu": _prelu,
+    "relu": _each(ReLU()), "relu6": _each(ReLU6()), "rsub": _subtract_from, "selu": _selu,
+    "sigmoid": _each(Sigmoid()), "silu": _each(SiLU()), "softmax": _softmax,
+    "softplus": _softplus, "square": _square, "sub": _subtract, "sym_size": _size,
+    "tanh": _each(Tanh()), "to": _cast, "where": _where,
 }  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
+from tilewright.model.formats.torch_file import FLOATING, TYPES
 from tilewright.model.formats.torch_inputs import Given
 
 MOST = 1 << 20  # numbers that are counted up, or that broadcasting makes of fewer
@@ -19,6 +20,16 @@ MOST = 1 << 20  # numbers that are counted up, or that broadcasting makes of few
 
 def _same(given: Given) -> Any:
     return given["self"]
+
+
+def _cast(given: Given) -> Any:
+    """How precise floating point is to be counts for nothing, as of values."""
+    wanted, values = given.get("dtype"), np.asarray(given["self"])
+    if wanted is None or (wanted in FLOATING and values.dtype.kind == "f"):
+        return given["self"]
+    if wanted not in TYPES:
+        raise TilewrightError("casts to a type that is not understood")
+    return values.astype(TYPES[wanted])
 
 
 def _bounded(*given: Any) -> list[NDArray[Any]]:
@@ -87,9 +98,8 @@ def _counted(given: Given) -> Any:
 
 
 CONSTANTS: dict[str, Callable[[Given], Any]] = {
-    **dict.fromkeys(
-        ("_to_copy", "alias", "clone", "detach", "detach_", "lift_fresh_copy", "to"), _same
-    ),
+    **dict.fromkeys(("alias", "clone", "detach", "detach_", "lift_fresh_copy"), _same),
+    **dict.fromkeys(("_to_copy", "to"), _cast),
     "_operator.floordiv": lambda given: operator.floordiv(*given.values()),
     "_operator.mul": lambda given: operator.mul(*given.values()),
     "_weight_norm": _weight_norm,

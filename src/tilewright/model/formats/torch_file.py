@@ -38,6 +38,7 @@ TYPES: Mapping[int, Any] = {
     8: np.float64, 12: np.bool_,
 }  # fmt: skip
 BFLOAT16 = 13
+FLOATING = (6, 7, 8, BFLOAT16)
 PIXELS = 1
 # Where in the archive, and below which key of the graph's signature, tensors are.
 PLACES = {"parameter": "weights", "buffer": "weights", "tensor_constant": "constants"}
@@ -62,6 +63,15 @@ class Call:
     @property
     def label(self) -> str:
         return f"{self.name} ({self.operator})"
+
+    @property
+    def in_place(self) -> bool:
+        return self.operator.endswith("_")
+
+    @property
+    def plain(self) -> str:
+        """The operator without saying that it works in place."""
+        return self.operator.removesuffix("_")
 
 
 @dataclass(frozen=True)
@@ -206,7 +216,7 @@ def _pictures(meta: Any) -> tuple[int | None, Shape, bool]:
     batch, *sizes = (each.get("as_int") for each in meta["sizes"])
     if len(sizes) not in (1, 3) or not all(size and 0 < size <= LARGEST for size in sizes):
         raise TilewrightError("its input must be a batch of pictures, or of rows, of a fixed size")
-    if meta["dtype"] not in (PIXELS, 6, 7, 8, BFLOAT16):
+    if meta["dtype"] not in (PIXELS, *FLOATING):
         raise TilewrightError("its input is neither uint8 nor floating point")
     return batch, tuple(sizes), meta["dtype"] == PIXELS
 
@@ -246,6 +256,8 @@ def _argument(argument: Any) -> Any:
         case "as_sym_ints":
             return [_size(each) for each in content]
         case "as_int" | "as_ints" | "as_float" | "as_floats" | "as_bool" | "as_bools" | "as_string":
+            return content
+        case "as_scalar_type":
             return content
         case "as_optional_tensors":
             return [

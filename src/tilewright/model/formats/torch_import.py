@@ -25,6 +25,7 @@ from tilewright.model.formats.torch_calls import CHECKS, MAKERS
 from tilewright.model.formats.torch_constants import CONSTANTS
 from tilewright.model.formats.torch_file import Call, Program, Ref
 from tilewright.model.formats.torch_inputs import Building
+from tilewright.model.formats.torch_memory import Memory
 from tilewright.model.network import Network
 
 LONGEST = 200  # characters of what PyTorch says
@@ -139,19 +140,26 @@ def _drafted(program: Program, source: str) -> tuple[Draft, Value]:
     draft, taken = begin(program.shape, program.pixels)
     building = Building(draft, program.batch or FREE, program.output)
     known: dict[str, Any] = {**program.tensors, program.input: taken}
+    memory = Memory()
     problems: list[tuple[str, str]] = []
     for call in program.calls:
         if call.operator in CHECKS:
             continue
-        made = None
+        made, names = None, [each.name for each in _references(call)]
         try:
+            for name in names:
+                memory.check(name)
             made = _made(building, call, program, known)
         except TilewrightError as error:
             problems.append((call.label, str(error)))
+        memory.follow(call, names)
         known.update(dict.fromkeys(call.outputs))
         known.update(zip(call.outputs, made if isinstance(made, tuple) else (made,), strict=False))
+        if call.in_place and names:
+            known[names[0]] = made
     if problems:
         raise NotUnderstood(source, problems)
+    memory.check(program.output)
     output = known.get(program.output)
     if not isinstance(output, Value):
         raise TilewrightError("its output does not depend on its input")
@@ -160,7 +168,7 @@ def _drafted(program: Program, source: str) -> tuple[Draft, Value]:
 
 def _made(building: Building, call: Call, program: Program, known: dict[str, Any]) -> Any:
     """What a call gives: a value, a constant, or None where its arguments are not known."""
-    if call.operator not in MAKERS and call.operator not in CONSTANTS:
+    if call.plain not in MAKERS and call.operator not in CONSTANTS:
         raise TilewrightError("not an operator that is understood")
     names = [each.name for each in _references(call)]
     for name in names:
@@ -173,9 +181,11 @@ def _made(building: Building, call: Call, program: Program, known: dict[str, Any
     given["module"] = modules[0] if modules else ""
     try:
         if any(isinstance(known[name], Value) for name in names):
-            if call.operator not in MAKERS:
+            if call.plain not in MAKERS:
                 raise TilewrightError("is understood of constants alone")
-            return MAKERS[call.operator](building, call, given)
+            if call.in_place and not isinstance(known[names[0]], Value):
+                raise TilewrightError(f"changes {names[0][:80]!r}, a constant, in place")
+            return MAKERS[call.plain](building, call, given)
         if call.operator not in CONSTANTS:
             raise TilewrightError("is computed of constants alone")
         del given["module"]

@@ -124,6 +124,13 @@ def _slice(at: Building, call: Call, given: Given) -> Value:
     return at.draft.every(call.name, x, axis, part)
 
 
+def _narrow(at: Building, call: Call, given: Given) -> Value:
+    x, axis = value(given), int(given["dim"])
+    start = int(given["start"]) % at.sizes(x)[axis]
+    part = (start, start + int(given["length"]), 1)
+    return at.draft.every(call.name, x, axis % len(at.sizes(x)), part)
+
+
 def _flip(at: Building, call: Call, given: Given) -> Value:
     x = value(given)
     for axis in given["dims"]:
@@ -211,6 +218,7 @@ SHAPES: dict[str, Maker] = {
     "flip": _flip,
     "index": _index,
     "index_select": _index,
+    "narrow": _narrow,
     "pad": _pad,
     "permute": _permute,
     "reflection_pad2d": _pad_of("reflect"),
