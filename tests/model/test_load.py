@@ -64,6 +64,12 @@ def test_bad_names_are_named(net, given, words, request, monkeypatch):
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize("given", [("model.pt",), ("cifar10", "weights.pth")])
+def test_pickles_are_refused_with_the_way_that_is_safe(given):
+    with pytest.raises(TilewrightError, match=r"a pickle may run any code .*\.from_torch"):
+        tilewright.load(*given)
+
+
 def test_keras_files_are_refused_with_the_way_that_is_read(tmp_path):
     path = tmp_path / "model.keras"
     path.write_bytes(b"PK")

@@ -31,7 +31,7 @@ def test_what_is_shown_can_be_given_again(kind, number):
 
 @pytest.mark.parametrize(
     "name", ["gpu", "cpi", "", "CUDA", "cpu:0", "cpu:", "cuda:", "cuda:x", "cuda:-1", "opencl:²",
-             "cuda:1000", "cuda:1:2", " cuda", "cuda\n"],
+             "cuda:1000", "cuda:1:2", " cuda", "cuda\n", None, 3],
 )  # fmt: skip
 def test_anything_else_is_told_what_there_is(name):
     with pytest.raises(TilewrightError) as error:

@@ -111,6 +111,8 @@ def check_refusals(call: Callable[..., Any]) -> None:
     refused(call, "images are 2x9x9, but 'small' takes 2x9x8", np.zeros((1, 2, 9, 9), np.uint8))
     refused(call, r"array of shape \(2, 9, 8\)", np.zeros((2, 9, 8), np.uint8))
     refused(call, "images are of type list", [[1, 2]])
+    nowhere = torch.empty(2, 2, 9, 8, device="meta")
+    refused(call, "an array of type torch.Tensor has no memory: .*meta", nowhere)
     shape = (2, 5)
     for out, words in (
         (np.empty(shape, np.float64), "out is float64, and outputs are float32"),

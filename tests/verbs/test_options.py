@@ -97,6 +97,8 @@ def test_all_but_rung_and_network_are_named(verb):
         ("run", {"data": 3}, "the given arrays: 'images' is int, not an array"),
         ("run", {"plan": "p.json", "batch": 3}, "--batch is not for --plan: the plan says all"),
         ("run", {"plan": "none.json"}, "No such file"),
+        ("run", {"plan": 3}, "argument plan: 3 is not a path"),
+        ("run", {"progress": "bar"}, "argument progress: 'bar' is neither True or False nor a fun"),
         ("run", {"on": "dask"}, "argument on: invalid choice: 'dask' .choose from ray"),
         ("run", {"on": "ray", "workers": 0}, "argument workers: 0 is not a whole number"),
         ("run", {"on": "ray", "repeats": 2}, "--repeats is not for --on ray"),

@@ -59,10 +59,7 @@ def describe(net: Net) -> Network:
     if path.suffix in WHOLE:
         return replace(_whole(path), parameters=NONE, notes={})
     if path.suffix in UNSAFE:
-        raise TilewrightError(
-            f"{path}: a pickle may run any code when it is read, so it is not: load it where you "
-            "trust it, and give the module to tilewright.from_torch, or torch.onnx.export it"
-        )
+        raise _unsafe(path)
     if path.suffix == ".json":
         return description.read(path)
     if path.suffix == ".safetensors":
@@ -117,6 +114,13 @@ def load_parameters(network: Network, net: Net, weights: Weights | None) -> Netw
     return network
 
 
+def _unsafe(path: Path) -> TilewrightError:
+    return TilewrightError(
+        f"{path}: a pickle may run any code when it is read, so it is not: load it where you trust "
+        "it, and give the module to tilewright.from_torch, or torch.onnx.export it"
+    )
+
+
 def _whole(path: Path) -> Network:
     """A network with its weights, from a file that has both."""
     if path.suffix == ".onnx":
@@ -143,6 +147,8 @@ def _given(network: Network, weights: Weights) -> Network:
     elif path.suffix == ".safetensors":
         stored = weight_file.read(path)
         tensors, notes = stored.tensors, stored.notes
+    elif path.suffix in UNSAFE:
+        raise _unsafe(path)
     else:
         problem = (
             "is neither a .safetensors file nor a folder" if path.exists() else "does not exist"

@@ -26,7 +26,7 @@ class Device:
 
     @classmethod
     def parse(cls, name: str) -> Device:
-        kind, colon, number = name.partition(":")
+        kind, colon, number = str(name).partition(":")
         for known in KINDS:
             if kind == known and not colon:
                 return cls(known)

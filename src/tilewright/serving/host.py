@@ -29,7 +29,12 @@ def on_host(array: Any) -> bool:
     if isinstance(array, np.ndarray):
         return True
     if hasattr(array, "__dlpack_device__"):
-        return int(array.__dlpack_device__()[0]) in HOST_MEMORY
+        try:
+            return int(array.__dlpack_device__()[0]) in HOST_MEMORY
+        except Exception as error:  # whatever that library raises, as of memory that is not there
+            said = str(error).partition("\n")[0]
+            kind = f"{type(array).__module__}.{type(array).__qualname__}"
+            raise TilewrightError(f"an array of type {kind} has no memory: {said}") from error
     return not hasattr(array, "__cuda_array_interface__")
 
 

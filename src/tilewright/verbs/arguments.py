@@ -79,7 +79,9 @@ def on_cluster(on: str | None, workers: int | None, address: str | None) -> bool
     return False
 
 
-def file_or_none(value: str | Path | None) -> Path | None:
+def file_or_none(name: str, value: str | Path | None) -> Path | None:
+    if not isinstance(value, str | Path | None):
+        raise TilewrightError(f"argument {name}: {value!r:.40} is not a path")
     return None if value is None else Path(value)
 
 
@@ -122,6 +124,10 @@ def telling(progress: Progress) -> Iterator[Tell]:
     """Whom to tell how far the work is: a function that was given, a bar, or nobody."""
     if callable(progress):
         yield progress
+    elif not isinstance(progress, bool):
+        raise TilewrightError(
+            f"argument progress: {progress!r:.40} is neither True or False nor a function"
+        )
     elif progress:
         from tilewright.views import console
 

@@ -53,6 +53,6 @@ def request(
         memory=memory_plan(memory),
         precision=one_of("precision", precision, PRECISIONS),
         check=check,
-        plan=file_or_none(plan),
+        plan=file_or_none("plan", plan),
         repeats=positive("repeats", repeats),
     )

@@ -187,6 +187,13 @@ HOSTILE = {
                                                 axes=[2]), "takes nothing of axis 2"),
     "padding of no kind": (lambda made: transposed(made, "SAME"), "auto_pad is 'SAME'"),
     "a number for padding": (lambda made: transposed(made, 3), "auto_pad is 3"),
+    "an axis that is not there": (lambda made: between(made, "Slice", starts=[0], ends=[1],
+                                                       axes=[7]), "names axis 7 of 4"),
+    "flat from nowhere": (lambda made: made.graph.node[2].attribute.append(
+        helper.make_attribute("axis", 5)), "n2_Flatten (Flatten): names axis 5 of 4"),
+    "fewer axes in order": (lambda made: between(made, "Transpose", perm=[0, 1]),
+                            "reorders axes as [0, 1]"),
+    "joined along no axis": (lambda made: between(made, "Concat", axis=99), "names axis 99 of 4"),
     "functions": (lambda made: made.functions.add(), "functions of its own"),
     "another domain": (lambda made: setattr(made.graph.node[0], "domain", "com.microsoft"),
                        "(com.microsoft.Conv): not an operator"),

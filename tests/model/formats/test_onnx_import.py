@@ -314,6 +314,34 @@ def test_channels_last_as_keras_has_them(tmp_path):
     assert [stage.name for stage in network.stages[1:]] == ["conv", "relu", "fc", "softmax"]
 
 
+def test_channels_last_to_the_end(tmp_path):
+    """Of a file that takes them so, the network gives them as it takes them."""
+    ends = ({"perm": [0, 3, 1, 2]}, {"perm": [0, 2, 3, 1]})
+    nodes = [
+        ("Transpose", "x", "t", ends[0]),
+        ("Conv", "t,w", "c"),
+        ("Transpose", "c", "y", ends[1]),
+    ]
+    path = saved(model(nodes, ("n", 7, 10, 3), {"w": W}), tmp_path)
+    x, network = drawn(2, 7, 10, 3), tilewright.load(path)
+    found = outputs(network, np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+    np.testing.assert_allclose(found.transpose(0, 2, 3, 1), runtime(path, x), rtol=1e-4, atol=1e-5)
+    assert network.notes["output"] == "pictures of channel, y, x, where the file has channels last"
+
+
+def test_remainders_of_sizes(tmp_path):
+    """As Keras computes what to cut off of a transposed convolution."""
+    nodes = [("Shape", "x", "s"), ("Gather", "s,last", "width"), ("Mod", "width,four", "rest"),
+             ("Slice", "x,rest,end,along", "y")]  # fmt: skip
+    constants = {"last": np.array([3]), "four": np.array([4]), "end": np.array([9]),
+                 "along": np.array([3])}  # fmt: skip
+    network = agrees(saved(model(nodes, ("n", 3, 7, 10), constants), tmp_path), drawn(2, 3, 7, 10))
+    assert network.output_shape == (3, 7, 7)
+    constants["four"] = np.array([0])
+    with pytest.raises(TilewrightError, match=r"n2_Mod \(Mod\): a remainder of other than whole"):
+        tilewright.load(saved(model(nodes, ("n", 3, 7, 10), constants), tmp_path))
+
+
 @pytest.mark.parametrize("last", [False, True])
 def test_normalisation_of_pixels_is_the_inputs(last, tmp_path):
     """What a graph does to bytes at its start is no layer."""

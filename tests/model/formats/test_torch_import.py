@@ -321,6 +321,11 @@ def test_how_pixels_enter():
     network = tilewright.from_torch(module, X, scale=[1, 2, 3], shift=-0.5)
     assert network.input.scale == (1, 2, 3) and network.input.shift == -0.5
     assert "input" not in network.notes
+    numpy = tilewright.from_torch(module, X, scale=np.float32(0.5), shift=np.array([1, 2, 3]))
+    assert numpy.input.scale == 0.5 and numpy.input.shift == (1, 2, 3)
+    for wrong in ("half", [[1.0]], {}):
+        with pytest.raises(TilewrightError, match=r"scale is .*, not a number, nor one for each"):
+            tilewright.from_torch(module, X, scale=wrong)
     usual = tilewright.from_torch(module, X)
     assert usual.input.scale == 1 / 255 and "value / 255" in usual.notes["input"]
 

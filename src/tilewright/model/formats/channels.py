@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.parts import Value
+from tilewright.model.formats.parts import Value, place_of
 from tilewright.model.formats.sums import Sums
 from tilewright.model.layers import Pixels
 
@@ -65,7 +65,7 @@ class Channels(Sums):
     def split(self, name: str, x: Value, axis: int, sizes: Sequence[int]) -> tuple[Value, ...]:
         """Channels in parts of these sizes, one after the other."""
         rank, channels = len(self.shape(x)) + 1, self.parts[x.part].shape[0]
-        if rank != 4 or x.split or axis % rank != (3 if x.last else 1):
+        if rank != 4 or x.split or place_of(axis, rank) != (3 if x.last else 1):
             raise TilewrightError(f"splits axis {axis}; channels of pictures are understood")
         if not sizes or min(sizes) < 1 or sum(sizes) != channels or len(sizes) > MOST_PARTS:
             raise TilewrightError(f"splits {channels} channels into {list(sizes)[:9]}")

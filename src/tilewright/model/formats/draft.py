@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.parts import Value
+from tilewright.model.formats.parts import Value, place_of
 from tilewright.model.formats.transposed import Transposed
 from tilewright.model.formats.values import Values
 from tilewright.model.layers import AveragePool, Flatten, MaxPool, Shape, Softmax, dimensions
@@ -53,7 +53,7 @@ class Draft(Values, Transposed):
     ) -> Value:
         """Averages over axes, which count the batch."""
         rank = len(self.shape(x)) + 1
-        places = {axis % rank for axis in axes}
+        places = {place_of(axis, rank) for axis in axes}
         down, across = (1, 2) if x.last else (2, 3)
         over = (down in places, across in places)
         if rank == 4 and places <= {down, across} and any(over):
@@ -75,11 +75,12 @@ class Draft(Values, Transposed):
 
     def softmax(self, name: str, x: Value, axis: int) -> Value:
         shape, features = self.shape(x), self.parts[x.part].shape
-        if len(shape) == 3 and features[1:] in ((), (1, 1)) and axis % 4 == (3 if x.last else 1):
+        place = place_of(axis, len(shape) + 1)
+        if len(shape) == 3 and features[1:] in ((), (1, 1)) and place == (3 if x.last else 1):
             # Of one pixel's channels, or of a row with axes behind it.
             row = self.add(name, Flatten(), x) if len(features) == 3 else x
             return replace(self.add(name, Softmax(), row), last=x.last, ones=2)
-        if len(shape) != 1 or axis % 2 != 1 or x.rows:
+        if len(shape) != 1 or place != 1 or x.rows:
             raise TilewrightError(
                 f"softmax along axis {axis} of {dimensions(shape)}; a row of features is understood"
             )
@@ -87,7 +88,7 @@ class Draft(Values, Transposed):
 
     def transpose(self, name: str, x: Value, order: tuple[int, ...]) -> Value:
         """`order` counts the batch."""
-        if order == tuple(range(len(order))):
+        if order == tuple(range(len(self.shape(x)) + 1)):
             return x
         if x.expanded:
             raise TilewrightError("turns axes of values that were repeated")

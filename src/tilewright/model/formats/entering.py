@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.draft import Draft
 from tilewright.model.formats.parts import Value
@@ -58,7 +60,7 @@ def entering(network: Network, scale: Numbers | None, shift: Numbers | None) -> 
             f"network {network.name!r} says how pixels enter it: neither scale nor shift is free"
         )
     before, after = USUAL if scale is None else scale, 0.0 if shift is None else shift
-    pixels = Pixels(network.input.shape, _plain(before), _plain(after))
+    pixels = Pixels(network.input.shape, _plain("scale", before), _plain("shift", after))
     notes = {key: text for key, text in network.notes.items() if key != NOTE}
     return replace(network, input=pixels, notes=notes)
 
@@ -72,5 +74,11 @@ def _picture(features: int) -> Shape:
     return features, 1, 1
 
 
-def _plain(given: Numbers) -> float | tuple[float, ...]:
-    return float(given) if isinstance(given, int | float) else tuple(map(float, given))
+def _plain(name: str, given: Numbers) -> float | tuple[float, ...]:
+    try:
+        numbers = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty((0, 0))
+    if numbers.ndim > 1:
+        raise TilewrightError(f"{name} is {given!r:.40}, not a number, nor one for each channel")
+    return float(numbers) if numbers.ndim == 0 else tuple(numbers.tolist())

@@ -157,6 +157,13 @@ def _divide(a: Any, b: Any) -> Array:
     return np.asarray(a / b)
 
 
+def _remainder(a: Any, b: Any) -> Array:
+    """Of sizes: where one of both is negative, there are two opinions."""
+    if a.dtype.kind not in "iu" or (a < 0).any() or not (b > 0).all():
+        raise TilewrightError("a remainder of other than whole numbers from 0 on")
+    return np.asarray(np.mod(a, b))
+
+
 def _transpose(node: Node, inputs: list[Any]) -> Array:
     return np.transpose(inputs[0], node.attributes.get("perm"))
 
@@ -164,7 +171,7 @@ def _transpose(node: Node, inputs: list[Any]) -> Array:
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Abs": np.abs, "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Sqrt": np.sqrt,
     "Neg": np.negative, "Reciprocal": np.reciprocal, "Pow": np.power, "Div": _divide,
-    "Equal": np.equal, "Where": np.where,
+    "Equal": np.equal, "Mod": _remainder, "Where": np.where,
 }  # fmt: skip
 FUNCTIONS: dict[str, Function] = {
     **{name: _computed(function) for name, function in ELEMENTWISE.items()},

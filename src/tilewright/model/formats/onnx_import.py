@@ -7,6 +7,7 @@ written from.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,9 @@ def _drafted(file: OnnxFile) -> tuple[Draft, Value]:
     output = known[file.output]
     if not isinstance(output, Value):
         raise TilewrightError("its output does not depend on its input")
+    if given.last and output.last:
+        draft.notes["output"] = "pictures of channel, y, x, where the file has channels last"
+        output = replace(output, last=False)
     return draft, output
 
 

@@ -25,7 +25,7 @@ from tilewright.model.formats.onnx_inputs import (
     value,
 )
 from tilewright.model.formats.onnx_tensors import FLOATS
-from tilewright.model.formats.parts import Value, listed
+from tilewright.model.formats.parts import Value, listed, place_of
 
 
 def axes_of(node: Node, inputs: Inputs) -> tuple[int, ...] | None:
@@ -48,7 +48,7 @@ def _reshaped(at: Building, node: Node, x: Value, sizes: Sequence[int]) -> Value
 
 def _flatten(at: Building, node: Node, inputs: Inputs) -> Value:
     axis, x = node.attributes.get("axis", 1), value(inputs)
-    if axis % (len(at.draft.shape(x)) + 1) != 1:
+    if place_of(axis, len(at.draft.shape(x)) + 1) != 1:
         raise TilewrightError(f"flattens along axis {axis}; 1 is understood")
     size = int(np.prod(at.draft.shape(x)))
     return at.draft.reshape(node.name, x, (size,))
@@ -63,7 +63,7 @@ def _squeeze(at: Building, node: Node, inputs: Inputs) -> Value:
     x = value(inputs)
     sizes = at.sizes(x)
     along = axes_of(node, inputs)
-    gone = {axis % len(sizes) for axis in along} if along else {
+    gone = {place_of(axis, len(sizes)) for axis in along} if along else {
         axis for axis, size in enumerate(sizes) if size == 1 and axis
     }  # fmt: skip
     if any(sizes[axis] != 1 for axis in gone):
@@ -76,7 +76,7 @@ def _unsqueeze(at: Building, node: Node, inputs: Inputs) -> Value:
     along = axes_of(node, inputs) or ()
     sizes = list(at.sizes(x))
     rank = len(sizes) + len(along)
-    for axis in sorted(each % rank for each in along):
+    for axis in sorted(place_of(each, rank) for each in along):
         sizes.insert(axis, 1)
     return _reshaped(at, node, x, sizes)
 
@@ -105,7 +105,7 @@ def _pad(at: Building, node: Node, inputs: Inputs) -> Value:
     given = node.attributes.get("pads")
     pads = [int(each) for each in (constant(inputs, 1) if given is None else given)]
     along = optional(inputs, 3)
-    order = range(rank) if along is None else [int(axis) % rank for axis in along]
+    order = range(rank) if along is None else [place_of(int(axis), rank) for axis in along]
     if len(pads) != 2 * len(order):
         raise TilewrightError("pads are not two for each axis")
     both = {axis: (pads[i], pads[i + len(order)]) for i, axis in enumerate(order)}
@@ -133,20 +133,22 @@ def _slice(at: Building, node: Node, inputs: Inputs) -> Value:
     order = range(len(starts)) if along is None else along
     strides = [1] * len(starts) if steps is None else steps
     for start, end, axis, step in zip(starts, ends, order, strides, strict=True):
-        x = at.draft.every(node.name, x, int(axis) % len(sizes), (int(start), int(end), int(step)))
+        place = place_of(int(axis), len(sizes))
+        x = at.draft.every(node.name, x, place, (int(start), int(end), int(step)))
     return x
 
 
 def _gather(at: Building, node: Node, inputs: Inputs) -> Value:
     x, places = value(inputs), constant(inputs, 1)
-    sizes, axis = at.sizes(x), int(node.attributes.get("axis", 0))
-    if places.ndim != 1 or places.dtype.kind not in "iu" or not axis % len(sizes):
+    sizes = at.sizes(x)
+    axis = place_of(int(node.attributes.get("axis", 0)), len(sizes))
+    if places.ndim != 1 or places.dtype.kind not in "iu" or not axis:
         raise TilewrightError("gathers images, or other than a row of whole numbers")
     size = sizes[axis]
     if not ((places >= -size) & (places < size)).all():
         raise TilewrightError(f"gathers places that are not there, of {size}")
     found = [int(place) % size for place in places]
-    return at.draft.along(node.name, x, axis % len(sizes), found)
+    return at.draft.along(node.name, x, axis, found)
 
 
 def _resize(at: Building, node: Node, inputs: Inputs) -> Value:
@@ -161,7 +163,7 @@ def _resize(at: Building, node: Node, inputs: Inputs) -> Value:
         scales = np.array(node.attributes["scales"])
     wanted = optional(inputs, 3)
     sizes, axes = at.sizes(x), node.attributes.get("axes")
-    order = [int(axis) % len(sizes) for axis in axes or range(len(sizes))]
+    order = [place_of(int(axis), len(sizes)) for axis in axes or range(len(sizes))]
     given = [each for each in (scales, wanted) if each is not None and each.size]
     if len(given) != 1 or given[0].shape != (len(order),) or len({*order}) < len(order):
         raise TilewrightError("needs either scales or sizes, one for each axis")

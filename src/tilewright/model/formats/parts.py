@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.errors import TilewrightError
 from tilewright.model.layers import Layer, Shape
 from tilewright.model.layers.sizes import Sides, picture
 
@@ -22,6 +23,13 @@ Wide = NDArray[np.float64]
 FREE = 999_983
 # How far a constant may be from the one that a pattern needs, which files round to float32.
 CLOSE = 1e-6
+
+
+def place_of(axis: int, rank: int) -> int:
+    """Which of so many axes it is; those below 0 count from the end."""
+    if not -rank <= axis < rank:
+        raise TilewrightError(f"names axis {axis} of {rank}")
+    return axis % rank
 
 
 def listed(sizes: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.channels import Channels
-from tilewright.model.formats.parts import FREE, Pad, Value
+from tilewright.model.formats.parts import FREE, Pad, Value, place_of
 from tilewright.model.layers import AveragePool, MaxPool, Pixels, Take
 from tilewright.model.layers.sizes import Sides
 
@@ -70,15 +70,16 @@ class Places(Channels):
     def concat(self, name: str, axis: int, *taken: Value) -> Value:
         """Of channels, or of rows or columns of one picture: a way to let it go on at its edges."""
         down, across = (1, 2) if taken[0].last else (2, 3)
+        place = place_of(axis, len(self.shape(taken[0])) + 1)
         alike = {replace(each, part=self._origin(each)) for each in taken}
-        if len(self.shape(taken[0])) != 3 or axis % 4 not in (down, across) or len(alike) > 1:
+        if len(self.shape(taken[0])) != 3 or place not in (down, across) or len(alike) > 1:
             return super().concat(name, axis, *taken)
         rows, columns = zip(*map(self._taken, taken), strict=True)
-        joined, same = (rows, columns) if axis % 4 == down else (columns, rows)
+        joined, same = (rows, columns) if place == down else (columns, rows)
         if len(set(same)) > 1:
             raise TilewrightError("puts other rows or columns behind each other")
         places = [place for each in joined for place in each]
-        both = (places, same[0]) if axis % 4 == down else (same[0], places)
+        both = (places, same[0]) if place == down else (same[0], places)
         return self.take(name, alike.pop(), *both)
 
     def _origin(self, x: Value) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.model.formats.parts import Affine, Array, Part, Value, Wide
+from tilewright.model.formats.parts import Affine, Array, Part, Value, Wide, place_of
 from tilewright.model.layers import (
     Add,
     Concat,
@@ -159,7 +159,7 @@ class Sums:
     def concat(self, name: str, axis: int, *taken: Value) -> Value:
         """`axis` counts the batch."""
         rank = len(self.shape(taken[0])) + 1
-        if axis % rank != (rank - 1 if taken[0].last else 1):
+        if place_of(axis, rank) != (rank - 1 if taken[0].last else 1):
             raise TilewrightError(f"concatenates along axis {axis}; channels are understood")
         if any(value.rows for value in taken):
             raise TilewrightError("concatenates rows of pictures whose channels come last")
@@ -187,7 +187,7 @@ class Sums:
         if x.rows and found.size > 1:
             found = np.asarray(_channels_first(found, x.rows), np.float64)
         found = found.reshape(len(found), -1)
-        if (found != found[:, :1]).any():
+        if not np.array_equal(found, np.broadcast_to(found[:, :1], found.shape), equal_nan=True):
             raise TilewrightError("a constant differs within a channel")
         return np.array(np.broadcast_to(found[:, 0], channels))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.model.formats.nearest import by_torch
-from tilewright.model.formats.parts import Value, listed
+from tilewright.model.formats.parts import Value, listed, place_of
 from tilewright.model.formats.torch_file import Call
 from tilewright.model.formats.torch_inputs import Building, Given, Maker, value
 
@@ -41,7 +41,8 @@ def _view(at: Building, call: Call, given: Given) -> Value:
 def _flatten(at: Building, call: Call, given: Given) -> Value:
     x = value(given)
     sizes, rank = at.sizes(x), len(at.sizes(x))
-    start, end = int(given.get("start_dim", 0)) % rank, int(given.get("end_dim", -1)) % rank
+    start = place_of(int(given.get("start_dim", 0)), rank)
+    end = place_of(int(given.get("end_dim", -1)), rank)
     middle = int(np.prod(sizes[start : end + 1], dtype=object))
     return _reshaped(at, call, x, [*sizes[:start], middle, *sizes[end + 1 :]])
 
@@ -51,13 +52,13 @@ def _squeeze(at: Building, call: Call, given: Given) -> Value:
     sizes = at.sizes(x)
     every = [axis for axis in range(1, len(sizes)) if sizes[axis] == 1]
     listed = every if axes is None else [axes] if isinstance(axes, int) else axes
-    gone = {axis % len(sizes) for axis in listed if sizes[axis % len(sizes)] == 1}
+    gone = {axis for axis in (place_of(each, len(sizes)) for each in listed) if sizes[axis] == 1}
     return _reshaped(at, call, x, [size for axis, size in enumerate(sizes) if axis not in gone])
 
 
 def _unsqueeze(at: Building, call: Call, given: Given) -> Value:
     sizes = list(at.sizes(value(given)))
-    sizes.insert(int(given["dim"]) % (len(sizes) + 1), 1)
+    sizes.insert(place_of(int(given["dim"]), len(sizes) + 1), 1)
     return _reshaped(at, call, value(given), sizes)
 
 
@@ -76,7 +77,7 @@ def _expand(at: Building, call: Call, given: Given) -> Value:
 
 
 def _permute(at: Building, call: Call, given: Given) -> Value:
-    order = tuple(int(axis) % len(given["dims"]) for axis in given["dims"])
+    order = tuple(place_of(int(axis), len(given["dims"])) for axis in given["dims"])
     return at.draft.transpose(call.name, value(given), order)
 
 
@@ -118,23 +119,24 @@ def _pad(at: Building, call: Call, given: Given) -> Value:
 
 
 def _slice(at: Building, call: Call, given: Given) -> Value:
-    x, axis = value(given), int(given.get("dim", 0)) % len(at.sizes(value(given)))
+    x = value(given)
+    axis = place_of(int(given.get("dim", 0)), len(at.sizes(x)))
     start, end = given.get("start"), given.get("end")
     part = (int(start or 0), LAST if end is None else int(end), int(given.get("step", 1)))
     return at.draft.every(call.name, x, axis, part)
 
 
 def _narrow(at: Building, call: Call, given: Given) -> Value:
-    x, axis = value(given), int(given["dim"])
+    x = value(given)
+    axis = place_of(int(given["dim"]), len(at.sizes(x)))
     start = int(given["start"]) % at.sizes(x)[axis]
-    part = (start, start + int(given["length"]), 1)
-    return at.draft.every(call.name, x, axis % len(at.sizes(x)), part)
+    return at.draft.every(call.name, x, axis, (start, start + int(given["length"]), 1))
 
 
 def _flip(at: Building, call: Call, given: Given) -> Value:
     x = value(given)
     for axis in given["dims"]:
-        place = int(axis) % len(at.sizes(x))
+        place = place_of(int(axis), len(at.sizes(x)))
         x = at.draft.every(call.name, x, place, (LAST, -LAST, -1))
     return x
 
@@ -163,7 +165,8 @@ def _index(at: Building, call: Call, given: Given) -> Value:
 
 def _along(at: Building, call: Call, x: Value, axis: int, given: object) -> Value:
     places = np.ravel(np.asarray(given))
-    size, axis = at.sizes(x)[axis], axis % len(at.sizes(x))
+    axis = place_of(axis, len(at.sizes(x)))
+    size = at.sizes(x)[axis]
     if not axis or places.dtype.kind not in "iu" or not ((places >= -size) & (places < size)).all():
         raise TilewrightError(f"takes places of axis {axis} that are not there, or images")
     return at.draft.along(call.name, x, axis, [int(place) % size for place in places])
