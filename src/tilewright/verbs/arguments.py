@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from operator import index
@@ -85,11 +85,23 @@ def file_or_none(name: str, value: str | Path | None) -> Path | None:
     return None if value is None else Path(value)
 
 
+def one_or_several(name: str, given: str | Path | Sequence[str | Path]) -> list[str]:
+    """Names or paths."""
+    if isinstance(given, str | Path):
+        return [str(given)]
+    several = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(each, str | Path) for each in several):
+        raise TilewrightError(
+            f"argument {name}: {given!r:.40} is neither a name or path nor several"
+        )
+    return [str(each) for each in several]
+
+
 def own_rungs(device: Device, files: str | Path | Sequence[str | Path]) -> list[Rung]:
     """The rungs in kernel files; all other rungs have names."""
     from tilewright.rungs import OWN_SUFFIXES, choose
 
-    names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
+    names = one_or_several("rung", files)
     for name in names:
         if not name.endswith(OWN_SUFFIXES):
             raise TilewrightError(
@@ -100,7 +112,7 @@ def own_rungs(device: Device, files: str | Path | Sequence[str | Path]) -> list[
 
 def names_in(given: str | Sequence[str]) -> list[str]:
     """Names one by one, or in one text with commas between them."""
-    names = given.split(",") if isinstance(given, str) else given
+    names = given.split(",") if isinstance(given, str) else one_or_several("rungs", given)
     return [name.strip() for name in names if name.strip()]
 
 

@@ -28,6 +28,7 @@ from tilewright.verbs.arguments import (
     memory_plan,
     names_in,
     on_cluster,
+    one_or_several,
     own_rungs,
     positive,
     positive_or_none,
@@ -103,7 +104,7 @@ def ladder(
     few = QUICK_IMAGES_ON_OPENCL if there.kind == "opencl" else QUICK_IMAGES
     count = positive_or_none("images", images) or (few if quick else IMAGES)
     subject = prepare(net, weights, data, count, or_all=images is None)
-    files = [Path(file) for file in ([plan] if isinstance(plan, str | Path) else plan)]
+    files = [Path(file) for file in one_or_several("plan", plan)]
     planned = [_planned(file, files, subject.network, there, size, travels) for file in files]
     climbing = partial(
         climb, subject.network, subject.dataset.images, there, size,

@@ -231,7 +231,7 @@ def _whole(recording: Recording, from_start: bool = False) -> ProfileResult:
 
 
 def _compared(asked: Request, compare: Sequence[Side], rounds: int, tell: Tell) -> ComparisonResult:
-    if isinstance(compare, str) or len(compare) != 2:
+    if isinstance(compare, str) or not isinstance(compare, Sequence) or len(compare) != 2:
         raise TilewrightError(f"argument compare: two are compared, not {compare!r:.60}")
     sides = [_known(side) for side in compare]
     rungs = [str(name) for name, side in zip(compare, sides, strict=True) if side is None]

@@ -32,6 +32,7 @@ from tilewright.verbs.arguments import (
     Tell,
     device_of,
     one_of,
+    one_or_several,
     quiet,
     seed_or_none,
     telling,
@@ -96,7 +97,7 @@ def verify(
     where the system cannot isolate it. `seed` gives the same numbers again. `each` is called with
     every single outcome as soon as it is known; `progress` is as for `run`.
     """
-    names = [rung] if isinstance(rung, str | Path) else list(rung)
+    names = one_or_several("rung", rung)
     if not names:
         raise TilewrightError("argument rung: name at least one rung or kernel file")
     arithmetic = one_of("precision", precision, PRECISIONS)

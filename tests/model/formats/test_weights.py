@@ -38,6 +38,12 @@ def test_values_too_large_for_the_stored_type_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("given", [(3, "w.safetensors"), (NETWORK, None)])
+def test_only_networks_are_saved_and_only_at_paths(given):
+    with pytest.raises(TilewrightError, match="save takes a Network and a path, not "):
+        weights.save(*given)
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(TilewrightError, match="no\\.safetensors"):
         weights.read(tmp_path / "no.safetensors")

@@ -41,6 +41,11 @@ def save(network: Network, path: str | Path, dtype: DTypeLike = np.float32) -> N
     """Store a network and its weights; `dtype` float16 halves the file."""
     from safetensors.numpy import save as to_bytes
 
+    if not isinstance(network, Network) or not isinstance(path, str | Path):
+        raise TilewrightError(
+            f"save takes a Network and a path, not {type(network).__name__} and "
+            f"{type(path).__name__}"
+        )
     if not network.parameters:
         raise TilewrightError(f"network {network.name!r} has no weights to save")
     if Path(path).suffix != ".safetensors":
