@@ -243,7 +243,8 @@ CASES = {
 def test_a_graph_computes_what_onnx_runtime_does(name, batch, tmp_path):
     nodes, constants, layers = CASES[name]
     path = saved(model(nodes, (batch, 3, 7, 10), constants), tmp_path)
-    network = agrees(path, 3 * drawn(2, 3, 7, 10))
+    # Further below 0, ONNX Runtime's sigmoid has few digits left for a logarithm.
+    network = agrees(path, np.clip(3 * drawn(2, 3, 7, 10), -8, 8))
     assert " ".join(stage.name for stage in network.stages[1:]) == layers
 
 
