@@ -28,6 +28,7 @@ COURSE = ROOT / "tests" / "rungs" / "own" / "kernels" / "course.cl"
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 @files
 def test_its_kernels_are_right(file):
     assert verify_at_hand(load(file), OPENCL, network(ODD), batch=5).fault is None
@@ -101,6 +102,7 @@ def test_names_that_it_mentions_exist():
 
 
 @needs_opencl
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
