@@ -118,6 +118,7 @@ def test_graphs_on_the_cpu(rung, network):
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("memory", DEVICE_PLANS)
 def test_graphs_in_every_memory_plan(memory):
     network = weighted(ODD_GRAPHS[3])

@@ -125,6 +125,7 @@ NEW = [Distance, documented()]
 # A kind that is added to the package is run by the tests that take these.
 KINDS = [*NEW, *(kind for kind in TYPES.values() if issubclass(kind, Elementwise))]
 ON_CPU = [rung for rung in rungs(CPU) if rung.missing(CPU) is None]
+pytestmark = pytest.mark.usefixtures("not_optimised")
 
 
 def network_of(kind: type[Elementwise]) -> Network:

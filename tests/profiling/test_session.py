@@ -26,6 +26,7 @@ needs_opencl = pytest.mark.skipif(
     opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL))
 )
 IMAGES = 6
+pytestmark = pytest.mark.usefixtures("not_optimised")
 
 
 @pytest.fixture(autouse=True)

@@ -294,6 +294,7 @@ def test_a_graph_that_was_moved_in_part_is_nobody_s(monkeypatch):
     np.testing.assert_array_equal(out.array, card.expected(images.array))
 
 
+@pytest.mark.usefixtures("not_optimised")
 def test_graphs_end_with_the_network():
     network, card = compiled(TWO)
     images, out = FakeTensor(pixels(network, 2)), FakeTensor(np.empty((2, 5), np.float32))

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import tilewright
+from tests import quick_builds
 from tests.serving import called
 from tests.serving.called import SMALL, OnGpu, pixels, refused
 from tilewright.runtime import opencl
@@ -14,6 +15,14 @@ from tilewright.runtime.device import OPENCL
 from tilewright.serving import opencl as module
 
 DEVICES = ("cpu", "opencl")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def not_optimised():
+    """As the fixture of all tests, but for networks that a module's tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quick_builds, "asked_for", quick_builds.NOT_OPTIMISED)
+        yield
 
 
 @pytest.fixture(scope="module", params=DEVICES)

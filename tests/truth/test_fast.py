@@ -115,6 +115,7 @@ def test_the_bound_is_not_needlessly_wide():
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("name", OUT_OF_CLASS)
 def test_nothing_hides_in_a_class_that_it_does_not_belong_to(name, tmp_path):
     fault = proven(OUT_OF_CLASS[name], tmp_path).fault

@@ -105,6 +105,7 @@ def test_a_part_takes_the_same_values_wherever_it_takes_some_from_outside() -> N
 
 
 @needs_opencl
+@pytest.mark.usefixtures("not_optimised")
 def test_what_is_wrong_in_large_batches_alone_is_found_in_the_plan(tmp_path: Path) -> None:
     file = tmp_path / "late.cl"
     file.write_text(kernel_file(DIRECT, ("] = sum;", "] = image < 5 ? sum : 0.0f;"), name="late"))

@@ -89,6 +89,7 @@ def test_they_are_with_all_vectors(level):
     within_the_bound(network_of("padding, average"), FP32_WINOGRAD4, runnable()[level])
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(
     ("shape", "layers"),
     [((3, 8, 9), (Convolution(9, 5, padding=2), ReLU(), MaxPool(2))),
@@ -109,6 +110,7 @@ def within_the_bound(network, precision, on):
     assert (np.abs(fused(images) - truth.value) <= truth.bound).all()
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("precision", CLASSES, ids=lambda each: each.name)
 def test_a_nan_or_infinity_spoils_the_tiles_that_see_it_and_nothing_else(precision):
     """Every output whose window has it; at most those of the tiles whose inputs have it."""
@@ -300,6 +302,7 @@ def test_registers_hold_the_products(level):
         assert not re.search(r"rsp|\bsp\b", loop)
 
 
+@pytest.mark.usefixtures("not_optimised")
 def test_explain_names_the_algorithm_and_counts_its_products():
     network = Network("one", Pixels((32, 8, 8)), (Convolution(32, 3, padding=1), ReLU()))
     network = network.with_parameters(random_parameters(network, np.random.default_rng(1)))

@@ -22,6 +22,7 @@ from tilewright.truth.verify import prove
 
 SMALL = Network("small", Pixels((16, 8, 8)), (Convolution(24, 3, padding=1), ReLU(), MaxPool(2)))
 WIDE = Network("wide", Pixels((64, 8, 8)), (Convolution(64, 3, padding=1), ReLU()))
+pytestmark = pytest.mark.usefixtures("not_optimised")
 
 
 def test_it_is_never_the_default():
