@@ -23,7 +23,7 @@ def test_events_leave_in_the_order_they_began(starts):
     assert [event.start for event in seen] == sorted(starts)
 
 
-def test_50_000_events_take_no_memory():
+def test_thousands_of_events_take_no_memory():
     """A trace that keeps nothing, into all the sinks of a profile, settled as a session does."""
     tally, wall = Tally(), WallClock(0)
     ordered = Ordered(wall)
@@ -35,15 +35,15 @@ def test_50_000_events_take_no_memory():
             if index % 500 == 0:
                 ordered.settle(index)
 
-    send(0, 30_000)
+    send(0, 4_000)
     tracemalloc.start()  # slow: some of them tell as much
-    send(30_000, 50_000)
+    send(4_000, 8_000)
     current, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 1e6
-    assert current < 1e6
+    assert peak < 5e5  # kept, they would take 1.5e6
+    assert current < 5e5
     assert trace.events == []
-    assert sum(row.calls for row in tally.rows({})) == 50_000
+    assert sum(row.calls for row in tally.rows({})) == 8_000
     ordered.settle()
-    wall.stop(50_000)
-    assert wall.finish().parts["kernels"] == 25_000
+    wall.stop(8_000)
+    assert wall.finish().parts["kernels"] == 4_000
