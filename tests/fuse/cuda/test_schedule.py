@@ -298,15 +298,19 @@ def test_a_layer_with_too_many_outputs_is_named() -> None:
         cut(network.stages, ARITHMETICS["fp16"], 80)
 
 
-def test_deep_networks_are_planned_in_time_that_grows_with_their_layers() -> None:
+def test_deep_networks_are_planned_in_time_that_grows_with_their_layers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Operations that are alike are planned once, and a kernel takes a limited number of them."""
-    layers = (Convolution(3, 1), ReLU()) * (3 * MOST_TOGETHER // 2)
+    most = MOST_TOGETHER // 4
+    monkeypatch.setattr(module, "MOST_TOGETHER", most)
+    layers = (Convolution(3, 1), ReLU()) * (3 * most)
     network = Network("deep", Pixels((3, 4, 4)), layers)
     with mock.patch.object(arrange, "_best", wraps=arrange._best) as best:
         kernels = cut(network.stages, ARITHMETICS["fp16"], 90)
     # As many lengths as there are, with and without the first, which reads pixels, and the last.
-    assert best.call_count <= 4 * MOST_TOGETHER
-    assert max(len(plan.operations) for plan in kernels) <= MOST_TOGETHER
+    assert best.call_count <= 4 * most
+    assert max(len(plan.operations) for plan in kernels) <= most
     names = tuple(name for plan in kernels for name in plan.names)
     assert names == tuple(stage.name for stage in network.stages[1:])
 

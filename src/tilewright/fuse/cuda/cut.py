@@ -188,7 +188,13 @@ def _build(
     gpu: Generation,
     chosen_kernels: tuple[Stacked | Multiplied | Connected | Spread, ...],
 ) -> tuple[Kernel, ...]:
-    return _plans(to_do(stages, gpu), arithmetic, gpu, chosen_kernels)
+    return _plans(_known_to_do(stages, gpu), arithmetic, gpu, chosen_kernels)
+
+
+# A tuner builds the same layers thousands of times, one of their kernels in another way.
+@lru_cache(maxsize=100)
+def _known_to_do(stages: tuple[Stage, ...], gpu: Generation) -> tuple[Operation, ...]:
+    return tuple(to_do(stages, gpu))
 
 
 def _plans(
@@ -198,13 +204,14 @@ def _plans(
     chosen_kernels: Sequence[Stacked | Multiplied | Connected | Spread],
 ) -> tuple[Kernel, ...]:
     kernels: list[Kernel] = []
+    search = (*searched(), MOST_TOGETHER)
     at = 0
     for number, chosen in enumerate(chosen_kernels):
         end = at + chosen.operations
         plan = None
         if end <= len(todo):
             after = todo[end] if end < len(todo) else None
-            plan = _kernel(chosen, todo[at:end], arithmetic, gpu, after)
+            plan = _kernel(chosen, tuple(todo[at:end]), arithmetic, gpu, after, search)
         if plan is None:
             raise TilewrightError(
                 f"options.kernels[{number}]: {chosen!s:.120} is no kernel of these layers that "
@@ -222,14 +229,17 @@ def _plans(
     return tuple(kernels)
 
 
+@lru_cache(maxsize=100)
 def _kernel(
     chosen: Stacked | Multiplied | Connected | Spread,
-    part: Sequence[Operation],
+    part: tuple[Operation, ...],
     arithmetic: Arithmetic,
     gpu: Generation,
     after: Operation | None,
+    search: tuple[object, ...],
 ) -> Kernel | None:
-    """A part of the operations in one kernel; `after` comes after it."""
+    """A part of the operations in one kernel; `after` comes after it. With another `search` it
+    could be another."""
     if isinstance(chosen, Spread):
         return tiles_as(chosen, arithmetic, part, gpu)
     if isinstance(chosen, Connected):
