@@ -86,11 +86,15 @@ def test_a_module_in_training_is_taken_in_eval_mode_and_left_as_it_was():
     compare(network, module.eval())
 
 
-def test_exported_programs_with_a_free_batch_and_in_core_operators():
+@pytest.fixture(scope="module")
+def exported():
+    return dynamic(randomised(Everything()))
+
+
+def test_exported_programs_with_a_free_batch_and_in_core_operators(exported):
     module = randomised(Everything())
-    program = dynamic(module)
-    compare(tilewright.from_torch(program), module)
-    compare(tilewright.from_torch(program.run_decompositions(), name="core"), module)
+    compare(tilewright.from_torch(exported), module)
+    compare(tilewright.from_torch(exported.run_decompositions(), name="core"), module)
 
 
 class Gates(nn.Module):
@@ -347,9 +351,9 @@ def test_a_module_of_bytes_normalises_them_itself():
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory):
+def program(tmp_path_factory, exported):
     path = tmp_path_factory.mktemp("programs") / "program.pt2"
-    torch.export.save(dynamic(randomised(Everything())), path)
+    torch.export.save(exported, path)
     return path
 
 
