@@ -106,18 +106,41 @@ def _best(
         least = 4 * _least_words(arithmetic, parts)
         if least > generation.shared_bytes:
             continue
+        shapes = [each for each in SHAPES if each[1] * least <= generation.shared_bytes]
         tried = (
             (_plan(arithmetic, parts, generation, warps, groups, weight, strip, wide),
              Arrangement(number, warps, groups, weight, wide))
-            for warps, groups in SHAPES
-            if groups * least <= generation.shared_bytes
-            for weight in WEIGHTS
-            for wide in (False, True)
+            for warps, groups in shapes
+            for weight, wide in _different(arithmetic, parts, generation, warps, groups, strip)
         )  # fmt: skip
         plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
         if plans:
             return min(plans, key=lambda each: (each[0].cycles(generation), -each[0].groups))
     return None
+
+
+def _different(
+    arithmetic: Arithmetic,
+    operations: Sequence[Operation],
+    generation: Generation,
+    warps: int,
+    groups: int,
+    strip: Strip | None,
+) -> Iterable[tuple[float, bool]]:
+    """Weights, each without and with units for warpgroups, that share out work as none before."""
+    registers = lane_registers(warps * groups)
+    sums = [each for each in _as_phases(operations, arithmetic, strip) if each.kind == "sum"]
+    met = []
+    for weight, wide in itertools.product(WEIGHTS, (False, True)):
+        if wide and not _can_be_wide(arithmetic, generation, warps, groups):
+            continue
+        setting = _Setting(arithmetic, generation, warps, registers, weight, wide)
+        shares = [_share(setting, each) for each in sums]
+        if wide and not any(each.wide for each in shares):
+            continue
+        if shares not in met:
+            met.append(shares)
+            yield weight, wide
 
 
 def divisions(
@@ -224,7 +247,7 @@ def _plan(
     wide: bool,
 ) -> Stack | None:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
-    if wide and not (arithmetic.tensor and generation.warpgroups and enough_warps(warps, groups)):
+    if wide and not _can_be_wide(arithmetic, generation, warps, groups):
         return None
     registers = lane_registers(warps * groups)
     setting = _Setting(arithmetic, generation, warps, registers, weight, wide)
@@ -232,8 +255,8 @@ def _plan(
     given, gives = _given(operations, inputs), operations[-1].gives
     shapes = _shapes(operations, inputs)
     if is_chain(operations):
-        first = folded(operations[0], arithmetic) if strip is None else operations[0]
-        phases = _phases(setting, [first, *operations[1:]], given[0], gives, strip)
+        taken = _as_phases(operations, arithmetic, strip)
+        phases = _phases(setting, taken, given[0], gives, strip)
     else:
         branching = phases_of(operations, arithmetic, generation, groups, partial(_share, setting))
         if branching is None:
@@ -278,6 +301,19 @@ def _plan(
     if wide and not (_wide(whole) and all(each.shared for each in _wide(whole))):
         return None  # it is the same as without, or tensor cores cannot read the weights
     return with_warpgroups(holding(whole, generation.shared_bytes), generation)
+
+
+def _can_be_wide(arithmetic: Arithmetic, generation: Generation, warps: int, groups: int) -> bool:
+    return arithmetic.tensor and generation.warpgroups and enough_warps(warps, groups)
+
+
+def _as_phases(
+    operations: Sequence[Operation], arithmetic: Arithmetic, strip: Strip | None
+) -> Sequence[Operation]:
+    """The operations as a kernel's phases have them."""
+    if strip is not None or not is_chain(operations):
+        return operations
+    return [folded(operations[0], arithmetic), *operations[1:]]
 
 
 def _wide(plan: Stack) -> list[Phase]:
