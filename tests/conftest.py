@@ -169,13 +169,16 @@ def not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge's workers build as the tests do: what they may do is the same."""
+    """The judge's workers build as the test does: what they may do is the same."""
     usual = sandbox.environment
 
     def environment(*given: Any) -> dict[str, str]:
         made = usual(*given)
         folders = [str(HERE / "in_workers"), str(HERE.parent), made["PYTHONPATH"]]
-        return made | {"PYTHONPATH": os.pathsep.join(folders)}
+        return made | {
+            "PYTHONPATH": os.pathsep.join(folders),
+            quick_builds.FOR_WORKERS: quick_builds.asked_for,
+        }
 
     monkeypatch.setattr(sandbox, "environment", environment)
 

@@ -16,6 +16,7 @@ from tilewright.runtime.dialect import DoesNotFit, Source, prelude
 GPU_RUNGS = [rung.name for rung in rungs(CUDA) if rung.convolutions is not None]
 
 
+@pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize(("batch", "lanes"), [("640", "images"), ("1", "channels")])
 def test_explain_fused(batch, lanes, capsys):
     assert main(["explain", "fused", "--net", "cifar10", "--batch", batch]) == 0

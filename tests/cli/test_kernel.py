@@ -15,7 +15,7 @@ from tilewright.model.network import Network
 from tilewright.truth import verify
 from tilewright.truth.trials import at_hand, random_parameters
 
-pytestmark = pytest.mark.usefixtures("quick_workers")
+pytestmark = pytest.mark.usefixtures("quick_workers", "not_optimised")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tilewright.judge.check import _choices
 from tilewright.rungs.own import parse
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
-from tilewright.truth.trials import trials
+from tilewright.truth.quick import quick
 
 pytestmark = [
     pytest.mark.skipif(bool(opencl.missing(OPENCL)), reason="no OpenCL device: tilewright[opencl]"),
@@ -49,14 +49,26 @@ def check(tmp_path, capsys):
 
 
 @pytest.fixture
-def few_trials(monkeypatch):
-    """Every twentieth, where it does not matter which: each layer of them is compiled."""
-    monkeypatch.setattr(
-        "tilewright.judge.check.trials", lambda *given: islice(trials(*given), 0, None, 20)
-    )
+def thin(monkeypatch):
+    """Of trials one in so many: each layer of them is compiled."""
+
+    def every(nth):
+        monkeypatch.setattr(
+            "tilewright.judge.check.quick", lambda *given: islice(quick(*given), 0, None, nth)
+        )
+
+    return every
 
 
-def test_right_wrong_and_broken_files_each_have_their_block(check):
+@pytest.fixture
+def few_trials(thin):
+    """Where it does not matter which."""
+    thin(20)
+
+
+@pytest.mark.usefixtures("not_optimised")
+def test_right_wrong_and_broken_files_each_have_their_block(check, thin, one_in):
+    thin(1 if one_in == 1 else 13)
     files = {
         "right": kernel_file(DIRECT),
         "wrong": BROKEN["no test at the left and right"][0],
@@ -82,7 +94,8 @@ def test_right_wrong_and_broken_files_each_have_their_block(check):
     outcomes = [each["outcome"] for each in found]
     assert outcomes == ["right", "wrong", "does not compile", "refused", "stopped", "refused"]
     assert found[1]["diagnosis"]["reasons"][0]["word"] == "border not tested"
-    assert found[0]["verification"]["trials"] > 30 and found[0]["verification"]["worst"] < 1
+    assert found[0]["verification"]["trials"] > (30 if one_in == 1 else 2)
+    assert found[0]["verification"]["worst"] < 1
     assert found[1]["verification"]["seed"] == 7 and found[2]["verification"] is None
 
 

@@ -20,7 +20,7 @@ from tilewright.rungs import resolve
 from tilewright.tune import device
 from tilewright.tune.device import OnDevice
 
-pytestmark = [needs_opencl, pytest.mark.usefixtures("quick_workers")]
+pytestmark = [needs_opencl, pytest.mark.usefixtures("quick_workers", "not_optimised")]
 isolates = pytest.mark.skipif(bool(sandbox.protection().missing), reason="needs Landlock")
 
 

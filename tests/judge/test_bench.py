@@ -46,7 +46,7 @@ from tilewright.truth.verify import Verdict
 pytestmark = [
     pytest.mark.skipif(missing(OPENCL) is not None, reason="needs PoCL"),
     pytest.mark.skipif(bool(sandbox.protection().missing), reason="needs Landlock and seccomp"),
-    pytest.mark.usefixtures("quick_workers"),
+    pytest.mark.usefixtures("quick_workers", "not_optimised"),
 ]
 BARE = Network("small", Pixels((2, 7, 6)), (Convolution(3, 3, padding=1),))
 NETWORK = BARE.with_parameters(random_parameters(BARE, np.random.default_rng(1)))

@@ -42,7 +42,7 @@ def program(rung: Rung, memory: str = "resident") -> Program:
     return Program(NETWORK, uniform(NETWORK, rung, OPENCL, 2, memory), {rung.name: rung})
 
 
-@pytest.mark.usefixtures("quick_workers")
+@pytest.mark.usefixtures("quick_workers", "not_optimised")
 @pytest.mark.parametrize("name", ["constant", "unroll-gemm"])
 def test_a_worker_computes_what_the_runtime_here_does(name: str):
     here = choose(OPENCL, name)
