@@ -86,7 +86,7 @@ COMMANDS = {
 
 
 @needs_opencl
-@pytest.mark.usefixtures("quick", "trusting")
+@pytest.mark.usefixtures("quick", "trusting", "not_optimised")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_output_has_what_the_page_says(command, small, monkeypatch, capsys):
     if "onnxruntime" in command and (reason := choose_reason("onnxruntime")):

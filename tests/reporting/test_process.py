@@ -15,6 +15,13 @@ from tilewright.reporting import process as processes
 from tilewright.reporting.process import START, elsewhere, started_ahead
 
 
+@pytest.fixture(autouse=True)
+def quick_start(request, monkeypatch):
+    """Without the libraries of a run, which the functions here have no use for."""
+    if request.function is not test_a_process_that_nobody_waits_for_ends_in_silence:
+        monkeypatch.setattr(processes, "START", START.partition("; ")[2])
+
+
 def test_it_gives_what_the_function_gives_and_tells_how_far_it_is():
     seen = []
     words, process = elsewhere(given.well, lambda *now: seen.append(now), words="four words")

@@ -306,6 +306,7 @@ def test_a_proof_says_what_it_found(small, few_trials, monkeypatch):
     assert not result.passed and "wrong: conv, real numbers: output[0] is 1" in str(result)
 
 
+@pytest.mark.usefixtures("quick_workers", "not_optimised")
 def test_a_kernel_file_that_is_wrong(small, tmp_path, capsys):
     if why := opencl.missing(OPENCL):
         pytest.skip(why)
