@@ -43,7 +43,8 @@ ASKED = {"data": (IMAGES, LABELS), "batch": 8, "rung": "im2col"}
 @pytest.fixture(scope="module")
 def cluster():
     """One for all tests. It is told of two GPUs: what is sent there needs none. It is not watched
-    for machines to start, nor its logs for lines to print: two processes that nobody here asks."""
+    for machines to start, nor its logs for lines to print, and shows itself to nobody: processes
+    that nobody here asks."""
     told = partial(ray.init, num_gpus=2)
     with mock.patch.object(ray, "init", told), unwatched(), session.connected(None, processors=2):
         yield
@@ -58,9 +59,9 @@ def unwatched():
         yield
         return
     with ExitStack() as stack:
-        for name in ("start_monitor", "start_log_monitor"):
+        for name in ("start_monitor", "start_log_monitor", "start_api_server"):
             if hasattr(Node, name):
-                stack.enter_context(mock.patch.object(Node, name, lambda node: None))
+                stack.enter_context(mock.patch.object(Node, name, lambda node, **given: None))
         yield
 
 
