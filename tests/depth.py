@@ -87,8 +87,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     seen: Counter[str] = Counter()
     left = []
+    names = tuple(ONE_IN)
     for item in items:
-        found = next((name for name in ONE_IN if item.nodeid.startswith(name)), None)
+        found = None
+        if item.nodeid.startswith(names):
+            found = next(name for name in names if item.nodeid.startswith(name))
         if item.nodeid.startswith(LEFT_OUT) or (found and seen[found] % ONE_IN[found]):
             left.append(item)
         if found:

@@ -87,7 +87,16 @@ COMMANDS = {
 
 @needs_opencl
 @pytest.mark.usefixtures("quick", "trusting", "not_optimised")
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        # By the worker that compiles them for tests/rungs/cpu/test_explain.py, too.
+        pytest.param(command, marks=pytest.mark.xdist_group("explained loops"))
+        if command.startswith(("explain serial", "explain threads"))
+        else command
+        for command in COMMANDS
+    ],
+)
 def test_the_output_has_what_the_page_says(command, small, monkeypatch, capsys):
     if "onnxruntime" in command and (reason := choose_reason("onnxruntime")):
         pytest.skip(reason)

@@ -8,18 +8,25 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 from tests.profiling.made import CEILINGS, profile
 from tilewright.cli import main
+from tilewright.model.formats.weights import save
+from tilewright.model.layers import Convolution, FullyConnected, Pixels
+from tilewright.model.network import Network
 from tilewright.profiling import saved, session
 from tilewright.results.document import text as text_of
 from tilewright.runtime import opencl
 from tilewright.runtime.device import OPENCL
+from tilewright.truth.trials import random_parameters
 from tilewright.views import timeline
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "profile.schema.json").read_text())
+LAYERS = Convolution(2, 3), Convolution(2, 3), FullyConnected(3)
+SMALL = Network("small", Pixels((1, 7, 7)), LAYERS)
 QUICK = ["--net", "ece408", "--images", "4", "--batch", "2", "--repeats", "1"]
 
 
@@ -71,10 +78,13 @@ def test_json_on_standard_output_is_only_json(capsys):
 
 
 @pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason="no OpenCL")
+@pytest.mark.usefixtures("not_optimised")
 def test_on_opencl(tmp_path, capsys):
-    out = tmp_path / "p.json"
+    out, network = tmp_path / "p.json", tmp_path / "small.safetensors"
+    save(SMALL.with_parameters(random_parameters(SMALL, np.random.default_rng(1))), network)
     arguments = ["--device", "opencl", "--rung", "direct", "--memory", "per-layer"]
-    assert main(["profile", *QUICK, *arguments, "--json", str(out)]) == 0
+    given = ["--net", str(network), "--data", "drawn", *QUICK[2:], *arguments]
+    assert main(["profile", *given, "--json", str(out)]) == 0
     text = capsys.readouterr().out
     for words in ("[memcpy HtoD]", "clEnqueueNDRangeKernel", "OpenCL's profiling events"):
         assert words in text

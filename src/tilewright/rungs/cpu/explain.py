@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import FunctionType
 from typing import Any
 
@@ -145,19 +146,27 @@ def _fused(
 ) -> tuple[int | None, int | None]:
     """Fused multiply-adds in a kernel's machine code, and those of vectors; None if it has none.
 
-    Compiled anew: what is kept on disk can be run, not read.
+    Compiled anew, once for all layers with the same types: what is kept on disk can be run, not
+    read.
     """
     if not stage.flops:
         return None, None
     import numba
 
-    fresh = numba.njit(**loops.NUMBA)(function)
     shapes = (stage.input_shape, stage.output_shape)
     arrays = made.arrays(*(np.zeros((1, *shape), np.float32) for shape in shapes))
-    fresh(*arrays, 0, 0, *made.settings)
-    (text,) = fresh.inspect_asm().values()
-    found = FUSED.findall(text)
+    types = tuple(map(numba.typeof, (*arrays, 0, 0, *made.settings)))
+    fresh = _anew(function)
+    fresh.compile(types)
+    found = FUSED.findall(fresh.inspect_asm(types))
     return len(found), sum(OF_VECTORS.search(word) is not None for word in found)
+
+
+@cache
+def _anew(function: FunctionType) -> Any:
+    import numba
+
+    return numba.njit(**loops.NUMBA)(function)
 
 
 def explain_product(network: Network) -> Iterator[LayerFacts]:
