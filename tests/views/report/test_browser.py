@@ -66,14 +66,24 @@ def long_address(tmp_path_factory):
     return path.as_uri()
 
 
+@pytest.fixture(scope="module")
+def window(browser):
+    """One for all pages: a new one takes longer than a page."""
+    made = browser.new_context()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def open_page(browser, address):
+def open_page(window, address):
     """A page of some width; whatever it complains of or asks for is an error."""
     pages, wrong = [], []
 
     def opened(width=1440, scheme="light", part="#all", address=address, before=""):
-        view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        view = window.new_page()
         pages.append(view)
+        view.set_viewport_size({"width": width, "height": 900})
+        view.emulate_media(color_scheme=scheme)
         view.set_default_timeout(PATIENCE)
         view.add_init_script(before)
         view.on("console", lambda message: wrong.append(message.text))
