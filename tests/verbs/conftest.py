@@ -42,3 +42,8 @@ def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceilings are not what is tried here."""
     known = Ceilings("some CPU", 1e15, 1e15, 2, "2026-11-15")
     monkeypatch.setattr(ceilings, "measure", lambda *_: ceilings.Known(known, ""))
+
+
+@pytest.fixture(autouse=True)
+def _little_is_computed(not_optimised: None) -> None:
+    """By the network of these tests."""
