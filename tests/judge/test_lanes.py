@@ -56,6 +56,7 @@ def needs_a_worker(make: Callable[[], Lane]) -> Callable[[], Lane]:
     return made
 
 
+@pytest.mark.usefixtures("quick_workers", "not_optimised")
 @pytest.mark.parametrize(
     "make",
     [

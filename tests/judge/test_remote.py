@@ -27,6 +27,7 @@ from tilewright.trace import Trace
 from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import verify
 
+quickly = pytest.mark.usefixtures("quick_workers", "not_optimised")
 pytestmark = [
     pytest.mark.skipif(missing(OPENCL) is not None, reason="needs PoCL"),
     pytest.mark.skipif(bool(sandbox.protection().missing), reason="needs Landlock and seccomp"),
@@ -42,7 +43,7 @@ def program(rung: Rung, memory: str = "resident") -> Program:
     return Program(NETWORK, uniform(NETWORK, rung, OPENCL, 2, memory), {rung.name: rung})
 
 
-@pytest.mark.usefixtures("quick_workers", "not_optimised")
+@quickly
 @pytest.mark.parametrize("name", ["constant", "unroll-gemm"])
 def test_a_worker_computes_what_the_runtime_here_does(name: str):
     here = choose(OPENCL, name)
@@ -58,6 +59,7 @@ def test_a_worker_computes_what_the_runtime_here_does(name: str):
     assert trace.of("copy")
 
 
+@quickly
 def test_the_proof_works_in_isolation(monkeypatch: pytest.MonkeyPatch):
     from tilewright.truth import verify as module
 
@@ -69,6 +71,7 @@ def test_the_proof_works_in_isolation(monkeypatch: pytest.MonkeyPatch):
     assert verdict.fault is not None and "must be" in verdict.fault.problem
 
 
+@quickly
 def test_after_a_crash_the_next_use_starts_anew():
     crashing = changed("mine", "bias[filter]", "bias[1L << 44]")
     rung = isolated(crashing, kept=KEPT / "judge")
@@ -105,6 +108,7 @@ def test_what_no_runtime_foresees_is_told_to_the_judge():
     assert answer == protocol.Failed(3, "Lost", "RuntimeError: cudaErrorLaunchFailure")
 
 
+@quickly
 def test_more_than_fits_the_window_goes_through_it_in_parts():
     runtime = isolated(choose(OPENCL, "direct")).open_runtime(OPENCL, "resident")
     values = np.random.default_rng(3).integers(0, 256, WINDOW + 5000, np.uint8)
