@@ -140,7 +140,8 @@ def test_certainty_may_go_by_something_else_than_the_host_saw():
 def test_nobody_waits_before_a_gpus_turn():
     gpu, pocl = Device("cuda", 0), Device("opencl", 0)
     assert pause_before([gpu, Device("cuda", 1)]) == 0
-    assert pause_before([gpu, CPU]) == pause_before([pocl]) == SETTLE_SECONDS
+    assert pause_before([gpu, CPU]) == pause_before([pocl, CPU]) == SETTLE_SECONDS
+    assert 0 < pause_before([pocl]) == pause_before([pocl, gpu]) < SETTLE_SECONDS
     machine = FakeMachine()
     machine.interleave({"a": machine.subject("a", 1.0)}, 3, warmup=1, pause=0.0)
     assert machine.now == pytest.approx(4)

@@ -34,6 +34,9 @@ STEADY, FAIR = 0.02, 0.05
 RESAMPLES, RESAMPLES_SEED, ENOUGH, RARER = 1999, 1, 9, 0.005
 # Before each turn, and the length up to which a turn is disturbed by the one before it.
 SETTLE_SECONDS, SHORT_SECONDS = 0.1, 0.2
+# Before a turn of OpenCL's among its own: PoCL's threads sleep as soon as they have nothing to do.
+# Three rungs through it, 2 cores of an AMD EPYC (2026-11-16): the same times with both pauses.
+SETTLE_OPENCL_SECONDS = 0.02
 # A short one runs uncounted for so long before it: 1,000 images of cifar10 through `network` on an
 # H200 (2026-11-16) took 1.4 ms after a rest, 0.8 ms the second time and 0.55 ± 0.05 from the third.
 WARM_SECONDS = 0.004
@@ -211,7 +214,10 @@ def pause_before(devices: Iterable[Device]) -> float:
     """Seconds before each turn, if these take turns. A GPU has processors of its own: it has nobody
     to wait for, and its clock, and the host's, would come down meanwhile.
     """
-    return 0.0 if all(device.kind == "cuda" for device in devices) else SETTLE_SECONDS
+    kinds = {device.kind for device in devices}
+    if kinds == {"cuda"}:
+        return 0.0
+    return SETTLE_SECONDS if "cpu" in kinds else SETTLE_OPENCL_SECONDS
 
 
 def interleave(
