@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import numba
 import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
@@ -45,7 +46,7 @@ def hits(function):
     return sum(function.stats.cache_hits.values())
 
 
-def test_machine_code_is_kept_where_the_command_line_finds_it_and_repaired(own_cache):
+def test_machine_code_is_kept_where_the_command_line_finds_it_and_repaired(own_cache, monkeypatch):
     assert hits(fresh_relu()) == 0
     assert hits(fresh_relu()) == 1
     (path,) = open_store("numba").entries()
@@ -54,6 +55,9 @@ def test_machine_code_is_kept_where_the_command_line_finds_it_and_repaired(own_c
     path.write_bytes(path.read_bytes()[:-99])
     assert hits(fresh_relu()) == 0
     assert hits(fresh_relu()) == 1
+    # What was compiled with other settings, as by NUMBA_OPT=0, is slower: not found.
+    monkeypatch.setattr(numba.config, "OPT", 0)
+    assert hits(fresh_relu()) == 0
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(own_cache):

@@ -20,6 +20,8 @@ from numba.core import compiler, serialize
 from tilewright.store import key_of, open_store
 
 KIND = "numba"
+# What a user's NUMBA_OPT and the like change about machine code, by their names in Numba.
+SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT")
 # How Numba itself turns what it has compiled into bytes, and back.
 _dumps: Callable[[Any], bytes] = serialize.dumps
 _rebuild: Callable[..., Any] = compiler.CompileResult._rebuild
@@ -51,7 +53,8 @@ class Kept:
         sources = [part for x in codes for part in (x.co_qualname, _source(x.co_filename))]
         versions = f"{sys.version} {numba.__version__}"
         cpu = repr(codegen.magic_tuple())
-        return key_of(*sources, str(signature), cpu, versions)
+        settings = repr([getattr(numba.config, name, None) for name in SETTINGS])
+        return key_of(*sources, str(signature), cpu, versions, settings)
 
 
 @cache
