@@ -7,14 +7,14 @@ import math
 import pytest
 
 from tilewright.fuse.cuda.generations import HOPPER
-from tilewright.fuse.cuda.panels_ways import PLAIN, TENSOR, Many, fastest
+from tilewright.fuse.cuda.panels_ways import WAYS, Many, fastest
 
 PROCESSORS = 132
 SHARED_BYTES = HOPPER.shared_bytes - 1024  # less what barriers take
 
 
 @pytest.mark.parametrize("tensor, how", [
-    *((True, how) for how in TENSOR.ways), *((False, how) for how in PLAIN.ways),
+    (tensor, how) for tensor, ways in WAYS.items() for how in ways
 ])  # fmt: skip
 def test_a_way_can_be_built(tensor: bool, how: Many) -> None:
     """What `panels_many.cuh` needs: whole groups, room for sums, and a share of them for each."""

@@ -19,7 +19,7 @@ from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import CHUNK, Panels
 from tilewright.fuse.cuda.panels_ways import Few as FewPanels
-from tilewright.fuse.cuda.panels_ways import Many, rates_of
+from tilewright.fuse.cuda.panels_ways import Many
 from tilewright.fuse.cuda.panels_ways import cycles as many_cycles
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
@@ -29,9 +29,6 @@ from tilewright.fuse.cuda.tiles import Tiles, all_tiles, can_spread, fits
 TIERS = (1, 4, 16, 64)
 # Multiply-adds of an image's layer that are not worth a launch of their own.
 LITTLE = 500
-# Cycles of a turn of a fully connected layer in panels, for an image, and for 8 outputs: fitted to
-# 48 times of layers of 512 to 6,400 features with tensor cores (H200, 2026-11-16), 6 % off.
-PANELS_ROW, PANELS_COLUMN = 24, 430
 SCHEDULERS = 4  # of a multiprocessor: so many warps work at a time
 
 
@@ -117,11 +114,12 @@ def panels_cycles(plan: Panels, images: int, gpu: Generation) -> float:
     how = plan.how(images, processors, True)[-1]
     if isinstance(how, Many):
         turns = plan.own_pieces // CHUNK
-        return many_cycles(how, rates_of(tensor), images, plan.filters, turns, processors)
+        return many_cycles(how, tensor, images, plan.filters, turns, processors)
     assert isinstance(how, FewPanels)
     turns = -(-plan.own_pieces // (4 * how.warps))
     load = max(1.0, math.prod(plan.grid(how, images)) / processors)
-    each = PANELS_ROW * min(images, 16 * how.tiles) + PANELS_COLUMN * how.columns * load
+    each = gpu.few.panels_row * min(images, 16 * how.tiles)
+    each += gpu.few.panels_column * how.columns * load
     return gpu.few.launch + turns * each
 
 

@@ -1,7 +1,6 @@
 """How kernels for fully connected layers in panels divide the work, and which way is fastest.
 
-Which of the ways for many images is taken is estimated by `Rates`: rounded from a fit to times on
-an H200 (2026-11-16), those of copies set by hand.
+Which of the ways for many images is taken is estimated from `generations.PANELS`.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+
+from tilewright.fuse.cuda.generations import PANELS
 
 BAND = 64  # outputs
 CHUNK_BYTES = 128  # of a row
@@ -76,36 +77,9 @@ class Into:
 How = Few | Many | Into
 
 
-@dataclass(frozen=True)
-class Rates:
-    """What things cost, in cycles of a multiprocessor, and the ways that are tried."""
-
-    work: float  # a turn's sums of 64 x 1
-    copy: float  # one of the two of a turn
-    copied: float  # bytes that a block's copies move in a cycle
-    turn: float
-    put: float  # 64 x 1 results
-    gather: float  # 64 x 64 sums of a group
-    parts: float  # that several blocks gather
-    cluster: float  # that shares what it reads
-    launch: float
-    ways: tuple[Many, ...]
-
-
-# Fitted to 288 and 108 times of layers with 512, 784 and 3,136 features and 512 outputs, 256 to
-# 10,000 images, on an H200 (2026-11-16): 9 % off. What copies cost follows 8 more, of kernels in
-# which each of a turn's two had a thread of its own.
-TENSOR = Rates(
-    work=2.8,
-    copy=60,
-    copied=60,
-    turn=42,
-    put=8,
-    gather=550,
-    parts=1700,
-    cluster=490,
-    launch=2400,
-    ways=(
+# Those that are tried for many images, with tensor cores and without.
+WAYS = {
+    True: (
         *(Many(1, wide, 8, splits=2) for wide in (16, 32, 48, 64)),
         *(Many(1, wide, 8, splits=2, parts=2) for wide in (32, 64)),
         *(Many(1, wide, 6, splits=2, across=2) for wide in (96, 128)),
@@ -114,45 +88,30 @@ TENSOR = Rates(
         *(Many(2, wide, 4) for wide in (96, 128)),
         *(Many(4, wide, 4, tall=2) for wide in (80, 104, 128, 152)),
     ),
-)
-PLAIN = Rates(
-    work=21,
-    copy=60,
-    copied=60,
-    turn=195,
-    put=29,
-    gather=800,
-    parts=2350,
-    cluster=990,
-    launch=1460,
-    ways=(
+    False: (
         *(Many(1, wide, 8, splits=4) for wide in (32, 48, 64)),
         *(Many(1, wide, 8, splits=4, parts=2) for wide in (32, 64)),
         *(Many(2, wide, 6, splits=2) for wide in (48, 64)),
         *(Many(2, wide, 4, splits=2) for wide in (96, 128)),
         *(Many(4, wide, 4) for wide in (80, 104, 128, 152)),
     ),
-)
-
-
-def rates_of(tensor: bool) -> Rates:
-    return TENSOR if tensor else PLAIN
+}
 
 
 @lru_cache(maxsize=1000)
 def fastest(tensor: bool, images: int, outputs: int, turns: int, processors: int) -> Many:
     """The way for many images that promises to be fastest."""
-    rates = rates_of(tensor)
     return min(
-        (way for way in rates.ways if way.parts <= turns),
-        key=lambda way: cycles(way, rates, images, outputs, turns, processors),
+        (way for way in WAYS[tensor] if way.parts <= turns),
+        key=lambda way: cycles(way, tensor, images, outputs, turns, processors),
     )
 
 
 def cycles(
-    how: Many, rates: Rates, images: int, outputs: int, turns: int, processors: int
+    how: Many, tensor: bool, images: int, outputs: int, turns: int, processors: int
 ) -> float:
     """About how long a launch takes."""
+    rates = PANELS[tensor]
     size = how.bands * how.wide
     rows = BAND * how.bands + how.wide / how.across
     copies = 2 * rates.copy + rows * CHUNK_BYTES / rates.copied
