@@ -90,9 +90,9 @@ def perceptron(precision: str, images: int, repeats: int) -> dict[str, Any]:
             "difference": difference, **row}  # fmt: skip
 
 
-def layer_between(precision: str, features: int) -> tuple[Network, Panels]:
+def layer_between(precision: str, features: int, outputs: int) -> tuple[Network, Panels]:
     """A layer that takes panels and gives panels, and the network that it is one of."""
-    layers = FullyConnected(features), ReLU(), FullyConnected(OUTPUTS), ReLU(), FullyConnected(20)
+    layers = FullyConnected(features), ReLU(), FullyConnected(outputs), ReLU(), FullyConnected(20)
     bare = Network("between", Pixels((64, 1, 1)), layers)
     network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
     plan = cut(network.stages, ARITHMETICS[precision], 90)[1]
@@ -106,7 +106,7 @@ def layer(
     import cupy
     import torch
 
-    network, plan = layer_between(precision, features)
+    network, plan = layer_between(precision, features, OUTPUTS)
     (how,) = plan.how(images, runtime.limits.processors, True)
     text = kernel_text(plan, "layer", network.input, "panels", how)
     kernel = runtime.compile_text("layer", text, plan.threads_of(how), plan.bytes_of(how))
@@ -143,8 +143,18 @@ def panels_of(plan: Panels, rows: Any) -> Any:
     words = full.view(torch.int32)
     if plan.arithmetic.tensor and plan.arithmetic.per_word == 1:
         words = words + 0x1000 & ~0x1FFF
-    split = words.reshape(-1, PANEL // 8, 8, plan.own_pieces // CHUNK, CHUNK, PIECE)
-    return split.permute(0, 3, 1, 4, 2, 5).contiguous()
+    split = words.reshape(-1, PANEL, plan.own_pieces // CHUNK, CHUNK, PIECE).permute(0, 2, 1, 3, 4)
+    return turned(split).contiguous()
+
+
+def turned(chunks: Any) -> Any:
+    """Pieces of rows (the last axes: row, piece, word) in the places that panels have for them, or
+    back."""
+    import torch
+
+    rows, pieces = (torch.arange(size, device=chunks.device) for size in (PANEL, CHUNK))
+    places = (pieces ^ rows[:, None] % CHUNK)[..., None].expand_as(chunks)
+    return chunks.gather(3, places)
 
 
 def values_of(plan: Panels, words: Any, images: int) -> Any:
@@ -152,8 +162,8 @@ def values_of(plan: Panels, words: Any, images: int) -> Any:
     import torch
 
     kind = torch.float16 if plan.arithmetic.per_word == 2 else torch.float32
-    split = words.reshape(-1, plan.pieces(plan.filters) // CHUNK, PANEL // 8, CHUNK, 8, PIECE)
-    rows = split.permute(0, 2, 4, 1, 3, 5).contiguous().reshape(plan.rows(images), -1)
+    split = turned(words.reshape(-1, plan.pieces(plan.filters) // CHUNK, PANEL, CHUNK, PIECE))
+    rows = split.permute(0, 2, 1, 3, 4).contiguous().reshape(plan.rows(images), -1)
     return rows.view(kind)[:images, : plan.filters].double()
 
 

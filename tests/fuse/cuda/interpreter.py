@@ -28,7 +28,7 @@ from tests.fuse.cuda.instructions import (
     values,
 )
 from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
-from tests.fuse.cuda.panels_interpreter import PROCESSORS, run_panels
+from tests.fuse.cuda.panels_interpreter import PROCESSORS, in_panels, run_panels
 from tests.fuse.cuda.tiles_interpreter import run_tiles
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.panels import Panels
@@ -109,7 +109,8 @@ def run_program(
     if plan.gives == "output":
         return machine.run(images, POISON).view(FLOAT)
     # Between kernels, words after an image's last must be numbers: memory is emptied first.
-    return machine.run(images, 0)
+    rows = machine.run(images, 0)
+    return in_panels(rows) if made.panels else rows
 
 
 def named(step: Step | Blank) -> str:

@@ -36,13 +36,11 @@ def run_way(
     plan: Panels, how: How, packed: Array, pixels: Pixels, given: Array, images: int
 ) -> Array:
     if isinstance(how, Into):
-        rows = np.arange(images)[:, None, None]
-        piece = np.arange(plan.own_pieces)[:, None]
-        found = np.zeros(-(-images // 256) * 256 * plan.words, np.uint32)
-        found[place(rows, piece, plan.own_pieces) + np.arange(4)] = features(plan, pixels, given)
-        return found
-    in_panels = plan.given == "panels" or isinstance(how, Many)
-    taken = _rows(given, plan.own_pieces, images) if in_panels else features(plan, pixels, given)
+        return in_panels(features(plan, pixels, given).reshape(images, -1))
+    if plan.given == "panels" or isinstance(how, Many):
+        taken = _rows(given, plan.own_pieces, images)
+    else:
+        taken = features(plan, pixels, given)
     weights = _rows(packed[plan.outputs :], plan.own_pieces, plan.outputs)
     sums = np.zeros((images, plan.outputs))
     for pieces in _divided(how, plan.own_pieces):
@@ -65,12 +63,19 @@ def put(plan: Panels, sums: Array, bias: Array, images: int) -> Array:
         return found[:, : plan.filters]
     found[:, plan.filters :] = 0
     words = operands(plan, found)
-    pieces = plan.pieces(plan.filters)
     # Emptied once; what a layer before left there is overwritten, as far as there are columns.
-    results = np.zeros(plan.rows(images) * plan.result_words, np.uint32)
-    at = place(np.arange(images)[:, None], np.arange(words.shape[1]) // 4, pieces)
-    results[at + np.arange(words.shape[1]) % 4] = words
-    return results
+    rows = np.zeros((images, plan.result_words), np.uint32)
+    rows[:, : words.shape[1]] = words
+    return in_panels(rows)
+
+
+def in_panels(rows: Array) -> Array:
+    """Rows of words, of whole chunks, where panels have them; memory is emptied first."""
+    images, words = rows.shape
+    found = np.zeros(-(-images // 256) * 256 * words, np.uint32)
+    at = place(np.arange(images)[:, None], np.arange(words) // 4, words // 4)
+    found[at + np.arange(words) % 4] = rows
+    return found
 
 
 def operands(plan: Panels, found: Array) -> Array:
@@ -82,9 +87,7 @@ def operands(plan: Panels, found: Array) -> Array:
 def place(row: Array, piece: Array, pieces: int) -> Array:
     """The first word of a piece: `piece_at`."""
     panel, inside = np.divmod(row, 256)
-    return (
-        panel * pieces * 1024 + piece // 8 * 8192 + inside // 8 * 256 + piece % 8 * 32 + row % 8 * 4
-    )
+    return panel * pieces * 1024 + piece // 8 * 8192 + inside * 32 + (piece ^ row) % 8 * 4
 
 
 def _rows(memory: Array, pieces: int, count: int) -> Array:
@@ -95,9 +98,7 @@ def _rows(memory: Array, pieces: int, count: int) -> Array:
 
 
 def features(plan: Panels, pixels: Pixels, given: Array) -> Array:
-    """The same from what is not in panels: rows of words, or images."""
-    if plan.given == "words":
-        return given.reshape(len(given), plan.own_pieces, 4)
+    """The same from images."""
     x = given.reshape(len(given), -1)
     if x.dtype == np.uint8:
         channel = np.arange(plan.features) // np.prod(plan.layer.source[1:], dtype=int)

@@ -16,7 +16,7 @@ from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.emit import text
 from tilewright.fuse.cuda.panels import Panels, in_panels
-from tilewright.fuse.cuda.panels_ways import Few, Into, Many
+from tilewright.fuse.cuda.panels_ways import BAND, CHUNK_BYTES, WAYS, Few, Into, Many
 from tilewright.fuse.cuda.run import MOST_IN_PANELS, kernel_text
 from tilewright.model.layers import Convolution, FullyConnected, Layer, Pixels, ReLU, Softmax, Tanh
 from tilewright.model.network import Network
@@ -27,7 +27,7 @@ from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 
 PRECISIONS = list(ARITHMETICS)
-PANELS, TENSOR = text("panels.cuh"), text("panels_tensor.cuh")
+PANELS, TENSOR, STACK = (text(f"{name}.cuh") for name in ("panels", "panels_tensor", "stack"))
 ROWS = (FullyConnected(70), Tanh(), FullyConnected(130), ReLU(), FullyConnected(11), Softmax())
 SCALED = Pixels((3, 7, 11), scale=(1.0, 0.5, 0.25), shift=(0.0, 1.0, -1.0))
 
@@ -133,18 +133,35 @@ def test_a_piece_is_where_the_text_says(pieces: int) -> None:
         {"size_t": np.asarray, "row": row, "piece": piece},
     )
     np.testing.assert_array_equal(said, place(row, piece, pieces))
+    # The same of words that a kernel of another kind writes, of an image.
+    at = (np.arange(4 * pieces) // 4 * 4, np.arange(4 * pieces) % 4)
+    text_of = " ".join(STACK.split())
+    (begins,) = re.findall(r"row\(panels \+ (.*?)\), turned\((.*?)\),", text_of)
+    (there,) = re.findall(r"return row\[(.*?)\]; }", text_of)
+    names = {"image": row, "words": 4 * pieces, "at": sum(at), "size_t": np.asarray}
+    begin, turned = (eval(each.replace("/", "//"), names) for each in begins)
+    said = begin + eval(there, {**names, "turned": turned})
+    np.testing.assert_array_equal(said, place(row, at[0] // 4, pieces) + at[1])
     packed = in_panels(np.arange(512 * pieces * 4, dtype=np.uint32).reshape(512, -1))
     np.testing.assert_array_equal(packed[place(row, piece, pieces)] // 4, row * pieces + piece)
 
 
 def test_operands_are_described_as_they_lie() -> None:
-    """Without swizzling, tensor cores take blocks of 8 rows of 16 bytes: two along the sum, the
-    first distance apart, and as many along the rows as there are, the second."""
-    along, down = map(int, re.findall(r"\((\d+)ull >> 4\) << (?:16|32)", TENSOR))
+    """With a swizzle of 128 bytes (1 in the last two bits), tensor cores take rows of 128 bytes,
+    groups of 8 of them a distance apart, and look for a piece where the address says whose bits 4
+    to 6 were changed by bits 7 to 9."""
+    (down,) = map(int, re.findall(r"\((\d+)ull >> 4\) << 32 \| 1ull << 62", TENSOR))
+    (two,) = map(int, re.findall(r"TW_TWO_PIECES (\d+)", TENSOR))
     row, piece = np.arange(256)[:, None], np.arange(8)
-    expected = 4 * place(row, piece, 8)
-    np.testing.assert_array_equal(row // 8 * down + row % 8 * 16 + piece * along, expected)
-    assert f"i * {2 * along} >> 4" in TENSOR  # an instruction takes two pieces
+    address = row // 8 * down + row % 8 * 128 + piece * two // 2
+    np.testing.assert_array_equal(address ^ address >> 3 & 0x70, 4 * place(row, piece, 8))
+    # Bits are those of the address itself: places in the ring begin on 1024 bytes.
+    for tensor, ways in WAYS.items():
+        for way in ways:
+            assert (BAND * way.bands + way.wide) * CHUNK_BYTES % 1024 == 0, (tensor, way)
+    assert "__align__(1024) uint4 memory[]" in kernel_text(
+        cut(ready(SCALED, ROWS).stages, ARITHMETICS["fp16"], 90)[0], "rows", SCALED, "uint8"
+    )
 
 
 @pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))

@@ -135,8 +135,8 @@ def test_few_images_have_kernels_of_their_own() -> None:
         "network_fp32_conv1_to_pool", "network_fp32_conv2", "network_fp32_fc1_to_tanh2",
         "network_fp32_fc2_to_softmax",
     ] * 2 + [
-        "network_fp32_conv1_to_conv2", "network_fp32_fc1_to_tanh2_into",
-        "network_fp32_fc1_to_tanh2_many", "network_fp32_fc2_to_softmax_few",
+        "network_fp32_conv1_to_conv2", "network_fp32_fc1_to_tanh2_many",
+        "network_fp32_fc2_to_softmax_few",
     ]  # fmt: skip
     grids = [launch[1] for launch in runtime.launches]
     for one, few in zip(grids[:4], grids[4:8], strict=True):

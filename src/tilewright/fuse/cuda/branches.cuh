@@ -22,8 +22,8 @@ __device__ __forceinline__ float one_of_planes(const T* image, int channel, int 
 }
 
 // Values of several pictures, as `value` finds them, and activations: two channels at a time.
-template <class L, class Value>
-__device__ __forceinline__ void join(Value value, word* out, int thread)
+template <class L, class Value, class Out>
+__device__ __forceinline__ void join(Value value, Out out, int thread)
 {
     constexpr int PAIRS = (L::FILTERS + 1) / 2;
     for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
@@ -39,9 +39,9 @@ __device__ __forceinline__ void join(Value value, word* out, int thread)
 __device__ __forceinline__ float rounded(float value) { return __uint_as_float(operand(value)); }
 
 // A convolution whose filters see one channel each: two filters of an output at a time.
-template <class L>
+template <class L, class Out>
 __device__ __forceinline__ void channels(
-    const word* in, const float* weights, const float* bias, word* out, int thread)
+    const word* in, const float* weights, const float* bias, Out out, int thread)
 {
     constexpr int PAIRS = (L::FILTERS + 1) / 2;
     for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
@@ -71,8 +71,8 @@ __device__ __forceinline__ void channels(
 
 // Pooling of windows that stick out of the picture, whose row `first` is the first at hand: what is
 // outside does not count, but for an average that counts the padding.
-template <class L>
-__device__ __forceinline__ void windows(const word* in, word* out, int first, int thread)
+template <class L, class Out>
+__device__ __forceinline__ void windows(const word* in, Out out, int first, int thread)
 {
     constexpr int PAIRS = (L::FILTERS + 1) / 2;
     for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {

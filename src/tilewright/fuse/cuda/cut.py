@@ -217,7 +217,7 @@ def _plans(
                 f"options.kernels[{number}]: {chosen!s:.120} is no kernel of these layers that "
                 f"fits {gpu.name}"
             )
-        if isinstance(plan, Dense | Panels) and plan.given == "words":
+        if isinstance(plan, Dense | Panels) and plan.given != "pixels":
             # What it reads ends on whole chunks.
             for place, other in enumerate(kernels):
                 if isinstance(other, Stack) and other.last == plan.inputs[0]:
@@ -315,7 +315,9 @@ def _handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
             of = readers[each.index]
             floats = not of or large or "softmax" in (each.kind, *(one.kind for one in of))
             gives[each.index] = "output" if floats else "words"
-            if large and gpu.panels and each is not todo[end - 1] and of[0].connected:
+            between = large and each is not todo[end - 1] and of[0].connected
+            # What a large layer takes is made for it alone.
+            if gpu.panels and (between or (not floats and _large(of[0], gpu))):
                 gives[each.index] = "panels"
         at = end
     for index, of in readers.items():

@@ -11,7 +11,7 @@ from tilewright.fuse.cuda.panels_ways import BAND, LEFT, Few, How, Into, Many
 from tilewright.fuse.cuda.stack import Source
 from tilewright.model.layers import Pixels
 
-TYPES = {"uint8": "unsigned char", "float32": "float", "words": "word", "panels": "uint4"}
+TYPES = {"uint8": "unsigned char", "float32": "float", "panels": "uint4"}
 
 
 def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source: Source) -> str:
@@ -106,7 +106,7 @@ def _many(plan: Panels, how: Many) -> list[str]:
         f"        begin_sums<Layer>(sum, bias, band * {BAND});",
         "        multiply_panels<Layer>(sum, ring, memory);",
         "        gather<Layer>(sum[0], reinterpret_cast<float*>(memory));",
-        f"        put_sums<Layer>(sum, results, bias, band * {BAND}, image, count);",
+        f"        put_sums<Layer>(sum, results, bias, memory, band * {BAND}, image, count);",
         "        leave<Layer>();",
         "    }",
     ]

@@ -169,16 +169,18 @@ def _kernel(made: Program, name: str) -> str:
 
 def _begin(made: Program) -> list[str]:
     """Which item it is: an image or a strip, and where its results go."""
-    out = f"word* out = results + size_t({made.result_words}) * "
-    if made.strip is None:
-        return [f"{out}item;"]
-    starts = made.strip.starts
-    height = starts[1] if len(starts) > 1 else 0
-    return [
-        f"const int image = item / {len(starts)};",
-        f"const int start = min(item % {len(starts)} * {height}, {starts[-1]});",
-        f"{out}image + start / {made.strip.unit} * {made.result_row};",
-    ]
+    lines, image, first = [], "item", "0"
+    if made.strip is not None:
+        starts = made.strip.starts
+        height = starts[1] if len(starts) > 1 else 0
+        image, first = "image", f"start / {made.strip.unit} * {made.result_row}"
+        lines = [
+            f"const int image = item / {len(starts)};",
+            f"const int start = min(item % {len(starts)} * {height}, {starts[-1]});",
+        ]
+    if made.panels:
+        return [*lines, f"const InPanels out(results, {made.result_words}, {image}, {first});"]
+    return [*lines, f"word* out = results + size_t({made.result_words}) * {image} + {first};"]
 
 
 def _call(made: Program, step: Step | Blank) -> list[str]:

@@ -15,7 +15,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, stack_as
 from tilewright.fuse.cuda.choice import Few, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense
-from tilewright.fuse.cuda.generations import Generation
+from tilewright.fuse.cuda.generations import PANELS, Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import CHUNK, Panels
 from tilewright.fuse.cuda.panels_ways import Few as FewPanels
@@ -114,7 +114,7 @@ def panels_cycles(plan: Panels, images: int, gpu: Generation) -> float:
     how = plan.how(images, processors, True)[-1]
     if isinstance(how, Many):
         turns = plan.own_pieces // CHUNK
-        return many_cycles(how, tensor, images, plan.filters, turns, processors)
+        return many_cycles(how, images, plan.filters, turns, processors, PANELS[tensor])
     assert isinstance(how, FewPanels)
     turns = -(-plan.own_pieces // (4 * how.warps))
     load = max(1.0, math.prod(plan.grid(how, images)) / processors)

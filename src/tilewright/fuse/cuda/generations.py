@@ -7,7 +7,8 @@ where it comes from:
 - measured: one effect, timed by itself;
 - fitted: so that estimated times come near to those of measured plans, and those that are chosen
   are fast; `python -m benchmarks.fit` does it once more from
-  `benchmarks/results/2026-11-16-plans-h200.json`, and needs no GPU;
+  `benchmarks/results/2026-11-16-plans-h200.json` (`benchmarks.panels` where that is said), and
+  needs no GPU;
 - chosen: of a few round values, the one whose plans were the fastest.
 
 Measured, fitted and chosen were all of it on one H200 (2026-11-16). Other generations take these
@@ -235,21 +236,21 @@ HOPPER = Generation(
     panels=True,
     most_few=128,
 )
-# Of Hopper, which alone has kernels in panels: with tensor cores, and without. Rounded from a fit
-# that is not kept, to 288 and 108 times of layers with 512, 784 and 3,136 features and 512 outputs,
-# 256 to 10,000 images, 9 % off. What copies cost was set by hand after 8 more, of kernels in which
-# each of a turn's two had a thread of its own.
+# Of Hopper, which alone has kernels in panels: with tensor cores, and without. Fitted to the times
+# of all ways of four layers by 256 to 10,000 images (`python -m benchmarks.panels --fit` does it
+# once more from `benchmarks/results/2026-11-16-panels-h200.json`, and needs no GPU), and rounded.
+# What they choose is the fastest in 65 of 72 cases and at most 12 % slower.
 PANELS = {
     True: PanelRates(
-        work=2.8,
-        copy=60,
-        copied=60,
-        turn=42,
-        put=8,
-        gather=550,
-        parts=1700,
-        cluster=490,
-        launch=2400,
+        work=2.36,
+        copy=32.7,
+        copied=65,
+        turn=17.2,
+        put=14,
+        gather=440,
+        parts=4060,
+        cluster=2160,
+        launch=2270,
     ),
     False: PanelRates(
         work=21,

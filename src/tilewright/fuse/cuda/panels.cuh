@@ -1,13 +1,14 @@
 // Fully connected layers over the batch, a kernel each. Needs stack.cuh.
 //
 // Features and weights lie in panels of 256 rows (images, or outputs of the layer). Along a row they
-// are cut into pieces of 16 bytes, 8 of them a chunk; in a chunk, 8 rows of a piece follow each
-// other, then its other pieces, then the next 8 rows:
+// are cut into pieces of 16 bytes, 8 of them a chunk; a chunk of all rows comes before the next
+// chunk:
 //
-//     panel of 256 rows ── chunks ── 32 groups of 8 rows ── 8 pieces ── 8 rows ── 16 bytes
+//     panel of 256 rows ── chunks ── 256 rows ── 8 pieces ── 16 bytes
 //
-// So a chunk of many rows comes in one copy, as the tensor cores want it; and 8 lanes that read a
-// piece of 8 rows read 128 bytes in a row.
+// So a chunk of many rows comes in one copy. A row's pieces change places in a chunk, piece p and
+// place p ^ row % 8, as the tensor cores want it: then a piece of 8 rows is in all 32 banks of shared
+// memory, not in four of them. Who writes a row writes 128 bytes in a row.
 
 #define TW_PANEL 256
 #define TW_CHUNK 8
@@ -19,7 +20,7 @@ template <int PIECES>
 __device__ __forceinline__ size_t piece_at(int row, int piece)
 {
     return size_t(row / TW_PANEL) * (PIECES * TW_PANEL * 4) + piece / TW_CHUNK * TW_CHUNK_WORDS
-        + row % TW_PANEL / 8 * 256 + piece % TW_CHUNK * 32 + row % 8 * 4;
+        + row % TW_PANEL * 32 + (piece ^ row) % TW_CHUNK * 4;
 }
 
 // ---- where features come from ------------------------------------------------------------------
@@ -39,13 +40,6 @@ template <class L>
 __device__ __forceinline__ uint4 piece_from(const uint4* from, int row, int piece)
 {
     return __ldg(from + piece_at<L::PIECES>(row, piece) / 4);
-}
-
-// From rows of words, whose ends are zero.
-template <class L>
-__device__ __forceinline__ uint4 piece_from(const word* from, int row, int piece)
-{
-    return __ldg(reinterpret_cast<const uint4*>(from + size_t(row) * (4 * L::PIECES)) + piece);
 }
 
 __device__ __forceinline__ void values_from(float (&x)[TW_VALUES], const unsigned char* from)

@@ -7,7 +7,8 @@ of many rows is one copy. Layers hand features on in panels, too.
 Of many images a block takes up to four times 64 outputs and as many images as give all
 multiprocessors the same to do (`Many`); of few, all blocks together read the weights once, and the
 warps of a block divide a sum between them (`Few`). Both read the same weights. Where images are
-many, pixels, or what comes from a kernel of another kind, are made into panels first (`Into`).
+many, pixels, or floats that come from a kernel of another kind, are made into panels first
+(`Into`); other kernels write into panels themselves what is read by such a layer.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from numpy.typing import NDArray
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.operations import Form, Operation
 from tilewright.fuse.cuda.packing import pack_all
-from tilewright.fuse.cuda.panels_ways import Few, How, Into, Many, fastest
+from tilewright.fuse.cuda.panels_ways import PANEL, Few, How, Into, Many, fastest
 from tilewright.model.network import Parameters
 
-PANEL = 256  # rows
 CHUNK = 8  # pieces
 PIECE = 4  # words
 # Outputs of a layer whose softmax is taken along: a block has all of them.
@@ -85,11 +85,11 @@ class Panels:
     @property
     def own_pieces(self) -> int:
         """Of a row that it reads."""
+        if self.given == "pixels":
+            return self.pieces(self.features)
         channels, height, width = self.layer.source
-        if self.given == "words":
-            return self.pieces(self.arithmetic.words(channels) * self.arithmetic.per_word
-                               * height * width)  # fmt: skip
-        return self.pieces(self.features)
+        each = self.arithmetic.words(channels) * self.arithmetic.per_word
+        return self.pieces(each * height * width)
 
     @property
     def words(self) -> int:
@@ -99,7 +99,7 @@ class Panels:
     @property
     def outputs(self) -> int:
         """In whole panels."""
-        return -(-self.filters // PANEL) * PANEL
+        return in_whole_panels(self.filters)
 
     @property
     def result_words(self) -> int:
@@ -107,7 +107,7 @@ class Panels:
 
     def rows(self, images: int) -> int:
         """Of the memory that its results need."""
-        return -(-images // PANEL) * PANEL if self.gives == "panels" else images
+        return in_whole_panels(images) if self.gives == "panels" else images
 
     @cached_property
     def parameter_words(self) -> dict[str, int]:
@@ -123,7 +123,7 @@ class Panels:
         """Weights in panels; features in the order in which they come."""
         per_word, (channels, height, width) = self.arithmetic.per_word, self.layer.source
         picture = weight.reshape(len(weight), channels, height, width)
-        if self.given == "words":
+        if self.given != "pixels":
             # Pixel by pixel, channels last, in whole words.
             more = self.arithmetic.words(channels) * per_word - channels
             picture = np.pad(picture, ((0, 0), (0, more), (0, 0), (0, 0))).transpose(0, 2, 3, 1)
@@ -201,12 +201,17 @@ class Panels:
                 return 0
 
 
+def in_whole_panels(rows: int) -> int:
+    return -(-rows // PANEL) * PANEL
+
+
 def in_panels(words: Words) -> Words:
     """Rows of words, whole panels and chunks of them, in the order of panels."""
-    rows = len(words)
-    split = words.reshape(rows // PANEL, PANEL // 8, 8, -1, CHUNK, PIECE)
-    # Panel, group of rows, row, chunk, piece, word.
-    return np.ascontiguousarray(split.transpose(0, 3, 1, 4, 2, 5)).ravel()
+    split = words.reshape(len(words) // PANEL, PANEL, -1, CHUNK, PIECE)
+    # Panel, row, chunk, piece, word.
+    places = np.arange(CHUNK) ^ np.arange(PANEL)[:, None, None] % CHUNK
+    turned = np.take_along_axis(split, places[None, ..., None], 3)
+    return np.ascontiguousarray(turned.transpose(0, 2, 1, 3, 4)).ravel()
 
 
 def connected(arithmetic: Arithmetic, operations: tuple[Operation, ...], most_few: int) -> Panels:

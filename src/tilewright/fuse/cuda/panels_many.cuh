@@ -246,14 +246,6 @@ struct Ring {
     }
 };
 
-// How far the results of a group of 8 images are from those of the first.
-template <class L>
-__device__ __forceinline__ size_t group_at(int group)
-{
-    return size_t(group / (TW_PANEL / 8)) * (L::OUT_PIECES * TW_PANEL * 4)
-        + group % (TW_PANEL / 8) * 256;
-}
-
 // Sums of all that have some of the same: each adds up its share, always in the same order. The
 // ring's memory is free then.
 template <class L, int COUNT>

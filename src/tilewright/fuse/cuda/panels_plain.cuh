@@ -32,17 +32,18 @@ __device__ __forceinline__ void multiply_panels(
     for (Turn<L> turn; turn.number < ring.turns; turn.next()) {
         const word from = ring.arrived(turn);
         const float4* at = reinterpret_cast<const float4*>(memory) + (from - ring.at) / 16;
-        const float4* rows = at + Own<L>::band() * SIZE + begin * 8 + lane_output();
-        const float4* columns = at + L::BANDS * SIZE + begin * 8 + lane_image();
+        const float4* rows = at + Own<L>::band() * SIZE + lane_output() * 8;
+        const float4* columns = at + L::BANDS * SIZE + lane_image() * 8;
 #pragma unroll 1
-        for (int piece = 0; piece < OWN; ++piece) {
+        for (int piece = begin; piece < begin + OWN; ++piece) {
+            const int of_row = piece ^ lane_output(), of_column = piece ^ lane_image();
             float4 a[8];
 #pragma unroll
             for (int i = 0; i < 8; ++i)
-                a[i] = rows[i * 64 + piece * 8];
+                a[i] = rows[i * 64 + of_row];
 #pragma unroll
             for (int j = 0; j < COLUMNS; ++j) {
-                const float4 b = columns[j * 64 + piece * 8];
+                const float4 b = columns[j * 64 + of_column];
 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     float& to = sum[0][i * COLUMNS + j];
@@ -58,22 +59,29 @@ __device__ __forceinline__ void multiply_panels(
     }
 }
 
+// How far the results of a group of 8 images are from those of the first.
+template <class L>
+__device__ __forceinline__ size_t group_at(int group)
+{
+    return size_t(group / (TW_PANEL / 8)) * (L::OUT_PIECES * TW_PANEL * 4)
+        + group % (TW_PANEL / 8) * 256;
+}
+
 template <class L>
 __device__ __forceinline__ void put_sums(
-    const float (&sum)[1][L::WIDE], word* results, const float* bias, int outputs, int first,
-    int count)
+    const float (&sum)[1][L::WIDE], word* results, const float* bias, const uint4*, int outputs,
+    int first, int count)
 {
     constexpr int COLUMNS = L::WIDE / 8, SHARE = 8 / Own<L>::SHARES;  // outputs
     const int begin = Own<L>::share() * SHARE, own = first + lane_image();
     const int output = outputs + Own<L>::band() * TW_BAND + lane_output();
     float* floats = reinterpret_cast<float*>(results);
-    float* panels = floats + piece_at<L::OUT_PIECES>(lane_image(), output / 4) + output % 4;
     float* rows = floats + size_t(own) * L::FILTERS + output;
 #pragma unroll
     for (int i = 0; i < SHARE; ++i) {
-        // Four times 8 outputs are a chunk.
-        const int further = (begin + i) * 8, place = (begin + i) / 4 * TW_CHUNK_WORDS
-            + (begin + i) % 4 * 64;
+        const int further = (begin + i) * 8;
+        float* panels = floats + output % 4
+            + piece_at<L::OUT_PIECES>(lane_image(), (output + further) / 4);
         if ((output + further) / 8 >= L::ROUNDED / 8)
             continue;
         const float more = __ldg(bias + output + further);
@@ -83,7 +91,7 @@ __device__ __forceinline__ void put_sums(
             if (own + j * 8 >= count)
                 continue;
             if (L::TO_PANELS)
-                panels[group_at<L>(first / 8 + j) + place] =
+                panels[group_at<L>(first / 8 + j)] =
                     output + further < L::FILTERS ? value : 0.0f;
             else if (output + further < L::FILTERS)
                 rows[size_t(j * 8) * L::FILTERS + further] = value;

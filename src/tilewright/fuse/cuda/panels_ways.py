@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilewright.fuse.cuda.generations import PANELS
+from tilewright.fuse.cuda.generations import PANELS, PanelRates
 
+PANEL = 256  # rows
 BAND = 64  # outputs
 CHUNK_BYTES = 128  # of a row
 FETCHING = 128  # threads of a block
@@ -49,9 +50,16 @@ class Many:
 
     @property
     def bytes(self) -> int:
-        """Shared memory: the ring, where sums are gathered when it is empty."""
+        """Shared memory: the ring; when it is empty, sums are gathered there, and results put."""
         ring = CHUNK_BYTES * self.stages * (BAND * self.bands + self.wide)
-        return max(ring, 4 * BAND * self.bands * self.wide * self.splits)
+        shared = self.splits * self.parts > 1
+        gathered = 4 * BAND * self.bands * self.wide * self.splits if shared else 0
+        results = CHUNK_BYTES * self.bands * self.wide // self.parts
+        return max(ring, gathered + results)
+
+    def fits(self, outputs: int) -> bool:
+        """Whether no block has outputs of two panels: their weights come in one copy."""
+        return PANEL % (BAND * self.bands) == 0 or outputs <= BAND * self.bands
 
     def threads(self, tensor: bool) -> int:
         return FETCHING + (128 if tensor else 64) * self.bands * self.splits // self.tall
@@ -86,6 +94,8 @@ WAYS = {
         Many(1, 160, 6, splits=2),
         Many(2, 64, 6, parts=2),
         *(Many(2, wide, 4) for wide in (96, 128)),
+        Many(3, 80, 6),
+        Many(3, 160, 4, parts=2),
         *(Many(4, wide, 4, tall=2) for wide in (80, 104, 128, 152)),
     ),
     False: (
@@ -93,6 +103,7 @@ WAYS = {
         *(Many(1, wide, 8, splits=4, parts=2) for wide in (32, 64)),
         *(Many(2, wide, 6, splits=2) for wide in (48, 64)),
         *(Many(2, wide, 4, splits=2) for wide in (96, 128)),
+        Many(3, 80, 4, splits=2),
         *(Many(4, wide, 4) for wide in (80, 104, 128, 152)),
     ),
 }
@@ -102,16 +113,15 @@ WAYS = {
 def fastest(tensor: bool, images: int, outputs: int, turns: int, processors: int) -> Many:
     """The way for many images that promises to be fastest."""
     return min(
-        (way for way in WAYS[tensor] if way.parts <= turns),
-        key=lambda way: cycles(way, tensor, images, outputs, turns, processors),
+        (way for way in WAYS[tensor] if way.parts <= turns and way.fits(outputs)),
+        key=lambda way: cycles(way, images, outputs, turns, processors, PANELS[tensor]),
     )
 
 
 def cycles(
-    how: Many, tensor: bool, images: int, outputs: int, turns: int, processors: int
+    how: Many, images: int, outputs: int, turns: int, processors: int, rates: PanelRates
 ) -> float:
     """About how long a launch takes."""
-    rates = PANELS[tensor]
     size = how.bands * how.wide
     rows = BAND * how.bands + how.wide / how.across
     copies = 2 * rates.copy + rows * CHUNK_BYTES / rates.copied

@@ -84,6 +84,7 @@ def program(plan: Stack, pixels: Pixels | None, source: Source) -> Program:
         image_size=given[0].size,
         result_words=plan.result_words,
         result_row=plan.phases[-1].sink.row,
+        panels=plan.gives == "panels",
         strip=plan.strip,
         once=_once(plan, staged),
         item=_item(plan, pixels, given, staged),

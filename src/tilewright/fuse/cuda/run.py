@@ -19,7 +19,7 @@ from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_panels import panels_text
 from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.emit_tiles import tiles_text
-from tilewright.fuse.cuda.panels import PANEL, Panels
+from tilewright.fuse.cuda.panels import Panels, in_whole_panels
 from tilewright.fuse.cuda.panels_ways import How, Into
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles
@@ -239,13 +239,13 @@ class Series:
             self.capacity = max(images, self.few.images if self.few else 0)
             self.scratch = [
                 self._zeros(
-                    plan.rows(self.capacity) if isinstance(plan, Panels) else self.capacity,
+                    in_whole_panels(self.capacity) if plan.gives == "panels" else self.capacity,
                     plan.result_words,
                 )
                 for plan in self.plans[:-1]
             ]
             self.rows = {
-                index: self._zeros(-(-self.capacity // PANEL) * PANEL, plan.words)
+                index: self._zeros(in_whole_panels(self.capacity), plan.words)
                 for index, plan in enumerate(self.plans)
                 if isinstance(plan, Panels) and plan.given != "panels"
             }

@@ -213,9 +213,28 @@ __device__ __forceinline__ void step(
     }
 }
 
+// An image's row of words in panels, where a fully connected layer reads it (panels.cuh): it is
+// written as a row that lies in one place is. `first` is the word where a strip's results begin.
+struct InPanels {
+    word* row;
+    int turned, first;
+
+    __device__ __forceinline__ InPanels(word* panels, int words, int image, int first)
+        : row(panels + size_t(image / 256) * 256 * words + image % 256 * 32), turned(image % 8 * 4),
+          first(first)
+    {
+    }
+
+    __device__ __forceinline__ word& operator[](int at) const
+    {
+        at += first;
+        return row[(at >> 5 << 13) + (at & 31 ^ turned)];
+    }
+};
+
 // Two neighbouring channels of one position, to where the next layer wants them.
-template <class L>
-__device__ __forceinline__ void put(word* out, int place, int channel, float low, float high)
+template <class L, class Out>
+__device__ __forceinline__ void put(Out out, int place, int channel, float low, float high)
 {
     if (channel >= L::FILTERS)
         return;
@@ -223,7 +242,7 @@ __device__ __forceinline__ void put(word* out, int place, int channel, float low
         out[place + channel / 2] = pack(low, high);
     } else if (L::TO == TW_TO_OPERANDS) {
         if (L::PAIRED) {
-            *reinterpret_cast<uint2*>(out + place + channel) =
+            *reinterpret_cast<uint2*>(&out[place + channel]) =
                 make_uint2(operand(low), operand(high));
             return;
         }
@@ -231,16 +250,15 @@ __device__ __forceinline__ void put(word* out, int place, int channel, float low
         if (channel + 1 < L::FILTERS)
             out[place + channel + 1] = operand(high);
     } else {
-        float* floats = reinterpret_cast<float*>(out);
-        floats[place + channel * L::PLANE] = low;
+        out[place + channel * L::PLANE] = __float_as_uint(low);
         if (channel + 1 < L::FILTERS)
-            floats[place + (channel + 1) * L::PLANE] = high;
+            out[place + (channel + 1) * L::PLANE] = __float_as_uint(high);
     }
 }
 
 // One channel of one position.
-template <class L>
-__device__ __forceinline__ void put_one(word* out, int place, int channel, float value)
+template <class L, class Out>
+__device__ __forceinline__ void put_one(Out out, int place, int channel, float value)
 {
     if (channel < L::FILTERS)
         out[place + channel * (L::TO == TW_TO_FLOATS ? L::PLANE : 1)] =
@@ -248,17 +266,18 @@ __device__ __forceinline__ void put_one(word* out, int place, int channel, float
 }
 
 // The same as one half of a word; of a last word both are written.
-template <class L>
-__device__ __forceinline__ void put_half(word* out, int place, int channel, float value)
+template <class L, class Out>
+__device__ __forceinline__ void put_half(Out out, int place, int channel, float value)
 {
     if (channel < (L::FILTERS + 1) / 2 * 2)
-        reinterpret_cast<unsigned short*>(out)[2 * place + channel] = pack(value, 0.0f) & 0xffff;
+        reinterpret_cast<unsigned short*>(&out[place + channel / 2])[channel % 2] =
+            pack(value, 0.0f) & 0xffff;
 }
 
 // The same for four columns at once, in device memory: lanes 4g to 4g+3 exchange words so that each
 // writes four that follow each other.
-template <class L>
-__device__ __forceinline__ void put_wide(word* out, int place, int channel, const word (&words)[4])
+template <class L, class Out>
+__device__ __forceinline__ void put_wide(Out out, int place, int channel, const word (&words)[4])
 {
     const int t = threadIdx.x & 3;
     word w[4] = {words[0], words[1], words[2], words[3]};
@@ -278,7 +297,7 @@ __device__ __forceinline__ void put_wide(word* out, int place, int channel, cons
         }
     }
     if (place >= 0)
-        *reinterpret_cast<uint4*>(out + place + channel / 2 + 4 * t) =
+        *reinterpret_cast<uint4*>(&out[place + channel / 2 + 4 * t]) =
             make_uint4(w[0], w[1], w[2], w[3]);
 }
 
@@ -311,9 +330,9 @@ __device__ __forceinline__ float2 more(const word* added, int place, int channel
 
 // The results of a warp's unit where the four sums of a pooling window are in columns: in four of
 // them for two filters of each lane, in two for one filter.
-template <class L>
+template <class L, class Out>
 __device__ __forceinline__ void store_folded(
-    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first)
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, Out out, int first)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
 #pragma unroll
@@ -347,9 +366,9 @@ __device__ __forceinline__ void store_folded(
 }
 
 // The results of a warp's unit, two channels of a position at a time.
-template <class L>
+template <class L, class Out>
 __device__ __forceinline__ void store(
-    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, word* out, int first,
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, Out out, int first,
     const word* added, const int* from)
 {
     if constexpr (L::FOLDED) {
@@ -408,9 +427,9 @@ __device__ __forceinline__ void store(
 // A convolution, or a fully connected layer as a convolution with one position. The unit of work of
 // a warp is 16 columns of the picture, ROWS high, for 8 * COLUMNS output channels; tables say where
 // each column begins in the input, in the output and in what is `added` to the sums.
-template <class L>
+template <class L, class Out>
 __device__ __forceinline__ void convolve(
-    const word* in, const word* weights, const float* bias, const int* tables, word* out, int warp,
+    const word* in, const word* weights, const float* bias, const int* tables, Out out, int warp,
     const word* added = nullptr)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
@@ -650,8 +669,8 @@ __device__ __forceinline__ float2 get(const word* tile, int y, int x, int channe
 }
 
 // Pooling of any window, or none, and activations: two channels of an output at a time.
-template <class L>
-__device__ __forceinline__ void each(const word* in, word* out, int thread)
+template <class L, class Out>
+__device__ __forceinline__ void each(const word* in, Out out, int thread)
 {
     constexpr int PAIRS = (L::FILTERS + 1) / 2;
     for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {

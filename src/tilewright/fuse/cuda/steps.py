@@ -437,6 +437,7 @@ class Program:
     image_size: int  # bytes, floats or words of an image in device memory
     result_words: int
     result_row: int  # words of a row of the last result
+    panels: bool  # results go to where a fully connected layer reads them (`panels`)
     strip: Strip | None
     once: tuple[Step, ...]
     item: tuple[Step, ...]

@@ -20,9 +20,9 @@ __device__ __forceinline__ void fetched_for_all()
 
 // As `convolve`; all warps have the same number of units, and four that follow each other the same
 // filters.
-template <class L>
+template <class L, class Out>
 __device__ __forceinline__ void convolve_wide(
-    const word* in, const word* weights, const float* bias, const int* tables, word* out, int warp,
+    const word* in, const word* weights, const float* bias, const int* tables, Out out, int warp,
     const word* added = nullptr)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;

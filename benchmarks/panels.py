@@ -1,0 +1,210 @@
+"""Every way to divide a fully connected layer in panels, timed; and rates fitted to that.
+
+    python -m benchmarks.panels --output benchmarks/results/2026-11-16-panels-h200.json
+    python -m benchmarks.panels --fit benchmarks/results/2026-11-16-panels-h200.json
+
+The first needs a Hopper GPU: one layer between two others, as `benchmarks.dense` has it, by all of
+`tilewright.fuse.cuda.panels_ways.WAYS`, as CUDA graphs of ten calls in turns with PyTorch's
+`linear`. The second needs none: the rates of `tilewright.fuse.cuda.generations.PANELS` are fitted
+to the times (least squares of logarithms, ways near the fastest counting most) and printed beside
+those that stand there; and for each, how much longer what is chosen takes than the fastest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cuda import set_tf32, timed, types
+from benchmarks.dense import CALLS, layer_between, panels_of, tenfold, values_of
+
+from tilewright import environment
+from tilewright.files import atomic_write
+from tilewright.fuse.cuda.generations import PANELS, PanelRates
+from tilewright.fuse.cuda.panels import CHUNK
+from tilewright.fuse.cuda.panels_ways import WAYS, Many, cycles
+from tilewright.fuse.cuda.run import kernel_text
+from tilewright.results.document import plain
+from tilewright.runtime.multiprocessor import REFERENCE
+
+BATCHES = (256, 512, 1000, 2000, 4000, 10_000)
+# Features and outputs; the last are those of ece408's first.
+LAYERS = ((512, 512), (784, 512), (3136, 512), (16_224, 160))
+PRECISIONS = ("fp16", "tf32", "fp32")
+COMPILERS = 12  # kernels that are compiled at a time
+NEAR = 1.3  # times the fastest, up to which a way counts threefold
+# Tries, of which the second half are smaller steps; and how much it counts that what is chosen is
+# fast, against how far estimates are from times.
+TRIES, CHOICE = 3000, 4
+
+
+def measured(runtime: Any, precision: str, features: int, outputs: int, repeats: int) -> Iterator[
+    dict[str, Any]
+]:  # fmt: skip
+    """All ways of a layer, batch by batch."""
+    import cupy
+    import torch
+
+    network, plan = layer_between(precision, features, outputs)
+    tensor, turns = plan.arithmetic.tensor, plan.own_pieces // CHUNK
+    ways = [way for way in WAYS[tensor] if way.fits(outputs) and way.parts <= turns]
+
+    def compiled(way: Many) -> Any:
+        text = kernel_text(plan, "layer", network.input, "panels", way)
+        return runtime.compile_text("layer", text, plan.threads_of(way), plan.bytes_of(way))
+
+    with ThreadPoolExecutor(COMPILERS) as pool:
+        kernels = dict(zip(ways, pool.map(compiled, ways), strict=True))
+    weights = runtime.upload(plan.parameters(network.parameters))
+    name = plan.layer.names[0]
+    weight, bias = (torch.from_numpy(network.parameters[f"{name}.{each}"].copy()).cuda()
+                    for each in ("weight", "bias"))  # fmt: skip
+    for images in BATCHES:
+        values = torch.randn((images, features), device="cuda")
+        out = torch.empty(plan.rows(images) * plan.result_words, dtype=torch.int32, device="cuda")
+        arrays = panels_of(plan, values), out
+        given = (*(cupy.from_dlpack(each) for each in arrays), weights, images)
+        wide = (each.double() for each in (values, weight, bias))
+        expected = torch.relu(torch.nn.functional.linear(*wide))
+        set_tf32(precision == "tf32")
+        operands = [each.to(types(precision)) for each in (values, weight, bias)]
+        calls: dict[Any, Callable[[], Any]] = {
+            "torch": tenfold(lambda at=operands: torch.nn.functional.linear(*at))
+        }
+        difference = {}
+        for way, kernel in kernels.items():
+
+            def ours(way: Many = way, kernel: Any = kernel, given: Any = given) -> None:
+                stream = torch.cuda.current_stream().cuda_stream
+                runtime.kernels = cupy.cuda.ExternalStream(stream)
+                runtime.enqueue(kernel, plan.grid(way, given[-1]), given, ())
+
+            out.fill_(-1)
+            ours()
+            torch.cuda.synchronize()
+            found = values_of(plan, out, images) - expected
+            difference[way] = float(found.norm() / expected.norm())
+            calls[way] = tenfold(ours)
+        seconds = {
+            each: [sample / CALLS for sample in of["samples_seconds"]]
+            for each, of in timed(calls, repeats).items()
+        }
+        yield {
+            "precision": precision, "features": features, "outputs": outputs, "images": images,
+            "torch_seconds": seconds["torch"],
+            "ways": [{"way": asdict(way), "difference": difference[way], "seconds": seconds[way]}
+                     for way in ways],
+        }  # fmt: skip
+
+
+def measure(output: Path, repeats: int) -> None:
+    import torch
+
+    from tilewright.runtime.cuda import CudaRuntime
+    from tilewright.runtime.device import CUDA
+
+    runtime = CudaRuntime(CUDA)
+    document: dict[str, Any] = {
+        "environment": plain(environment.fingerprint()), "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__, "calls_a_graph": CALLS, "rows": [],
+    }  # fmt: skip
+    with torch.inference_mode():
+        for features, outputs in LAYERS:
+            for precision in PRECISIONS:
+                for row in measured(runtime, precision, features, outputs, repeats):
+                    document["rows"].append(row)
+                print(precision, features, outputs, flush=True)
+                with atomic_write(output) as file:
+                    file.write(json.dumps(document).encode())
+
+
+class Case:
+    """A layer and a batch, and what all ways took."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.name = f"{row['precision']} {row['features']:,} x {row['outputs']}"
+        self.tensor, self.images = row["precision"] != "fp32", row["images"]
+        self.outputs, per_chunk = row["outputs"], 64 if row["precision"] == "fp16" else 32
+        self.turns = -(-row["features"] // per_chunk)
+        self.seconds = {
+            Many(**each["way"]): sorted(each["seconds"])[len(each["seconds"]) // 2]
+            for each in row["ways"]
+        }
+        self.least = min(self.seconds.values())
+        self.torch = sorted(row["torch_seconds"])[len(row["torch_seconds"]) // 2]
+
+    def estimate(self, way: Many, rates: PanelRates) -> float:
+        counted = cycles(way, self.images, self.outputs, self.turns, REFERENCE.processors, rates)
+        return counted / REFERENCE.hertz
+
+    def chosen(self, rates: PanelRates) -> float:
+        """Seconds of the way that promises to be fastest."""
+        return self.seconds[min(self.seconds, key=lambda way: self.estimate(way, rates))]
+
+    def error(self, rates: PanelRates) -> float:
+        return sum(
+            (3 if seconds < NEAR * self.least else 1)
+            * math.log(self.estimate(way, rates) / seconds) ** 2
+            for way, seconds in self.seconds.items()
+        )
+
+
+def fitted(cases: list[Case], start: PanelRates) -> PanelRates:
+    """Rates nearer and nearer to the times: one or two change at random, and are kept if better."""
+    generator = random.Random(0)
+    ways = sum(len(case.seconds) for case in cases)
+
+    def loss(rates: PanelRates) -> float:
+        lost = sum(math.log(case.chosen(rates) / case.least) for case in cases) / len(cases)
+        return sum(case.error(rates) for case in cases) / ways + CHOICE * lost
+
+    best, least = start, loss(start)
+    names = [each.name for each in fields(PanelRates)]
+    for number in range(TRIES):
+        step = 0.25 if number < TRIES // 2 else 0.08
+        changed = {
+            name: getattr(best, name) * math.exp(generator.gauss(0, step))
+            for name in generator.sample(names, generator.choice((1, 1, 2)))
+        }
+        other = replace(best, **changed)
+        if (found := loss(other)) < least:
+            best, least = other, found
+    return best
+
+
+def fit(document: dict[str, Any]) -> None:
+    for tensor in (True, False):
+        cases = [case for case in map(Case, document["rows"]) if case.tensor == tensor]
+        table = {"stands": PANELS[tensor], "fitted": fitted(cases, PANELS[tensor])}
+        print(f"\n{'with' if tensor else 'without'} tensor cores")
+        for each in fields(PanelRates):
+            values = "  ".join(f"{getattr(rates, each.name):9.3g}" for rates in table.values())
+            print(f"  {each.name:8} {values}    ({', '.join(table)})")
+        for case in cases:
+            longer = "  ".join(f"{case.chosen(of) / case.least - 1:6.1%}" for of in table.values())
+            times = "  ".join(f"{case.torch / case.chosen(of):5.2f}" for of in table.values())
+            print(f"  {case.name:18} {case.images:6,} images  {longer} longer than the fastest; "
+                  f"PyTorch takes {times} times as long")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, help="time all ways, into this file")
+    parser.add_argument("--fit", type=Path, help="fit rates to such a file")
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    if given.output:
+        measure(given.output, given.repeats)
+    if given.fit:
+        fit(json.loads(given.fit.read_text()))
+
+
+if __name__ == "__main__":
+    main()
