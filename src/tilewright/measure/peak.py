@@ -18,7 +18,7 @@ from tilewright.runtime.dialect import Grid, Source
 from tilewright.threads import share
 from tilewright.trace import Trace
 
-# A try takes a CPU a few milliseconds: among many, one is undisturbed also on a busy machine.
+# A try takes a CPU some milliseconds: among many, one is undisturbed also on a busy machine.
 REPEATS, CPU_REPEATS = 5, 25
 # Independent sums of a thread, enough to keep its unit busy and few enough for 16 registers, and
 # multiply-adds of each; blocks for every processor, enough to make a millisecond on a CPU.
