@@ -8,7 +8,8 @@
 
 PYTHON ?= python3
 VENV := .venv
-SOURCES := pyproject.toml Makefile
+SOURCES := pyproject.toml Makefile install.py
+INSTALL := $(VENV)/bin/python install.py
 # A worker per core, and one for the time in which others wait for processes that they started; a GPU
 # is there for one of them at a time.
 WORKERS := $(shell echo $$(($$(nproc 2> /dev/null || echo 2) + 1)))
@@ -61,25 +62,23 @@ docs: $(VENV)/installed-for-docs
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tilewright needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install -qq --disable-pip-version-check --upgrade pip  # older ones take longer to resolve
 
 $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
-	$(VENV)/bin/pip install -qq --disable-pip-version-check -e .
+	$(INSTALL) -e .
 	@touch $@
 
-# Without bytecode, which takes as long as the rest: Python makes what is imported on its way.
 $(VENV)/installed-for-tests: $(VENV)/bin/python $(SOURCES)
-	$(VENV)/bin/pip install -qq --disable-pip-version-check --no-compile -e '.[test]'
+	$(INSTALL) -e '.[test]'
 	@touch $@
 
-# After that by one process: the workers start together, and each would compile all of it. What is
+# By one process: the workers start together, and each would compile all of it. What is
 # wrong with a test is left to them to say.
 $(VENV)/compiled-for-tests: $(VENV)/installed-for-tests
 	@$(VENV)/bin/pytest --collect-only > /dev/null 2>&1 || true
 	@touch $@
 
 $(VENV)/installed-for-docs: $(VENV)/bin/python $(SOURCES)
-	$(VENV)/bin/pip install -qq --disable-pip-version-check -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	@touch $@
 
 clean:

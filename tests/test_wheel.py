@@ -25,7 +25,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq"]
 # What a clone has, and nothing that tools or users leave beside it.
 IN_THE_ROOT = {
     ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "PKG-INFO", "README.md",
-    "benchmarks", "docs", "mkdocs.yml", "pyproject.toml", "src", "tests",
+    "benchmarks", "docs", "install.py", "mkdocs.yml", "pyproject.toml", "src", "tests",
 }  # fmt: skip
 
 
