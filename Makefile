@@ -61,7 +61,7 @@ docs: $(VENV)/installed-for-docs
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tilewright needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --without-pip $(VENV)
 
 $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 	$(INSTALL) -e .

@@ -5,6 +5,8 @@ reads none of pip's settings: whoever has a mirror would get nothing, and whoeve
 build in a folder would get gigabytes. So uv is told them. Where it cannot be had, does not know a
 setting or fails, pip installs, and a line says why.
 
+The environment is made without a pip, which takes 5 s: uv puts one in.
+
 Neither makes bytecode, which takes as long as the rest: Python makes what is imported on its way.
 """
 
@@ -14,9 +16,13 @@ import ast
 import os
 import subprocess
 import sys
+from importlib import invalidate_caches
 from importlib.util import find_spec
 
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+PIP = ["-m", "pip", "--disable-pip-version-check"]
+# That of the Python which the environment was made with does until there is one in it.
+LENT_PIP = [os.path.realpath(sys.executable), *PIP, "--python", sys.executable]
+OWN_PIP = [sys.executable, *PIP]
 
 # pip's settings, and the variables by which uv takes the same: a command line, which others on the
 # machine can read, would show an index's password.
@@ -62,29 +68,45 @@ def main(wanted: list[str]) -> int:
         with_uv(wanted)
     except NotWithUv as why:
         print(f"{why}: pip installs, which takes longer", file=sys.stderr, flush=True)
-        return subprocess.run([*PIP, "install", "-qq", "--no-compile", *wanted]).returncode
+        make_own_pip()
+        return subprocess.run([*OWN_PIP, "install", "-qq", "--no-compile", *wanted]).returncode
     return 0
 
 
 def with_uv(wanted: list[str]) -> None:
-    told = for_uv(settings_of_pip())
+    pip, listed = LENT_PIP, settings_of(LENT_PIP)
+    if listed is None:
+        make_own_pip()
+        pip, listed = OWN_PIP, settings_of(OWN_PIP)
+    if listed is None:
+        raise NotWithUv("pip's settings cannot be read")
+    told = for_uv(listed)
     if find_spec("uv") is None:
         # Without a wheel pip would try to compile it.
-        got = subprocess.run([*PIP, "install", "-qq", "--no-compile", "--only-binary=uv", "uv"])
+        got = subprocess.run([*pip, "install", "-qq", "--no-compile", "--only-binary=uv", "uv"])
         if got.returncode != 0:
             raise NotWithUv("uv cannot be installed")
     uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable]
-    if subprocess.run([*uv, *wanted], env=os.environ | told).returncode != 0:
+    besides = ["pip"] if find_spec("pip") is None else []
+    if subprocess.run([*uv, *besides, *wanted], env=os.environ | told).returncode != 0:
         raise NotWithUv("uv could not install")
 
 
-def settings_of_pip() -> str:
+def settings_of(pip: list[str]) -> str | None:
     """Of its files and variables, as it lists them; to a pip that is to be quiet it lists none."""
     heard = os.environ | {"PIP_QUIET": "0", "PIP_VERBOSE": "0"}
-    listed = subprocess.run([*PIP, "config", "list"], env=heard, stdout=subprocess.PIPE, text=True)
-    if listed.returncode != 0:
-        raise NotWithUv("pip's settings cannot be read")
-    return listed.stdout
+    listed = subprocess.run([*pip, "config", "list"], env=heard, capture_output=True, text=True)
+    return listed.stdout if listed.returncode == 0 else None
+
+
+def make_own_pip() -> None:
+    if find_spec("pip") is None:
+        made = subprocess.run(
+            [sys.executable, "-m", "ensurepip", "--default-pip"], stdout=subprocess.DEVNULL
+        )
+        if made.returncode != 0:
+            sys.exit("Python has neither pip nor ensurepip (Debian and Ubuntu: python3-venv)")
+        invalidate_caches()
 
 
 def for_uv(listed: str) -> dict[str, str]:

@@ -61,68 +61,84 @@ def test_what_uv_cannot_be_told_is_left_to_pip(listed, why):
     assert str(raised.value) == why
 
 
-@pytest.fixture
-def installs(tmp_path):
-    """Installs the only package of a folder, which pip is told of; with more settings, as asked."""
-    folder, target = tmp_path / "wheels", tmp_path / "installed"
+def test_uv_finds_what_pip_would(tmp_path):
+    """A package that is nowhere but in a folder of which pip is told."""
+    pytest.importorskip("uv", reason="uv is not installed: `make test` does it")
+    folder, target, about = tmp_path / "wheels", tmp_path / "installed", "tiny-1.0.dist-info"
     folder.mkdir()
-    about = "tiny-1.0.dist-info"
     with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny.py", "")
         wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
         wheel.writestr(
             f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
-        wheel.writestr(
-            f"{about}/RECORD",
-            f"tiny.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n",
-        )
-
-    def run(**settings):
-        usual = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))}
-        told = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": str(folder), **settings}
-        of_uv = {"UV_OFFLINE": "1", "UV_CACHE_DIR": str(tmp_path / "cache")}
-        ran = subprocess.run(
-            [sys.executable, install.__file__, "--target", target, "tiny"],
-            env={**usual, **told, **of_uv}, capture_output=True, text=True,
-        )  # fmt: skip
-        return ran, (target / "tiny.py").exists()
-
-    return run
-
-
-def test_uv_finds_what_pip_would(installs):
-    pytest.importorskip("uv", reason="uv is not installed: `make test` does it")
-    ran, there = installs(PIP_QUIET="2")
-    assert there
+        wheel.writestr(f"{about}/RECORD", "tiny.py,,\n")
+    usual = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))}
+    of_pip = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": str(folder), "PIP_QUIET": "2"}
+    of_uv = {"UV_OFFLINE": "1", "UV_CACHE_DIR": str(tmp_path / "cache")}
+    ran = subprocess.run(
+        [sys.executable, install.__file__, "--target", target, "tiny"],
+        env={**usual, **of_pip, **of_uv}, capture_output=True, text=True,
+    )  # fmt: skip
     assert ran.stderr == ""
+    assert (target / "tiny.py").exists()
 
 
-def test_pip_installs_where_uv_cannot_and_a_line_says_so(installs):
-    ran, there = installs(PIP_NO_INDEX="1")
-    assert there
-    assert ran.stderr == (
-        "uv is not told pip's setting no-index: pip installs, which takes longer\n"
-    )
+@pytest.fixture
+def asked(monkeypatch):
+    """The commands that are called: in an environment with what it `has`, whatever has the word
+    `fails` in it fails."""
+
+    def environment(has, fails="", listed=""):
+        commands = []
+
+        def run(command, **more):
+            commands.append(command)
+            return subprocess.CompletedProcess(command, int(fails in command), stdout=listed)
+
+        monkeypatch.setattr(install.subprocess, "run", run)
+        monkeypatch.setattr(install, "find_spec", lambda name: name in has or None)
+        monkeypatch.setattr(install, "LENT_PIP", ["lent", *install.PIP])
+        return commands
+
+    return environment
 
 
 @pytest.mark.parametrize(
-    ("fails", "why"),
+    ("fails", "listed", "why"),
     [
-        ("config", "pip's settings cannot be read"),
-        ("--only-binary=uv", "uv cannot be installed"),
-        ("--python", "uv could not install"),
+        ("config", "", "pip's settings cannot be read"),
+        ("", "global.pre='1'", "uv is not told pip's setting pre"),
+        ("--only-binary=uv", "", "uv cannot be installed"),
+        ("--quiet", "", "uv could not install"),
     ],
 )
-def test_where_a_step_fails_pip_installs(fails, why, monkeypatch, capfd):
-    asked = []
-
-    def run(command, **more):
-        asked.append(command)
-        return subprocess.CompletedProcess(command, int(fails in command), stdout="")
-
-    monkeypatch.setattr(install.subprocess, "run", run)
-    monkeypatch.setattr(install, "find_spec", lambda name: None)
+def test_where_uv_cannot_pip_installs_and_a_line_says_so(fails, listed, why, asked, capfd):
+    commands = asked({"pip"}, fails, listed)
     assert install.main(["-e", "."]) == 0
-    assert asked[-1] == [*install.PIP, "install", "-qq", "--no-compile", "-e", "."]
+    assert commands[-1] == [*install.OWN_PIP, "install", "-qq", "--no-compile", "-e", "."]
     assert capfd.readouterr().err == f"{why}: pip installs, which takes longer\n"
+
+
+def test_an_environment_gets_a_pip_from_uv(asked):
+    commands = asked(set())
+    assert install.main(["-e", "."]) == 0
+    *before, last = commands
+    assert [command[0] for command in before] == ["lent", "lent"]
+    assert last[-3:] == ["pip", "-e", "."]
+
+
+def test_where_python_has_no_pip_the_environment_gets_one_first(asked):
+    commands = asked(set(), "lent")
+    assert install.main(["-e", "."]) == 0
+    assert commands[1][:3] == [sys.executable, "-m", "ensurepip"]
+    assert commands[2] == [*install.OWN_PIP, "config", "list"]
+
+
+def test_without_any_pip_a_line_says_what_is_missing(asked):
+    asked(set(), "-m")
+    with pytest.raises(SystemExit) as stopped:
+        install.main(["-e", "."])
+    assert stopped.value.code == (
+        "Python has neither pip nor ensurepip (Debian and Ubuntu: python3-venv)"
+    )
