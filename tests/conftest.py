@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -279,6 +280,13 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     cpu_level.pytest_addoption(parser)
     depth.pytest_addoption(parser)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A worker leaves as soon as it is done: Python would take apart, piece by piece, all that its
+    tests have left. What is registered from here on for the end is called before that."""
+    if hasattr(session.config, "workerinput"):
+        atexit.register(os._exit, 0)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import re
@@ -9,12 +10,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from tests import depth, examples, handing_out
+from tests import conftest, depth, examples, handing_out
 from tests.conftest import OF_CACHING, SHARED, SLOW, Homes
 from tests.kept import compile_cubin
 from tests.runtime.test_opencl import DOUBLE
@@ -29,6 +31,15 @@ def test_what_is_named_is_there():
     for prefix in (*SLOW, *OF_CACHING, *depth.ONE_IN, *depth.LEFT_OUT):
         file, _, name = prefix.partition("::")
         assert f"def {name}" in (ROOT / file).read_text()
+
+
+def test_a_worker_leaves_at_once_and_nobody_else_does(monkeypatch):
+    at_the_end = []
+    monkeypatch.setattr(atexit, "register", lambda *call: at_the_end.append(call))
+    conftest.pytest_sessionstart(SimpleNamespace(config=SimpleNamespace()))
+    assert at_the_end == []
+    conftest.pytest_sessionstart(SimpleNamespace(config=SimpleNamespace(workerinput={})))
+    assert at_the_end == [(os._exit, 0)]
 
 
 class Case:
