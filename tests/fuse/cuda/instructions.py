@@ -1,7 +1,7 @@
 """What single instructions of the building blocks make of numbers.
 
 What becomes of NaN and of numbers too large for a half depends on them: they are read from the text
-of `stack.cuh` and `branches.cuh`.
+of the building blocks.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tilewright.model.layers import Elementwise
 
 Array = NDArray[Any]
 FLOAT = np.float32
+BLOCKS = "words", "sums", "pictures", "branches"
 
 
 def values(words: Array, per_word: int) -> Array:
@@ -35,7 +36,7 @@ def values(words: Array, per_word: int) -> Array:
 def body(function: str) -> str:
     """What a building block does, as text."""
     pattern = rf"^__device__[^\n]* {function}\([^{{]*\{{(.*?)(\n\}}|; \}})$"
-    found = re.search(pattern, text("stack.cuh") + text("branches.cuh"), re.M | re.S)
+    found = re.search(pattern, "".join(text(f"{each}.cuh") for each in BLOCKS), re.M | re.S)
     assert found, f"there is no {function}"
     return found[1]
 

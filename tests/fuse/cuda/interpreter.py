@@ -1,7 +1,7 @@
 """Whole-network kernels, run in NumPy: word by word, thread by thread, as the CUDA text does it.
 
 The same list of steps is run that the text is printed from (`Program`): the interpreter
-knows what each building block of `stack.cuh` does with its arguments, and which thread does it. A
+knows what each building block of the kernels does with its arguments, and which thread does it. A
 wrong address, width or table gives wrong numbers here as it would on a GPU; a barrier too few, or a
 fetch that was not waited for, is a `Mistake` (`memory`). One group of a block is run, on one image
 after the other; threads of other groups fetch their share of the parameters.

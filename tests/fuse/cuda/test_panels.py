@@ -27,7 +27,7 @@ from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 
 PRECISIONS = list(ARITHMETICS)
-PANELS, TENSOR, STACK = (text(f"{name}.cuh") for name in ("panels", "panels_tensor", "stack"))
+PANELS, TENSOR, SUMS = (text(f"{name}.cuh") for name in ("panels", "panels_tensor", "sums"))
 ROWS = (FullyConnected(70), Tanh(), FullyConnected(130), ReLU(), FullyConnected(11), Softmax())
 SCALED = Pixels((3, 7, 11), scale=(1.0, 0.5, 0.25), shift=(0.0, 1.0, -1.0))
 
@@ -135,7 +135,7 @@ def test_a_piece_is_where_the_text_says(pieces: int) -> None:
     np.testing.assert_array_equal(said, place(row, piece, pieces))
     # The same of words that a kernel of another kind writes, of an image.
     at = (np.arange(4 * pieces) // 4 * 4, np.arange(4 * pieces) % 4)
-    text_of = " ".join(STACK.split())
+    text_of = " ".join(SUMS.split())
     (begins,) = re.findall(r"row\(panels \+ (.*?)\), turned\((.*?)\),", text_of)
     (there,) = re.findall(r"return row\[(.*?)\]; }", text_of)
     names = {"image": row, "words": 4 * pieces, "at": sum(at), "size_t": np.asarray}

@@ -1,5 +1,5 @@
 // Fully connected layers over the batch: a product of many images' features with large weights, and
-// the smaller layers after it, in one kernel. Needs stack.cuh.
+// the smaller layers after it, in one kernel. Needs sums.cuh.
 //
 // A block takes 16 * MORE images (rows) and all outputs of the first layer. Features and weights
 // come in chunks through a ring of buffers in shared memory while earlier chunks are multiplied.

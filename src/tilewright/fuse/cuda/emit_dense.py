@@ -26,7 +26,7 @@ def dense_text(plan: Dense, name: str) -> str:
 
 
 def dense_program_text(made: DenseProgram, name: str) -> str:
-    parts = [head(made.arithmetic, "stack.cuh", "dense.cuh")]
+    parts = [head(made.arithmetic, "words.cuh", "sums.cuh", "dense.cuh")]
     parts += [_struct(step) for step in made.steps if isinstance(step, Products | Connect)]
     parts.append(_kernel(made, name))
     return "\n".join(parts)

@@ -35,7 +35,7 @@ def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source
             assert_never(unknown)
     layer = plan.layer
     parts = [
-        head(plan.arithmetic, "stack.cuh", "panels.cuh"),
+        head(plan.arithmetic, "words.cuh", "panels.cuh"),
         *_blocks(plan.arithmetic, how),
         struct("Layer", values, value(pixels if source == "uint8" else None),
                activation("after", layer.before + layer.after)),

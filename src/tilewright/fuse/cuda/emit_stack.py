@@ -50,7 +50,8 @@ def stack_text(plan: Stack, name: str, pixels: Pixels | None, source: Source) ->
 
 def program_text(made: Program, name: str) -> str:
     branching = any(isinstance(step, Channels | Join | Windows) for step in made.item)
-    parts = [head(made.arithmetic, "stack.cuh", *(["branches.cuh"] if branching else []))]
+    blocks = ["words.cuh", "sums.cuh", "pictures.cuh", *(["branches.cuh"] if branching else [])]
+    parts = [head(made.arithmetic, *blocks)]
     if columns := _warpgroups(made):
         parts += [_multiply_wide(each, made.arithmetic) for each in columns]
         parts.append(text("warpgroups.cuh"))

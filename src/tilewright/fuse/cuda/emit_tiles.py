@@ -21,7 +21,9 @@ def tiles_program_text(made: TilesProgram, name: str) -> str:
     )  # fmt: skip
     values = {**constants(made), "POOL": POOLS[made.pool]}
     layer = struct("Layer", values, *functions)
-    return "\n".join([head(made.arithmetic, "stack.cuh", "tiles.cuh"), layer, _kernel(made, name)])
+    return "\n".join(
+        [head(made.arithmetic, "words.cuh", "sums.cuh", "tiles.cuh"), layer, _kernel(made, name)]
+    )
 
 
 def _kernel(made: TilesProgram, name: str) -> str:

@@ -1,4 +1,4 @@
-// Fully connected layers over the batch, a kernel each. Needs stack.cuh.
+// Fully connected layers over the batch, a kernel each. Needs words.cuh.
 //
 // Features and weights lie in panels of 256 rows (images, or outputs of the layer). Along a row they
 // are cut into pieces of 16 bytes, 8 of them a chunk; a chunk of all rows comes before the next

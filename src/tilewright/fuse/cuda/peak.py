@@ -33,7 +33,7 @@ def tensor_peak(device: Device, precision: str) -> float:
     """FLOP a second of the instructions that our kernels use; the best of a few tries."""
     runtime = CudaRuntime(device)
     arithmetic = ARITHMETICS[precision]
-    text = head(arithmetic, "stack.cuh") + TEXT % (32 * WARPS, SUMS, ROUNDS, SUMS, SUMS)
+    text = head(arithmetic, "words.cuh") + TEXT % (32 * WARPS, SUMS, ROUNDS, SUMS, SUMS)
     kernel = runtime.compile_text("tensor_peak", text, 32 * WARPS, 0)
     out, blocks = runtime.allocate((32 * WARPS,)), runtime.limits.processors
     trace = runtime.trace = Trace()

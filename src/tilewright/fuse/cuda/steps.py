@@ -1,9 +1,9 @@
 """What the threads of a stack's kernel do, as a typed list: the form between plan and text.
 
 `program` makes it from a plan, `emit_stack` prints it as CUDA, and the tests' interpreter runs it
-in NumPy, thread by thread. A step is a call of a building block in `stack.cuh`; it holds all that
-the block is told: addresses (in words, of a group's own memory if not said otherwise) and the
-constants of its struct, whose names are those of `STRUCT` in capitals.
+in NumPy, thread by thread. A step is a call of a building block in `sums.cuh`, `pictures.cuh` or
+`branches.cuh`; it holds all that the block is told: addresses (in words, of a group's own memory if
+not said otherwise) and the constants of its struct, whose names are those of `STRUCT` in capitals.
 """
 
 from __future__ import annotations

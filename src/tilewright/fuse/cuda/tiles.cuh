@@ -1,5 +1,5 @@
 // One layer's sums cut into tiles, each a block's: few images keep many multiprocessors busy. Needs
-// stack.cuh.
+// sums.cuh.
 //
 // A sum's positions, of all images, are rows of a matrix product, filters its columns, and the words
 // under a window, tap by tap and channels last, what is summed over. A block takes 16 * TILES * DOWN

@@ -1,0 +1,144 @@
+// What all kernels are made of: words of 32 bits, two halves (fp16) or one float each, products of
+// them, and how they come into shared memory.
+//
+// TW_PER_WORD is 2 for fp16 and 1 otherwise; TW_TENSOR says whether sums go to the tensor cores.
+
+typedef unsigned int word;
+
+// Two halves. What is too large for one becomes NaN, not infinity: of that the next layer could
+// make minus infinity, and a ReLU zero. Times zero plus itself is NaN for infinity, else itself.
+__device__ __forceinline__ word pack(float low, float high)
+{
+    word both;
+    asm("{ .reg .b32 halves; cvt.rn.f16x2.f32 halves, %1, %2;\n"
+        "  fma.rn.f16x2 %0, halves, %3, halves; }"
+        : "=r"(both) : "f"(high), "f"(low), "r"(0));
+    return both;
+}
+
+__device__ __forceinline__ float2 unpack(word both)
+{
+    float2 values;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %2;\n"
+        "  cvt.f32.f16 %0, low; cvt.f32.f16 %1, high; }"
+        : "=f"(values.x), "=f"(values.y) : "r"(both));
+    return values;
+}
+
+// The larger number, or NaN if either is: fmaxf would prefer the other, and NaN be lost.
+__device__ __forceinline__ float maximum(float a, float b)
+{
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+    return larger;
+}
+
+// A float as a sum takes it: rounded to what the tensor cores read, so that they cut nothing off.
+__device__ __forceinline__ word operand(float value)
+{
+#if TW_TENSOR && TW_PER_WORD == 1
+    word rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+    return rounded;
+#else
+    return __float_as_uint(value);
+#endif
+}
+
+// ---- products --------------------------------------------------------------------------------
+//
+// A step takes 16 rows (positions) times 8 columns (filters) over some words of the sum. Lane 4g+t
+// holds the sums of rows g and g+8, columns 2t and 2t+1. On the tensor cores a step is 8 words, of
+// which the lane loads words t and t+4 of its two rows, or 4, of which it loads the t-th. Otherwise
+// it is 2 words, which the lane loads itself, both at once, or 1.
+
+#if TW_TENSOR
+#define TW_STEP 8
+
+__device__ __forceinline__ void multiply(
+    float (&c)[4], word a0, word a1, word a2, word a3, uint2 b)
+{
+#if TW_PER_WORD == 2
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+#else
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+#endif
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b.x), "r"(b.y));
+}
+
+__device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, word b)
+{
+#if TW_PER_WORD == 2
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+#else
+    asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+#endif
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+
+#else
+#define TW_STEP 2
+#endif
+
+// ---- everything else ---------------------------------------------------------------------------
+
+// Scores, as floats, into probabilities; by one warp.
+template <int SIZE>
+__device__ __forceinline__ void softmax(const float* scores, float* out)
+{
+    const int lane = threadIdx.x & 31;
+    float most = -3.402823466e38f, total = 0.0f;
+    for (int i = lane; i < SIZE; i += 32)
+        most = maximum(most, scores[i]);
+#pragma unroll
+    for (int reach = 16; reach; reach /= 2)
+        most = maximum(most, __shfl_xor_sync(0xffffffff, most, reach));
+    for (int i = lane; i < SIZE; i += 32)
+        total += expf(scores[i] - most);
+#pragma unroll
+    for (int reach = 16; reach; reach /= 2)
+        total += __shfl_xor_sync(0xffffffff, total, reach);
+    for (int i = lane; i < SIZE; i += 32)
+        out[i] = expf(scores[i] - most) / total;
+}
+
+// ---- moving things -------------------------------------------------------------------------------
+
+__device__ __forceinline__ void fetch_16(void* to, const void* from)
+{
+    const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void fetch_4(void* to, const void* from)
+{
+    const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+template <int BYTES, int THREADS>
+__device__ __forceinline__ void fetch(void* to, const void* from, int thread)
+{
+    if constexpr (BYTES % 16) {
+        for (int i = thread; i < BYTES / 4; i += THREADS)
+            fetch_4(static_cast<char*>(to) + 4 * i, static_cast<const char*>(from) + 4 * i);
+        return;
+    }
+    for (int i = thread; i < BYTES / 16; i += THREADS)
+        fetch_16(static_cast<char*>(to) + 16 * i, static_cast<const char*>(from) + 16 * i);
+}
+
+// The warps of one picture wait for each other; those of other pictures go on.
+template <int THREADS>
+__device__ __forceinline__ void together(int group)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(THREADS) : "memory");
+}
