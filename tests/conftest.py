@@ -24,7 +24,8 @@ from tests import cpu_level, depth, examples, handing_out, quick_builds  # noqa:
 from tests.cpu_level import pytest_configure  # noqa: E402, F401
 from tests.depth import one_in  # noqa: E402, F401
 from tests.kept import KEPT  # noqa: E402
-from tilewright.judge import sandbox  # noqa: E402
+from tilewright.judge import office, sandbox  # noqa: E402
+from tilewright.judge.connection import Connection  # noqa: E402
 
 quick_builds.install()
 
@@ -170,7 +171,8 @@ def not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge's workers build as the test does: what they may do is the same."""
+    """The judge's workers build as the test does, and find what others built, who mean no harm
+    here: what they may do is the same."""
     usual = sandbox.environment
 
     def environment(*given: Any) -> dict[str, str]:
@@ -181,7 +183,11 @@ def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
             quick_builds.FOR_WORKERS: quick_builds.asked_for,
         }
 
+    def connection(device: Any, native: bool, allowance: Any, kept: Path | None, *more: Any) -> Any:
+        return Connection(device, native, allowance, kept or KEPT / "judge", *more)
+
     monkeypatch.setattr(sandbox, "environment", environment)
+    monkeypatch.setattr(office, "Connection", connection)
 
 
 @pytest.fixture(scope="session")

@@ -202,6 +202,7 @@ def memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+@cache  # to look through all that is installed takes 10 ms, and a process keeps what it imported
 def _version(library: str) -> str | None:
     try:
         return metadata.version(library)

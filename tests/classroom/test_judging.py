@@ -6,19 +6,16 @@ import gc
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from tests.kept import KEPT
 from tests.own_kernels import DIRECT, kernel_file
 from tilewright.classroom import judging
 from tilewright.classroom.course import Task
 from tilewright.classroom.judging import KernelJudge
 from tilewright.errors import TilewrightError
-from tilewright.judge import arena, bench, isolated, sandbox
+from tilewright.judge import arena, sandbox
 from tilewright.judge.connection import Connection
-from tilewright.judge.office import Office
 from tilewright.model.layers import Convolution
 from tilewright.profiling.result import Ceilings
 from tilewright.runtime.device import OPENCL
@@ -38,8 +35,6 @@ FAST = Ceilings("fast", flops=1e15, bytes=1e15, processors=1, date="2026-11-15")
 @pytest.fixture
 def task(tmp_path, monkeypatch) -> Task:
     monkeypatch.setattr(arena, "ceilings", lambda *given, **named: (FAST, None))
-    monkeypatch.setattr(bench, "isolated", partial(isolated, kept=KEPT / "judge"))
-    monkeypatch.setattr(arena, "Office", partial(Office, kept=KEPT / "judge"))
     shape = ((3, 11, 13), Convolution(5, 3, padding=1))
     monkeypatch.setattr("tilewright.truth.quick.SHAPES", (shape,))
     path = tmp_path / "small.json"

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from weakref import WeakSet
 
@@ -15,12 +14,11 @@ import numpy as np
 import pytest
 
 from tests.judge.changed import changed
-from tests.kept import KEPT
 from tilewright import cli
 from tilewright.data.dataset import Dataset
 from tilewright.errors import TilewrightError
 from tilewright.files import history_file
-from tilewright.judge import WorkerStopped, arena, isolated, process, sandbox
+from tilewright.judge import WorkerStopped, arena, process, sandbox
 from tilewright.judge import bench as module
 from tilewright.judge.allowance import Allowance
 from tilewright.judge.arena import Entry, Row
@@ -59,9 +57,6 @@ KNOWN = Ceilings("fast", flops=1e15, bytes=1e15, processors=1, date="2026-11-15"
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena, "ceilings", lambda *given, **named: (KNOWN, None))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    # Compiled once for all runs of the tests.
-    monkeypatch.setattr(module, "isolated", partial(isolated, kept=KEPT / "judge"))
-    monkeypatch.setattr(arena, "Office", partial(Office, kept=KEPT / "judge"))
 
 
 def passed(rung: Rung) -> Verdict:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.kept import KEPT
 from tilewright.execute import Program
 from tilewright.judge import lanes, sandbox
 from tilewright.judge.allowance import Allowance
@@ -33,7 +32,7 @@ GIVEN, MADE = (IMAGES, *STAGE.input_shape), (IMAGES, *STAGE.output_shape)
 
 
 def in_worker(kind: type[SharedLane] | type[DistantLane]) -> Lane:
-    office = Office(OPENCL, Allowance(), KEPT / "judge", shared=2**20)
+    office = Office(OPENCL, Allowance(), shared=2**20)
     opened = guarding(lambda device, memory: RemoteRuntime(device, office))
     # A rung with scratch, which is poisoned before every call.
     rung = replace(choose(OPENCL, "padded"), open_runtime=opened)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.judge.changed import changed
-from tests.kept import KEPT
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
 from tilewright.judge import WorkerStopped, isolated, office, protocol, sandbox
@@ -47,7 +46,7 @@ def program(rung: Rung, memory: str = "resident") -> Program:
 @pytest.mark.parametrize("name", ["constant", "unroll-gemm"])
 def test_a_worker_computes_what_the_runtime_here_does(name: str):
     here = choose(OPENCL, name)
-    there = isolated(here, kept=KEPT / "judge")
+    there = isolated(here)
     for memory in ("resident", "streamed", "per-layer"):
         expected = program(here, memory)(IMAGES)
         np.testing.assert_array_equal(program(there, memory)(IMAGES), expected)
@@ -65,16 +64,16 @@ def test_the_proof_works_in_isolation(monkeypatch: pytest.MonkeyPatch):
 
     whole = module.trials
     monkeypatch.setattr(module, "trials", lambda *given: islice(whole(*given), 4))
-    assert verify(isolated(choose(OPENCL, "direct"), kept=KEPT / "judge"), OPENCL, seed=1).passed
+    assert verify(isolated(choose(OPENCL, "direct")), OPENCL, seed=1).passed
     wrong = changed("mine", "bias[filter]", "0 * bias[filter]")
-    verdict = verify(isolated(wrong, kept=KEPT / "judge"), OPENCL, seed=1)
+    verdict = verify(isolated(wrong), OPENCL, seed=1)
     assert verdict.fault is not None and "must be" in verdict.fault.problem
 
 
 @quickly
 def test_after_a_crash_the_next_use_starts_anew():
     crashing = changed("mine", "bias[filter]", "bias[1L << 44]")
-    rung = isolated(crashing, kept=KEPT / "judge")
+    rung = isolated(crashing)
     broken = program(rung)
     with pytest.raises(WorkerStopped, match=r"while running direct_conv on conv: .* SIGSEGV"):
         broken(IMAGES)
@@ -84,7 +83,7 @@ def test_after_a_crash_the_next_use_starts_anew():
 
 
 def test_a_worker_whose_driver_gave_up_is_no_more_use(monkeypatch: pytest.MonkeyPatch):
-    rung = isolated(choose(OPENCL, "direct"), kept=KEPT / "judge")
+    rung = isolated(choose(OPENCL, "direct"))
     runtime = rung.open_runtime(OPENCL, "resident")
     buffer = runtime.upload(np.zeros(3, np.uint8))
     lost = protocol.Failed(7, "Lost", "CUDARuntimeError: cudaErrorIllegalAddress: an illegal one")
