@@ -1087,11 +1087,16 @@ def whole(make: type[Suspect], network: Network) -> Any:
 
 
 @pytest.fixture
-def only_the_network(monkeypatch):
-    """Leave out what is tried of every rung, whatever the network."""
+def only_layers(monkeypatch):
+    """Leave out what has more than one layer, of what is tried of every rung."""
     monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
     monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
     monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
+
+
+@pytest.fixture
+def only_the_network(only_layers, monkeypatch):
+    """Leave out what is tried of every rung, whatever the network."""
     monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: [])
 
 
@@ -1533,7 +1538,7 @@ def not_too_many(everything):
 
 @pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("rung", rungs(OPENCL), ids=name_of)
-def test_every_gpu_rung_is_right(rung, monkeypatch, one_in):
+def test_every_gpu_rung_is_right(rung, monkeypatch, one_in, request):
     """All layers of the first rung; of the others, the convolutions, which alone are their own, and
     of their trials some that the rung before did not try."""
     if reason := rung.missing(OPENCL):
@@ -1557,7 +1562,9 @@ def test_every_gpu_rung_is_right(rung, monkeypatch, one_in):
     # Layers one after the other are no more than single ones to these rungs: of all kinds, once;
     # of branches, those within others and joins of every kind.
     monkeypatch.setattr(trials_module, "ODD_SEQUENCES", trials_module.ODD_SEQUENCES[6:7])
-    if one_in > 1:
+    if not first:
+        request.getfixturevalue("only_layers")
+    elif one_in > 1:
         monkeypatch.setattr(trials_module, "ODD_GRAPHS", trials_module.ODD_GRAPHS[-2:])
         monkeypatch.setattr(trials_module, "_joins", few_joins)
         assert set(OF_JOINS) == {kind for kind in TYPES.values() if issubclass(kind, Join)}
