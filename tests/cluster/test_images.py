@@ -12,8 +12,10 @@ from pyarrow import parquet
 import tilewright
 from tests.cluster.made import IMAGES, LABELS, NETWORK
 from tests.cluster.near import Near
+from tests.profiling.made import CEILINGS
 from tilewright.cli import main
 from tilewright.errors import TilewrightError
+from tilewright.profiling import ceilings
 
 ASKED = {"batch": 8, "rung": "im2col", "on": "ray", "workers": 2}
 
@@ -21,6 +23,7 @@ ASKED = {"batch": 8, "rung": "im2col", "on": "ray", "workers": 2}
 @pytest.fixture(autouse=True)
 def near(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", Near())
+    monkeypatch.setattr(ceilings, "measure", lambda *given: ceilings.Known(CEILINGS, ""))
 
 
 def write(folder, *labelled):

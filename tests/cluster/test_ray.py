@@ -22,6 +22,7 @@ from tests.classroom.made import NOW, TASK, right, store_with
 from tests.classroom.test_workers import all_done, wait
 from tests.cluster.judges import Meeting
 from tests.cluster.made import IMAGES, LABELS, NETWORK
+from tests.profiling.made import CEILINGS
 from tilewright.classroom.course import Course
 from tilewright.climb import Subject
 from tilewright.cluster import session
@@ -30,6 +31,7 @@ from tilewright.cluster.tune import tune_on
 from tilewright.data.drawn import pictures
 from tilewright.errors import TilewrightError
 from tilewright.plan_file import read
+from tilewright.profiling import ceilings
 from tilewright.runtime.device import CPU, CUDA
 from tilewright.tune.whole import Asked
 
@@ -67,7 +69,8 @@ def unwatched():
 
 @pytest.fixture(scope="module")
 def one_process():
-    return tilewright.run(NETWORK, **ASKED)
+    with mock.patch.object(ceilings, "measure", return_value=ceilings.Known(CEILINGS, "")):
+        return tilewright.run(NETWORK, **ASKED)
 
 
 def said(place: Path, name: str) -> bytes:
