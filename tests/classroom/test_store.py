@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.classroom.made import KERNEL, NOW, TASK, right, store_with
+from tests.copies import Copy, ready
 from tests.examples import CHARACTERS
 from tilewright.classroom.handed_in import MOST_BYTES, PART, NotTaken, kernel_of
 from tilewright.classroom.people import SESSION
@@ -27,32 +27,22 @@ from tilewright.database import Database
 from tilewright.errors import TilewrightError
 
 DEVICES = {"opencl"}
-STUDENT = """
-import sys
-from pathlib import Path
-from tests.classroom.made import NOW, TASK
-from tilewright.classroom.store import Store
 
-store = Store(Path(sys.argv[1]))
-print("ready", flush=True)
-sys.stdin.readline()
-for index in range(25):
-    files = {"mine.cl": f"{sys.argv[2]} {index}".encode()}
-    print(store.hand_in(sys.argv[2], TASK, files, True, NOW), flush=True)
-"""
-WORKER = """
-import sys
-from pathlib import Path
-from tests.classroom.made import right
-from tilewright.classroom.store import Store
 
-store = Store(Path(sys.argv[1]))
-print("ready", flush=True)
-sys.stdin.readline()
-while (taken := store.take(sys.argv[2], {"opencl"})) is not None:
-    assert store.finish(taken.number, sys.argv[2], right())
-    print(taken.number, flush=True)
-"""
+def student(pipe: Connection, path: Path, login: str) -> None:
+    store = Store(path)
+    ready(pipe)
+    for index in range(25):
+        files = {"mine.cl": f"{login} {index}".encode()}
+        pipe.send(store.hand_in(login, TASK, files, True, NOW))
+
+
+def worker(pipe: Connection, path: Path, name: str) -> None:
+    store = Store(path)
+    ready(pipe)
+    while (taken := store.take(name, DEVICES)) is not None:
+        assert store.finish(taken.number, name, right())
+        pipe.send(taken.number)
 
 
 @pytest.fixture
@@ -64,25 +54,23 @@ def hand_in(store: Store, login: str, count: int = 1, ranked: bool = True) -> li
     return [store.hand_in(login, TASK, KERNEL, ranked, NOW) for _ in range(count)]
 
 
-def process(script: str, path: Path, name: str) -> subprocess.Popen[str]:
-    child = subprocess.Popen(
-        [sys.executable, "-c", script, str(path), name], cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert child.stdout is not None and child.stdout.readline() == "ready\n"
-    return child
+def at_once(work: Callable[..., None], path: Path, *names: str) -> list[int]:
+    """All that copies of these names did at the same time."""
+    copies = [Copy(work, path, name) for name in names]
+    for copy in copies:
+        copy.go()
+    said = [number for copy in copies for number in copy.said()]
+    assert [copy.process.exitcode for copy in copies] == [0] * len(copies)
+    return said
 
 
-def go(*children: subprocess.Popen[str]) -> None:
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
-
-
-def numbers_of(child: subprocess.Popen[str]) -> list[int]:
-    """That it said whole: a line cut by a kill is not said."""
-    return [int(line) for line in child.communicate()[0].splitlines(keepends=True) if "\n" in line]
+def killed(work: Callable[..., None], path: Path, name: str, seconds: float) -> list[int]:
+    """All that one said to be done until it was killed."""
+    copy = Copy(work, path, name)
+    copy.go()
+    time.sleep(seconds)
+    copy.kill()
+    return copy.said()
 
 
 def test_what_is_handed_in_comes_back(store):
@@ -330,12 +318,8 @@ def test_numbers_order_whatever_clocks_say(store):
 
 
 def test_students_and_workers_at_once_lose_nothing_and_do_nothing_twice(store):
-    students = [process(STUDENT, store.path, login) for login in ("anna", "ben")]
-    go(*students)
-    said = [number for child in students for number in numbers_of(child)]
-    workers = [process(WORKER, store.path, name) for name in ("one", "two")]
-    go(*workers)
-    judged = [number for child in workers for number in numbers_of(child)]
+    said = at_once(student, store.path, "anna", "ben")
+    judged = at_once(worker, store.path, "one", "two")
     assert sorted(said) == sorted(judged) == list(range(1, 51))
     assert all(each.state == "done" and each.attempts == 1 for each in store.of_task("first"))
 
@@ -343,21 +327,13 @@ def test_students_and_workers_at_once_lose_nothing_and_do_nothing_twice(store):
 @pytest.mark.parametrize("attempt", range(2))
 def test_what_was_accepted_survives_kill_9(store, attempt):
     """Of whoever writes, at a drawn moment: all that was said to be in is there, whole, once."""
-    student = process(STUDENT, store.path, "anna")
-    go(student)
-    time.sleep(random.Random(attempt).uniform(0.01, 0.15))
-    student.send_signal(signal.SIGKILL)
-    said = numbers_of(student)
+    said = killed(student, store.path, "anna", random.Random(attempt).uniform(0.01, 0.15))
     found = store.of_task("first")
     assert [each.number for each in found][: len(said)] == said
     assert len(found) - len(said) in (0, 1)  # one may be in that nobody was told of
     contents = Counter(store.files(each.number)["mine.cl"] for each in found)
     assert contents == {f"anna {index}".encode(): 1 for index in range(len(found))}
-    worker = process(WORKER, store.path, "w")
-    go(worker)
-    time.sleep(random.Random(attempt).uniform(0.005, 0.05))
-    worker.send_signal(signal.SIGKILL)
-    said = numbers_of(worker)
+    said = killed(worker, store.path, "w", random.Random(attempt).uniform(0.005, 0.05))
     store.release_all("the server ended")
     found = store.of_task("first")
     assert {each.number for each in found if each.state == "done"} >= set(said)

@@ -6,8 +6,6 @@ import gzip
 import hashlib
 import io
 import re
-import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -15,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.copies import Copy, ready
 from tests.data.test_cifar10 import records
 from tests.data.test_fashion_mnist import LABELS, idx
 from tilewright.data import cifar10, fetch
@@ -115,14 +114,15 @@ def test_starts_over_where_it_cannot_go_on(server, tmp_path, part):
 def test_two_processes_may_fetch_at_once(server, tmp_path):
     server.pause_seconds = 0.5  # each would still be waiting when the other begins
     wanted = download(server, "a.gz", CONTENT)
-    code = (
-        "import sys; from pathlib import Path; from tilewright.data import fetch\n"
-        "wanted = (fetch.Download(sys.argv[2], sys.argv[3]),)\n"
-        "fetch.fetch(Path(sys.argv[1]), lambda *now: None, wanted)\n"
-    )
-    command = [sys.executable, "-c", code, tmp_path, wanted.url, wanted.checksum]
-    running = [subprocess.Popen(command) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in running] == [0, 0]
+
+    def work(pipe):
+        ready(pipe)
+        fetch.fetch(tmp_path, lambda *now: None, (wanted,))
+
+    copies = [Copy(work) for _ in range(2)]
+    for copy in copies:
+        copy.go()
+    assert [(copy.said(), copy.process.exitcode) for copy in copies] == [([], 0)] * 2
     assert (tmp_path / "a.gz").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["a.gz"]
     assert len(server.ranges) == 1

@@ -5,17 +5,14 @@ from __future__ import annotations
 import datetime
 import os
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.copies import Copy, ready
 from tests.examples import examples
 from tests.results import made
 from tilewright.database import Database
@@ -23,32 +20,17 @@ from tilewright.errors import TilewrightError
 from tilewright.results import document
 from tilewright.results.history import APPLICATION, FORM, Filter, History, utc
 
-WRITER = """
-import sys
-from pathlib import Path
-from tests.results.made import run_record
-from tilewright.results.history import History
 
-history = History(Path(sys.argv[1]))
-print("ready", flush=True)
-sys.stdin.readline()
-for index in range(int(sys.argv[3])):
-    print(history.add(run_record(data=f"{sys.argv[2]} {index}")), flush=True)
-"""
+def writer(pipe, path, name, count):
+    history = History(path)
+    ready(pipe)
+    for index in range(count):
+        pipe.send(history.add(made.run_record(data=f"{name} {index}")))
 
 
 @pytest.fixture
 def history(tmp_path):
     return History(tmp_path / "deep" / "history.sqlite")
-
-
-def writer(path, name, count):
-    child = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), name, str(count)],
-        cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert child.stdout.readline() == "ready\n"
-    return child
 
 
 def sound(path):
@@ -136,13 +118,12 @@ def test_names_of_files_may_have_half_a_character(history):
 
 def test_writers_at_once_lose_nothing(history):
     """From an empty folder on: the file is made by whoever comes first."""
-    children = [writer(history.path, str(name), 15) for name in range(3)]
-    for child in children:
-        child.stdin.write("\n")
-        child.stdin.flush()
-    numbers = [int(line) for child in children for line in child.communicate()[0].split()]
+    copies = [Copy(writer, history.path, str(name), 15) for name in range(3)]
+    for copy in copies:
+        copy.go()
+    numbers = [number for copy in copies for number in copy.said()]
     assert sorted(numbers) == list(range(1, 46))
-    assert all(child.returncode == 0 for child in children)
+    assert all(copy.process.exitcode == 0 for copy in copies)
     kept = {history.read(number).data for number in numbers}
     assert kept == {f"{name} {index}" for name in range(3) for index in range(15)}
     sound(history.path)
@@ -150,14 +131,12 @@ def test_writers_at_once_lose_nothing(history):
 
 @pytest.mark.parametrize("attempt", range(2))
 def test_what_was_said_to_be_kept_survives_kill_9(history, attempt):
-    child = writer(history.path, "doomed", 100_000)
-    child.stdin.write("\n")
-    child.stdin.flush()
-    said = [child.stdout.readline() for _ in range(random.randrange(1, 20))]
+    copy = Copy(writer, history.path, "doomed", 100_000)
+    copy.go()
+    numbers = [copy.pipe.recv() for _ in range(random.randrange(1, 20))]
     time.sleep(random.random() / 50)
-    child.send_signal(signal.SIGKILL)
-    said += child.communicate()[0].splitlines(keepends=True)
-    numbers = [int(line) for line in said if line.endswith("\n")]
+    copy.kill()
+    numbers += copy.said()
     assert numbers == list(range(1, len(numbers) + 1))
     for number in numbers:
         assert history.read(number).data == f"doomed {number - 1}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.copies import Copy, ready
 from tests.fuse.cpu.machines import MACHINES
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build
@@ -79,15 +78,17 @@ def test_without_a_writable_folder_it_still_compiles(tmp_path):
 
 
 def test_two_processes_may_start_at_once(tmp_path):
-    code = (
-        "import sys, pathlib; from tilewright.fuse.cpu import build; "
-        "from tilewright.model import zoo; "
-        "network, folder = zoo.network('ece408-2017'), pathlib.Path(sys.argv[1]); "
-        "sys.exit(10 + build.compile_network(network, build.host(), folder).from_cache)"
-    )
-    processes = [subprocess.Popen([sys.executable, "-c", code, tmp_path]) for _ in range(2)]
-    assert {process.wait() for process in processes} <= {10, 11}
     network = zoo.network("ece408-2017")
+
+    def work(pipe):
+        ready(pipe)
+        pipe.send(build.compile_network(network, build.host(), tmp_path).from_cache)
+
+    copies = [Copy(work) for _ in range(2)]
+    for copy in copies:
+        copy.go()
+    assert {*copies[0].said(), *copies[1].said()} <= {False, True}
+    assert [copy.process.exitcode for copy in copies] == [0, 0]
     assert build.compile_network(network, build.host(), tmp_path).from_cache
     assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
 
