@@ -102,7 +102,7 @@ def test_names_that_it_mentions_exist():
 
 
 @needs_opencl
-@pytest.mark.usefixtures("quick_workers")
+@pytest.mark.usefixtures("quick_workers", "not_optimised")
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [

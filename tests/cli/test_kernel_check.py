@@ -18,7 +18,7 @@ from tilewright.truth.quick import quick
 
 pytestmark = [
     pytest.mark.skipif(bool(opencl.missing(OPENCL)), reason="no OpenCL device: tilewright[opencl]"),
-    pytest.mark.usefixtures("quick_workers"),
+    pytest.mark.usefixtures("quick_workers", "not_optimised"),
 ]
 TINY = {
     "name": "tiny",
@@ -66,7 +66,6 @@ def few_trials(thin):
     thin(20)
 
 
-@pytest.mark.usefixtures("not_optimised")
 def test_right_wrong_and_broken_files_each_have_their_block(check, thin, one_in):
     thin(1 if one_in == 1 else 13)
     files = {

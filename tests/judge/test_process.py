@@ -9,13 +9,15 @@ import pytest
 
 from tilewright.judge.process import Oversized, check_folder, remove, sealed_memory
 
+LEVELS, NAME = 1300, "ddd"  # more than functions may call each other, or a path's 4096 bytes hold
 
-def deep(folder: Path, levels: int) -> None:
+
+def deep(folder: Path) -> None:
     """Deeper than a path can name: made step by step."""
     place = os.open(folder, os.O_RDONLY)
-    for _ in range(levels):
-        os.mkdir("d", dir_fd=place)
-        inside = os.open("d", os.O_RDONLY, dir_fd=place)
+    for _ in range(LEVELS):
+        os.mkdir(NAME, dir_fd=place)
+        inside = os.open(NAME, os.O_RDONLY, dir_fd=place)
         os.close(place)
         place = inside
     os.close(place)
@@ -29,7 +31,7 @@ def test_a_folder_is_deleted_however_deep_it_is(tmp_path: Path):
     (folder / "closed").mkdir()
     (folder / "closed" / "file").write_text("x")
     (folder / "closed").chmod(0)
-    deep(folder, 3000)
+    deep(folder)
     remove(folder)
     assert list(tmp_path.iterdir()) == [outside]
 
@@ -48,7 +50,7 @@ def test_more_than_is_allowed_is_found(tmp_path: Path):
 def test_what_is_too_deep_to_be_seen_is_too_much(tmp_path: Path):
     folder = tmp_path / "scratch"
     folder.mkdir()
-    deep(folder, 2500)
+    deep(folder)
     with pytest.raises(Oversized, match="cannot be looked into"):
         check_folder([folder], 10**9, 10**6)
     remove(folder)

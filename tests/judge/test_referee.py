@@ -18,7 +18,7 @@ from tilewright.runtime.opencl import missing
 pytestmark = [
     pytest.mark.skipif(missing(OPENCL) is not None, reason="needs PoCL"),
     pytest.mark.skipif(bool(sandbox.protection().missing), reason="needs Landlock and seccomp"),
-    pytest.mark.usefixtures("quick_workers"),
+    pytest.mark.usefixtures("quick_workers", "not_optimised"),
 ]
 
 

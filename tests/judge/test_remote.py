@@ -10,9 +10,9 @@ import pytest
 from tests.judge.changed import changed
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
-from tilewright.judge import WorkerStopped, isolated, office, protocol, sandbox
+from tilewright.judge import WorkerStopped, connection, isolated, office, protocol, sandbox
 from tilewright.judge.allowance import Allowance
-from tilewright.judge.connection import WINDOW, Connection
+from tilewright.judge.connection import Connection
 from tilewright.judge.worker import Worker
 from tilewright.model.layers import Convolution, Flatten, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
@@ -108,9 +108,12 @@ def test_what_no_runtime_foresees_is_told_to_the_judge():
 
 
 @quickly
-def test_more_than_fits_the_window_goes_through_it_in_parts():
+def test_more_than_fits_the_window_goes_through_it_in_parts(monkeypatch: pytest.MonkeyPatch):
+    window = 2**20
+    for module in (connection, office):
+        monkeypatch.setattr(module, "WINDOW", window)
     runtime = isolated(choose(OPENCL, "direct")).open_runtime(OPENCL, "resident")
-    values = np.random.default_rng(3).integers(0, 256, WINDOW + 5000, np.uint8)
+    values = np.random.default_rng(3).integers(0, 256, window + 5000, np.uint8)
     buffer = runtime.upload(values)
     other = runtime.upload(values[::-1])
     np.testing.assert_array_equal(runtime.download(buffer), values)
