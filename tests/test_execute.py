@@ -87,6 +87,7 @@ def choose_missing(name):
     return next(rung for rung in rungs(OPENCL) if rung.name == name).missing(OPENCL)
 
 
+@pytest.mark.usefixtures("not_optimised")
 def test_copies_per_layer_are_the_parameters_once():
     """Input, weights and bias in and the output out, of each layer and batch; no bias, no copy."""
     if choose_missing("constant"):

@@ -18,9 +18,10 @@ from tilewright.runtime.device import CPU, CUDA, OPENCL
 from tilewright.trace import Trace
 from tilewright.truth.trials import random_parameters
 
-pytestmark = pytest.mark.skipif(
-    opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL))
-)
+pytestmark = [
+    pytest.mark.skipif(opencl.missing(OPENCL) is not None, reason=str(opencl.missing(OPENCL))),
+    pytest.mark.usefixtures("not_optimised"),
+]
 DIRECT = find("direct")
 
 

@@ -26,6 +26,7 @@ NETWORK = BARE.with_parameters(random_parameters(BARE, np.random.default_rng(1))
 PIXELS = np.random.default_rng(2).integers(0, 256, (3, 3, 9, 8), np.uint8)
 NO_OPENCL = opencl.missing(OPENCL)
 needs_opencl = pytest.mark.skipif(NO_OPENCL is not None, reason=str(NO_OPENCL))
+pytestmark = pytest.mark.usefixtures("not_optimised")
 
 
 def changed(plan: Plan, layer: str, **fields: object) -> Plan:
