@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.copies import Copy, ready
 from tests.interrupted import Interrupted, interrupted
 from tilewright.fuse.cpu import team as team_module
 from tilewright.fuse.cpu.arrays import address, aligned
@@ -162,34 +163,60 @@ def test_signals_while_other_threads_call(fused):
     assert team().control[BUSY] == 0
 
 
-PROGRAM = """
-import os, sys, threading
+UNPLACED = """
+import os
 import numpy as np
-if "unplaced" in sys.argv:  # as on a system that places threads itself
-    del os.sched_setaffinity, os.sched_getaffinity
+del os.sched_setaffinity, os.sched_getaffinity  # as on a system that places threads itself
 import tilewright
-if "one" in sys.argv:
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
 fused = tilewright.compile(tilewright.load("cifar10"))
 images = np.zeros((3, 3, 32, 32), np.uint8)
-first = fused(images)
-def call():
-    while True:
-        fused(images)
-if "fork" in sys.argv:
-    threading.Thread(target=call, daemon=True).start()  # has the helpers, most of the time
-    child = os.fork()
-    if child:
-        assert os.waitpid(child, 0)[1] == 0
-assert (fused(images) == first).all()
+assert (fused(images) == fused(images)).all()
 """
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are not placed here")
+def test_where_threads_are_not_placed():
+    subprocess.run([sys.executable, "-c", UNPLACED], check=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are not placed here")
+def test_on_one_core(fused):
+    def work(pipe):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+        ready(pipe)
+        pipe.send((team().cores, FusedNetwork(tilewright.load("cifar10"))(IMAGES)))
+
+    copy = Copy(work)
+    copy.go()
+    ((cores, outputs),) = copy.said()
+    assert cores == 1
+    np.testing.assert_array_equal(outputs, fused(IMAGES))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("how", ["one", "fork", "unplaced"])
-def test_on_one_core_in_a_child_process_and_unplaced(how):
-    """A child has none of its parent's threads: it must start its own, and never wait for them."""
-    subprocess.run([sys.executable, "-c", PROGRAM, how], check=True, timeout=60)
+def test_in_a_child_process(fused):
+    """It has none of its parent's threads: it must start its own, and never wait for them."""
+    expected, ended, parents = fused(IMAGES[:3]), threading.Event(), team()
+
+    def call():
+        while not ended.is_set():
+            fused(IMAGES[:3])
+
+    def work(pipe):
+        ready(pipe)
+        pipe.send((fused(IMAGES[:3]), team() is parents))
+
+    caller = threading.Thread(target=call)
+    caller.start()  # has the helpers, most of the time
+    try:
+        copy = Copy(work)
+    finally:
+        ended.set()
+        caller.join()
+    copy.go()
+    ((outputs, old),) = copy.said()
+    np.testing.assert_array_equal(outputs, expected)
+    assert not old
 
 
 def test_addresses():
