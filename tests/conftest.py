@@ -231,8 +231,8 @@ class Homes:
 
     def bare(self) -> Path:
         """A new one, of which nothing is shared."""
-        home = self.base / f"cache-{self.used}"
-        home.mkdir()
+        home = self.base / f"folder-{self.used}"
+        home.mkdir(mode=0o700)
         self.used += 1
         return home
 
@@ -261,6 +261,12 @@ def _looks(home: Path) -> tuple[object, ...]:
 @pytest.fixture(scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
     return Homes(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture
+def tmp_path(homes: Homes) -> Path:
+    """As pytest's own, which looks through those of all tests before for a name that is free."""
+    return homes.bare()
 
 
 @pytest.fixture(autouse=True)
