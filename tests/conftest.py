@@ -118,8 +118,6 @@ SLOW = (
 )
 
 LONGEST = ("tests/test_wheel.py", "tests/truth/test_verify.py")
-# After `make types`, which runs beside the tests and leaves there what this one looks up.
-LAST = ("tests/verbs/test_types.py",)
 
 # Kinds of what a user's cache has, and their folders among what is kept: keys say all that the
 # content depends on. PoCL's own cache is `pocl`; what was found out about PoCL is another.
@@ -332,4 +330,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("cuda"):
             item.add_marker(pytest.mark.xdist_group("gpu"))  # one worker has it for itself
     # The longest come first: at the end the other workers would wait for them.
-    items.sort(key=lambda item: item.nodeid.startswith(LAST) - item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
