@@ -21,7 +21,8 @@ from tilewright.rungs import find
 from tilewright.runtime import opencl
 from tilewright.runtime.device import CPU, OPENCL
 from tilewright.truth import reference
-from tilewright.truth.trials import ODD_GRAPHS, random_parameters
+from tilewright.truth.odd import GRAPHS
+from tilewright.truth.trials import random_parameters
 
 NO_OPENCL = opencl.missing(OPENCL)
 needs_opencl = pytest.mark.skipif(NO_OPENCL is not None, reason=str(NO_OPENCL))
@@ -55,7 +56,7 @@ def test_no_buffer_is_written_to_while_somebody_needs_it(network):
 
 
 def test_buffers_are_used_again():
-    chain = Network("long", ODD_GRAPHS[0].input, ODD_GRAPHS[0].layers[:3] * 5)
+    chain = Network("long", GRAPHS[0].input, GRAPHS[0].layers[:3] * 5)
     assert {step.buffer for step in uniform(chain, find("serial"), CPU, 1).steps} == {0, 1}
 
 
@@ -67,7 +68,7 @@ def test_buffers_are_used_again():
     ],
 )
 def test_a_plan_that_reads_elsewhere_is_refused(fields, words):
-    network, rung = ODD_GRAPHS[0], find("im2col")
+    network, rung = GRAPHS[0], find("im2col")
     plan = uniform(network, rung, CPU, 1)
     steps = tuple(
         replace(step, **fields) if step.layers == ("add",) else step for step in plan.steps
@@ -77,7 +78,7 @@ def test_a_plan_that_reads_elsewhere_is_refused(fields, words):
 
 
 def test_a_step_whose_inside_is_read_outside_is_refused():
-    network = ODD_GRAPHS[0]
+    network = GRAPHS[0]
     rung = replace(
         find("im2col"), cut=lambda net: [net.stages[:1], net.stages[1:4], *zip(net.stages[4:])]
     )
@@ -90,7 +91,7 @@ def test_a_step_whose_inside_is_read_outside_is_refused():
 
 
 def test_a_plan_in_a_file_has_what_steps_take(tmp_path):
-    network = weighted(ODD_GRAPHS[3])
+    network = weighted(GRAPHS[3])
     plan = uniform(network, find("im2col"), CPU, 2)
     write(tmp_path / "plan.json", plan, network)
     assert read(tmp_path / "plan.json", network) == plan
@@ -110,7 +111,7 @@ def test_any_graph_in_numpy(network, seed):
 
 
 @pytest.mark.parametrize("rung", ["serial", "threads", "fused", "onnxruntime", "torch"])
-@pytest.mark.parametrize("network", ODD_GRAPHS, ids=lambda network: network.name)
+@pytest.mark.parametrize("network", GRAPHS, ids=lambda network: network.name)
 def test_graphs_on_the_cpu(rung, network):
     if missing := find(rung).missing(CPU):
         pytest.skip(missing)
@@ -121,5 +122,5 @@ def test_graphs_on_the_cpu(rung, network):
 @pytest.mark.usefixtures("not_optimised")
 @pytest.mark.parametrize("memory", DEVICE_PLANS)
 def test_graphs_in_every_memory_plan(memory):
-    network = weighted(ODD_GRAPHS[3])
+    network = weighted(GRAPHS[3])
     agree(program_of(network, find("direct"), OPENCL, 2, memory), pixels(network, 3))

@@ -49,8 +49,7 @@ from tilewright.rungs.cpu.im2col import NUMPY
 from tilewright.rungs.cpu.loops import LOOPS
 from tilewright.rungs.gpu.layers import DIALECT
 from tilewright.runtime.device import CPU, DEVICES, OPENCL
-from tilewright.truth import reference
-from tilewright.truth import trials as trials_module
+from tilewright.truth import odd, reference
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 from tilewright.truth.verify import verify
@@ -256,20 +255,20 @@ def test_a_kind_without_a_name_is_not_described():
 def test_the_verifier_tries_a_new_kind(known, monkeypatch, kind):
     """Before a maximum, too, where a rung may take that first."""
     examples = TYPES[kind].examples()
-    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
-    monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
-    monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
-    monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: examples)
+    monkeypatch.setattr(odd, "SEQUENCES", ())
+    monkeypatch.setattr(odd, "GRAPHS", ())
+    monkeypatch.setattr(odd, "joins", lambda kind: [])
+    monkeypatch.setattr(odd, "single", lambda generator: examples)
     verdict = verify(find("fused"), CPU, seed=5)
     assert verdict.passed is (kind == "distance"), verdict.fault
 
 
 def test_the_verifier_leaves_out_what_a_rung_cannot_compute(known, monkeypatch):
     examples = Bare.examples()
-    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
-    monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
-    monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
-    monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: examples)
+    monkeypatch.setattr(odd, "SEQUENCES", ())
+    monkeypatch.setattr(odd, "GRAPHS", ())
+    monkeypatch.setattr(odd, "joins", lambda kind: [])
+    monkeypatch.setattr(odd, "single", lambda generator: examples)
     assert verify(find("fused"), CPU).trials == 1  # the pixels
     assert verify(find("im2col"), CPU).trials > 1
 
@@ -297,10 +296,10 @@ def test_a_missing_form_is_named_before_anything_starts(rung, device, layer):
 
 def test_a_ladder_has_a_row_that_says_so(known, monkeypatch):
     """And goes on with those that can."""
-    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
-    monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
-    monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
-    monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: [])
+    monkeypatch.setattr(odd, "SEQUENCES", ())
+    monkeypatch.setattr(odd, "GRAPHS", ())
+    monkeypatch.setattr(odd, "joins", lambda kind: [])
+    monkeypatch.setattr(odd, "single", lambda generator: [])
     monkeypatch.setattr(climb, "ceilings", lambda *given, at_least: (CEILINGS, None))
     monkeypatch.setattr(climb, "rungs", lambda device: [find("im2col"), find("fused")])
     network = Network("lacking", Pixels((1, 4, 4)), (Bare(),))
@@ -327,7 +326,7 @@ def test_every_kind_has_every_form(kind):
     """And the tables serve it: a form that is claimed is there."""
     assert kind.forms == FORMS.keys()
     for shape, layer in kind.examples()[:1]:
-        (stage,) = trials_module._alone(shape, layer).stages[-1:]
+        (stage,) = odd.alone(shape, layer).stages[-1:]
         tables = [LOOPS, NUMPY]
         if kind is not Convolution:
             tables.append(DIALECT)  # a rung has kernels of its own for it

@@ -27,7 +27,8 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.truth import reference
-from tilewright.truth.trials import ODD_GRAPHS, random_parameters
+from tilewright.truth.odd import GRAPHS
+from tilewright.truth.trials import random_parameters
 
 
 def of_layers(*layers, sources, shape=(2, 6, 6)):
@@ -35,7 +36,7 @@ def of_layers(*layers, sources, shape=(2, 6, 6)):
 
 
 def test_a_layer_knows_what_it_takes():
-    residual = ODD_GRAPHS[0]
+    residual = GRAPHS[0]
     add = residual.stages[4]
     assert (add.name, add.sources, add.input_shapes) == ("add", (3, 2), ((5, 7, 6),) * 2)
     assert add.flops == 5 * 7 * 6 and add.bytes == 4 * 3 * 5 * 7 * 6
@@ -144,7 +145,7 @@ def test_additions_have_a_bound_of_zero_where_they_are_exact():
 
 
 def test_parts_of_a_graph_take_what_was_made_outside():
-    network = ODD_GRAPHS[0]
+    network = GRAPHS[0]
     parameters = random_parameters(network, np.random.default_rng(1))
     x = np.random.default_rng(2).normal(size=(1, 3, 7, 6))
     whole = reference.chain(network.stages[1:], parameters, {0: x})

@@ -14,7 +14,7 @@ from tilewright.runtime import cuda
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import Limits
 from tilewright.runtime.multiprocessor import REFERENCE
-from tilewright.truth import shared, trials
+from tilewright.truth import odd, shared
 
 LIMITS = Limits(1024, 49152, 65536, 2**34, 100)
 NETWORK = Network(
@@ -46,11 +46,11 @@ class Noted:
 def few_trials_of_a_gpu_that_is_not_here(monkeypatch):
     monkeypatch.setattr(cuda, "device_limits", lambda device: LIMITS)
     monkeypatch.setattr(cuda, "gpu", lambda index: REFERENCE)
-    for name in ("ODD_SEQUENCES", "ODD_GRAPHS"):
-        monkeypatch.setattr(trials, name, ())
+    for name in ("SEQUENCES", "GRAPHS"):
+        monkeypatch.setattr(odd, name, ())
     drawn = [((3, 5, 4), Convolution(4, 3)), ((3, 5, 4), MaxPool(2))]
-    monkeypatch.setattr(trials, "_odd_layers", lambda generator: drawn)
-    monkeypatch.setattr(trials, "_joins", lambda kind: [])
+    monkeypatch.setattr(odd, "single", lambda generator: drawn)
+    monkeypatch.setattr(odd, "joins", lambda kind: [])
 
 
 def compiled(*names):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilewright.truth.trials as trials_module
 import tilewright.truth.verify as verify_module
 from tilewright.model import zoo
 from tilewright.model.layers import (
@@ -37,7 +36,7 @@ from tilewright.rungs import find, rungs
 from tilewright.rungs.cpu import im2col
 from tilewright.rungs.rung import whole_network
 from tilewright.runtime.device import CPU, CUDA, OPENCL
-from tilewright.truth import reference
+from tilewright.truth import odd, reference
 from tilewright.truth.ahead import kernels_of
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import IMAGES, Trial
@@ -590,15 +589,15 @@ def test_a_largest_score_is_at_either_end():
 @pytest.fixture
 def only_odd(monkeypatch):
     """Leave out what is tried of every rung, but for layers of a kind."""
-    odd_layers = trials_module._odd_layers
+    odd_layers = odd.single
 
     def leave(kind: str) -> None:
-        monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
-        monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
-        monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
+        monkeypatch.setattr(odd, "SEQUENCES", ())
+        monkeypatch.setattr(odd, "GRAPHS", ())
+        monkeypatch.setattr(odd, "joins", lambda kind: [])
         monkeypatch.setattr(
-            trials_module,
-            "_odd_layers",
+            odd,
+            "single",
             lambda generator: [each for each in odd_layers(generator) if each[1].kind == kind],
         )
 
@@ -1089,15 +1088,15 @@ def whole(make: type[Suspect], network: Network) -> Any:
 @pytest.fixture
 def only_layers(monkeypatch):
     """Leave out what has more than one layer, of what is tried of every rung."""
-    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", ())
-    monkeypatch.setattr(trials_module, "ODD_GRAPHS", ())
-    monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
+    monkeypatch.setattr(odd, "SEQUENCES", ())
+    monkeypatch.setattr(odd, "GRAPHS", ())
+    monkeypatch.setattr(odd, "joins", lambda kind: [])
 
 
 @pytest.fixture
 def only_the_network(only_layers, monkeypatch):
     """Leave out what is tried of every rung, whatever the network."""
-    monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: [])
+    monkeypatch.setattr(odd, "single", lambda generator: [])
 
 
 MADE: dict[str, tuple[Iterator[Trial], list[Trial]]] = {}
@@ -1454,8 +1453,8 @@ def test_every_rung_is_right(rung, monkeypatch, one_in):
     # ONNX Runtime's threads wait for each other in loops: two take three times as long as one.
     monkeypatch.setattr("tilewright.rungs.vendor.onnxruntime.cpu_cores", lambda: 1)
     if one_in > 1:  # the same shapes each time, so that they are compiled once; values are fresh
-        shapes = trials_module._odd_layers(np.random.default_rng(1))
-        monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: shapes)
+        shapes = odd.single(np.random.default_rng(1))
+        monkeypatch.setattr(odd, "single", lambda generator: shapes)
     everything, truths, every = verify_module.trials, verify_module.Truths, FEWER.get(rung.name, 1)
     made = FRESH.setdefault(tuple(map(len, rung.cut(DEEP))), [])
 
@@ -1546,7 +1545,7 @@ def test_every_gpu_rung_is_right(rung, monkeypatch, one_in, request):
     # The same shapes each time, so that kernels are compiled once; values are fresh.
     place = rungs(OPENCL).index(rung)
     first, step = place == 0, one_in if one_in == 1 or place == 0 else 2 * one_in
-    shapes = trials_module._odd_layers(np.random.default_rng(1))
+    shapes = odd.single(np.random.default_rng(1))
     # Of the convolutions those with a remainder of every kind of tile, a rectangular kernel,
     # padding and none; a wide picture with strides, and windows that lie in the padding alone.
     few = [shapes[number] for number in (1, 2, 6, 7)]
@@ -1556,17 +1555,15 @@ def test_every_gpu_rung_is_right(rung, monkeypatch, one_in, request):
     (large,) = [layer for shape, layer in shapes if shape == (65, 5, 4)]
     few.append(((65, 3, 2), large))
     assert {layer.kind for _, layer in few} == {"conv"}
-    monkeypatch.setattr(
-        trials_module, "_odd_layers", lambda generator: few + others(shapes) if first else few
-    )
+    monkeypatch.setattr(odd, "single", lambda generator: few + others(shapes) if first else few)
     # Layers one after the other are no more than single ones to these rungs: of all kinds, once;
     # of branches, those within others and joins of every kind.
-    monkeypatch.setattr(trials_module, "ODD_SEQUENCES", trials_module.ODD_SEQUENCES[6:7])
+    monkeypatch.setattr(odd, "SEQUENCES", odd.SEQUENCES[6:7])
     if not first:
         request.getfixturevalue("only_layers")
     elif one_in > 1:
-        monkeypatch.setattr(trials_module, "ODD_GRAPHS", trials_module.ODD_GRAPHS[-2:])
-        monkeypatch.setattr(trials_module, "_joins", few_joins)
+        monkeypatch.setattr(odd, "GRAPHS", odd.GRAPHS[-2:])
+        monkeypatch.setattr(odd, "joins", few_joins)
         assert set(OF_JOINS) == {kind for kind in TYPES.values() if issubclass(kind, Join)}
     everything = verify_module.trials
     monkeypatch.setattr(
@@ -1598,9 +1595,9 @@ def test_torch_is_right_on_a_gpu():
 
 def test_shares_of_a_proof_are_all_of_it_and_meet_no_kernel_twice(monkeypatch):
     """Of a part of what is tried of every rung, which is drawn three times."""
-    shapes = trials_module._odd_layers(np.random.default_rng(1))[::4]
-    monkeypatch.setattr(trials_module, "_odd_layers", lambda generator: shapes)
-    monkeypatch.setattr(trials_module, "_joins", lambda kind: [])
+    shapes = odd.single(np.random.default_rng(1))[::4]
+    monkeypatch.setattr(odd, "single", lambda generator: shapes)
+    monkeypatch.setattr(odd, "joins", lambda kind: [])
     rung = find("network").at("fp16")
     network = Network("small", Pixels((1, 6, 6)), (Convolution(3, 3), ReLU(), FullyConnected(4)))
     every = list(everything(rung, network, 5, seed=3))

@@ -1,4 +1,4 @@
-"""What the verifier tries: which layers and networks, on which inputs, in which calls.
+"""What the verifier tries: layers and networks, those of `odd` too, on some inputs, in some calls.
 
 `verify` says why each kind of inputs is there.
 """
@@ -13,28 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.model.layers import (
-    TYPES,
-    Add,
-    AveragePool,
-    Concat,
-    Convolution,
-    Elementwise,
-    Flatten,
-    FullyConnected,
-    Join,
-    Layer,
-    MaxPool,
-    Multiply,
-    Pixels,
-    ReLU,
-    Shape,
-    Softmax,
-    Tanh,
-)
+from tilewright.model.layers import TYPES, Join, Layer, Multiply, Pixels, ReLU, Shape, Softmax
 from tilewright.model.network import Network
 from tilewright.precision import Precision
-from tilewright.truth import isolation
+from tilewright.truth import isolation, odd
 
 Inputs = NDArray[Any]
 Generator = np.random.Generator
@@ -89,21 +71,20 @@ def trials(
     """
     pixels = Pixels((3, 5, 7), *generator.uniform(0.01, 2, 2))
     yield input_trial(pixels, generator)
-    for shape, layer in _odd_layers(generator):
-        if computes(_alone(shape, layer)):
+    for shape, layer in odd.single(generator):
+        if computes(odd.alone(shape, layer)):
             yield from layer_trials(shape, layer, precision, generator)
-    for shapes, join in (each for kind in TYPES.values() for each in _joins(kind)):
-        if computes(_joined(shapes, join)):
+    for shapes, join in (each for kind in TYPES.values() for each in odd.joins(kind)):
+        if computes(odd.joined(shapes, join)):
             yield from join_trials(shapes, join, precision, generator)
-    for sequence in (*map(_sequence, ODD_SEQUENCES), *ODD_GRAPHS):
+    for sequence in (*odd.SEQUENCES, *odd.GRAPHS):
         if not computes(sequence):
             continue
         yield from _network_trials(sequence, precision, generator)
         if fuses(sequence):
             yield from _isolated_trials(sequence, ("sparse", "covering"), precision, generator)
     # Where a network is at hand, its own sequences are tried below.
-    for shape, layers in _pooled(generator) if network is None else ():
-        sequence = Network("layers", Pixels(shape), layers)
+    for sequence in odd.pooled(generator) if network is None else ():
         if computes(sequence) and fuses(sequence):
             yield from _network_trials(sequence, precision, generator)
     if network is None:
@@ -161,121 +142,18 @@ def pixels_trial(network: Network, batch: int, generator: Generator) -> Trial:
     return Trial("random pixels", whole, _pixels(whole, IMAGES, generator), (*CALLS, full))
 
 
-ODD_SEQUENCES: tuple[tuple[Shape, tuple[Layer, ...]], ...] = (
-    ((2, 9, 8), (Convolution(5, 3, padding=1), ReLU(), MaxPool(2))),
-    ((3, 11, 7), (Convolution(4, (3, 2)), Tanh(), MaxPool(2))),
-    ((2, 8, 9), (Convolution(3, 3, stride=2, bias=False), ReLU(), AveragePool(2))),
-    ((1, 6, 7), (Convolution(3, 3), MaxPool(2), ReLU())),
-    ((5, 4, 4), (Convolution(33, 1), Tanh())),
-    ((2, 7, 7), (Convolution(4, 3, bias=False), Flatten(), FullyConnected(5))),
-    (
-        (1, 13, 12),
-        (
-            *(Convolution(6, 5, padding=2), ReLU(), MaxPool(2)),
-            *(Convolution(7, 3, padding=1), ReLU(), MaxPool(3, stride=2)),
-            *(Flatten(), FullyConnected(10), Softmax()),
-        ),
-    ),
-    ((4, 5, 5), (FullyConnected(150), Tanh(), FullyConnected(5), Softmax())),
-    ((6, 3, 3), (Flatten(), FullyConnected(33, bias=False), ReLU(), FullyConnected(10))),
-)
-
-
-def _sequence(odd: tuple[Shape, tuple[Layer, ...]]) -> Network:
-    return Network("layers", Pixels(odd[0]), odd[1])
-
-
-# Branches of different lengths, one within another, several readers of one output, joins in a row.
-ODD_GRAPHS = (
-    Network(
-        "residual", Pixels((3, 7, 6)),
-        (Convolution(5, 3, padding=1), ReLU(), Convolution(5, 3, padding=1), Add(), ReLU(),
-         FullyConnected(4)),
-        sources=((0,), (1,), (2,), (3, 2), (4,), (5,)),
-    ),
-    Network(
-        "projected", Pixels((4, 9, 8)),
-        (Convolution(6, 3, stride=2, padding=1), ReLU(), Convolution(6, 3, padding=1),
-         Convolution(6, 1, stride=2), Add(), ReLU(), AveragePool((5, 4)), FullyConnected(3)),
-        sources=((0,), (1,), (2,), (0,), (3, 4), (5,), (6,), (7,)),
-    ),
-    Network(
-        "fire", Pixels((3, 6, 5)),
-        (Convolution(4, 1), ReLU(), Convolution(5, 1), ReLU(), Convolution(6, 3, padding=1),
-         ReLU(), Concat(), MaxPool(2), Add(), Convolution(3, 2)),
-        sources=((0,), (1,), (2,), (3,), (2,), (5,), (4, 6), (7,), (8, 8), (9,)),
-    ),
-    Network(
-        "nested", Pixels((2, 5, 5)),
-        (Convolution(4, 3, padding=1), Convolution(4, 1), Convolution(4, 3, padding=1), Add(),
-         Add(), Concat(), Flatten(), FullyConnected(5)),
-        sources=((0,), (1,), (2,), (3, 2), (1, 4, 2), (5, 0), (6,), (7,)),
-    ),
-    Network(
-        "gated", Pixels((3, 6, 5)),
-        (Convolution(5, 3, padding=1), ReLU(), AveragePool((6, 5)), FullyConnected(5), Multiply(),
-         Convolution(1, 1), Multiply(), Add(), FullyConnected(4)),
-        sources=((0,), (1,), (2,), (3,), (2, 4), (5,), (5, 6), (7, 2), (8,)),
-    ),
-)  # fmt: skip
-
-
-def _pooled(generator: Generator) -> Iterator[tuple[Shape, tuple[Layer, ...]]]:
-    """A convolution, an activation and a maximum, for activations that are not in the others: where
-    they are computed together, a maximum may not always be taken first."""
-    met = {type(layer) for _, layers in ODD_SEQUENCES for layer in layers}
-    for shape, layer in _odd_layers(generator):
-        if isinstance(layer, Elementwise) and type(layer) not in met:
-            yield shape, (Convolution(4, 2), layer, MaxPool(2))
-
-
-def _odd_layers(generator: Generator) -> list[tuple[Shape, Layer]]:
-    """What every kind of layer has as examples, and then what it draws."""
-
-    def draw(low: int, high: int) -> int:
-        return int(generator.integers(low, high + 1))
-
-    found = [example for kind in TYPES.values() for example in kind.examples()]
-    return found + [example for kind in TYPES.values() for example in kind.drawn(draw)]
-
-
-def _alone(shape: Shape, layer: Layer) -> Network:
-    """A layer as a network of its own."""
-    layers: tuple[Layer, ...] = (layer,) if len(shape) == 3 else (Flatten(), layer)
-    return Network("layer", Pixels((*shape, 1, 1)[:3]), layers)
-
-
-def _joins(kind: type[Layer]) -> list[tuple[tuple[Shape, ...], Join]]:
-    return kind.joins() if issubclass(kind, Join) else []
-
-
-def _joined(shapes: tuple[Shape, ...], join: Join) -> Network:
-    """A layer that takes several, each made of the input by a convolution or its like."""
-    pixels = Pixels((2, *shapes[0][1:]) if len(shapes[0]) == 3 else (7, 1, 1))
-    _, height, width = pixels.shape
-    makes: list[Layer] = [
-        # Windows of one pixel, or those that leave the size that is wanted.
-        Convolution(shape[0], (height - shape[1] + 1, width - shape[2] + 1))
-        if len(shape) == 3
-        else FullyConnected(shape[0])
-        for shape in shapes
-    ]
-    sources = (*((0,) for _ in makes), tuple(range(1, len(makes) + 1)))
-    return Network("join", pixels, (*makes, join), sources=sources)
-
-
 def join_trials(
     shapes: tuple[Shape, ...], join: Join, precision: Precision, generator: Generator
 ) -> Iterator[Trial]:
     """A layer that takes several: real and whole numbers, and NaN in some of them."""
-    yield from _network_trials(_joined(shapes, join), precision, generator)
+    yield from _network_trials(odd.joined(shapes, join), precision, generator)
 
 
 def layer_trials(
     shape: Shape, layer: Layer, precision: Precision, generator: Generator
 ) -> Iterator[Trial]:
     """A layer alone, as a network of its own, with each kind of inputs in turn."""
-    network = _alone(shape, layer)
+    network = odd.alone(shape, layer)
     size = (IMAGES, *network.input.shape)
     if network.parameter_shapes:
         yield from _sum_trials(network, precision, generator)

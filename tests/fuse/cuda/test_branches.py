@@ -36,7 +36,8 @@ from tilewright.model.layers import (
 )
 from tilewright.model.network import Network
 from tilewright.runtime.dialect import DoesNotFit
-from tilewright.truth.trials import ODD_GRAPHS, random_parameters
+from tilewright.truth.odd import GRAPHS
+from tilewright.truth.trials import random_parameters
 
 PRECISIONS = list(ARITHMETICS)
 
@@ -97,7 +98,7 @@ def test_a_residual_network_is_one_kernel() -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("network", ODD_GRAPHS, ids=lambda network: network.name)
+@pytest.mark.parametrize("network", GRAPHS, ids=lambda network: network.name)
 def test_cut_anywhere(network: Network, precision: str) -> None:
     """With less and less shared memory: kernels read what several others gave."""
     made = ready(network)
@@ -111,7 +112,7 @@ def test_cut_anywhere(network: Network, precision: str) -> None:
     assert max(counts) > 1
 
 
-@pytest.mark.parametrize("network", ODD_GRAPHS, ids=lambda network: network.name)
+@pytest.mark.parametrize("network", GRAPHS, ids=lambda network: network.name)
 def test_every_image_for_itself(network: Network) -> None:
     made = ready(network)
     for kept in (2**17, 2200):

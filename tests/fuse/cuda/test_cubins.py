@@ -45,7 +45,7 @@ from tilewright.model.layers import (
 from tilewright.model.network import Network
 from tilewright.runtime import nvrtc
 from tilewright.runtime.multiprocessor import architecture
-from tilewright.truth.trials import ODD_GRAPHS
+from tilewright.truth.odd import GRAPHS
 
 pytestmark = pytest.mark.skipif(nvrtc.missing() is not None, reason=str(nvrtc.missing()))
 NETWORKS = {network.name: network for network in networks()}
@@ -130,10 +130,10 @@ def test_many_fully_connected_layers() -> None:
 
 @pytest.mark.parametrize(
     "network, capability, precision, kept",
-    [(ODD_GRAPHS[0], 80, "tf32", 2**17), (ODD_GRAPHS[1], 120, "fp16", 2**16),
-     (ODD_GRAPHS[2], 90, "fp16", 1500), (ODD_GRAPHS[3], 90, "fp32", 2000),
-     (ODD_GRAPHS[4], 90, "fp16", 2**17)],
-    ids=[network.name for network in ODD_GRAPHS],
+    [(GRAPHS[0], 80, "tf32", 2**17), (GRAPHS[1], 120, "fp16", 2**16),
+     (GRAPHS[2], 90, "fp16", 1500), (GRAPHS[3], 90, "fp32", 2000),
+     (GRAPHS[4], 90, "fp16", 2**17)],
+    ids=[network.name for network in GRAPHS],
 )  # fmt: skip
 def test_networks_that_branch(network: Network, capability: int, precision: str, kept: int) -> None:
     """In one kernel, and where kernels read what several others gave."""
