@@ -29,7 +29,7 @@ from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.cut import cut
-from tilewright.fuse.cuda.panels import CHUNK, PANEL, PIECE, Panels
+from tilewright.fuse.cuda.panels import CHUNK, PANEL, PIECE, Panels, in_whole_panels
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.measure.samples import Sample, ratio
 from tilewright.model.layers import FullyConnected, Pixels, ReLU
@@ -111,7 +111,7 @@ def layer(
     text = kernel_text(plan, "layer", network.input, "panels", how)
     kernel = runtime.compile_text("layer", text, plan.threads_of(how), plan.bytes_of(how))
     values = torch.randn((images, features), device="cuda")
-    x, size = panels_of(plan, values), plan.rows(images) * plan.result_words
+    x, size = panels_of(plan, values), in_whole_panels(images) * plan.result_words
     out = torch.full((size,), -1, dtype=torch.int32, device="cuda")
     weights = runtime.upload(plan.parameters(network.parameters))
     given = cupy.from_dlpack(x), cupy.from_dlpack(out), weights, images
@@ -163,7 +163,7 @@ def values_of(plan: Panels, words: Any, images: int) -> Any:
 
     kind = torch.float16 if plan.arithmetic.per_word == 2 else torch.float32
     split = turned(words.reshape(-1, plan.pieces(plan.filters) // CHUNK, PANEL, CHUNK, PIECE))
-    rows = split.permute(0, 2, 1, 3, 4).contiguous().reshape(plan.rows(images), -1)
+    rows = split.permute(0, 2, 1, 3, 4).contiguous().reshape(in_whole_panels(images), -1)
     return rows.view(kind)[:images, : plan.filters].double()
 
 

@@ -28,7 +28,7 @@ from benchmarks.dense import CALLS, layer_between, panels_of, tenfold, values_of
 from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.generations import PANELS, PanelRates
-from tilewright.fuse.cuda.panels import CHUNK
+from tilewright.fuse.cuda.panels import CHUNK, in_whole_panels
 from tilewright.fuse.cuda.panels_ways import WAYS, Many, cycles
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.results.document import plain
@@ -68,7 +68,9 @@ def measured(runtime: Any, precision: str, features: int, outputs: int, repeats:
                     for each in ("weight", "bias"))  # fmt: skip
     for images in BATCHES:
         values = torch.randn((images, features), device="cuda")
-        out = torch.empty(plan.rows(images) * plan.result_words, dtype=torch.int32, device="cuda")
+        out = torch.empty(
+            in_whole_panels(images) * plan.result_words, dtype=torch.int32, device="cuda"
+        )
         arrays = panels_of(plan, values), out
         given = (*(cupy.from_dlpack(each) for each in arrays), weights, images)
         wide = (each.double() for each in (values, weight, bias))

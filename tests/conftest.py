@@ -168,9 +168,8 @@ def not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge's workers build as the test does, and find what others built, who mean no harm
-    here: what they may do is the same."""
+def workers_that_build_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge's workers build as the test does: what they may do is the same."""
     usual = sandbox.environment
 
     def environment(*given: Any) -> dict[str, str]:
@@ -181,10 +180,16 @@ def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
             quick_builds.FOR_WORKERS: quick_builds.asked_for,
         }
 
+    monkeypatch.setattr(sandbox, "environment", environment)
+
+
+@pytest.fixture
+def quick_workers(workers_that_build_quickly: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They also find what others built: for kernels that mean no harm."""
+
     def connection(device: Any, native: bool, allowance: Any, kept: Path | None, *more: Any) -> Any:
         return Connection(device, native, allowance, kept or KEPT / "judge", *more)
 
-    monkeypatch.setattr(sandbox, "environment", environment)
     monkeypatch.setattr(office, "Connection", connection)
 
 

@@ -17,6 +17,8 @@ LONGEST_SECONDS = 60
 class Copy:
     """`work` is given the end of a pipe, where it says that it is `ready` and what it has done."""
 
+    killed = False
+
     def __init__(self, work: Callable[..., None], *given: Any) -> None:
         self.pipe, theirs = FORK.Pipe()
         self.process = FORK.Process(target=work, args=(theirs, *given))
@@ -28,16 +30,18 @@ class Copy:
         self.pipe.send("go")
 
     def kill(self) -> None:
+        self.killed = True
         self.process.kill()
 
     def said(self) -> list[Any]:
-        """All that it said whole, until it ended."""
+        """All that it said whole, until it ended: well, if it was not killed."""
         found = []
         try:
             while True:
                 found.append(self._heard())
         except (EOFError, OSError):  # the second in the middle of something
             self.process.join()
+            assert self.killed or self.process.exitcode == 0
             return found
 
     def _heard(self) -> Any:

@@ -21,7 +21,7 @@ from tilewright.runtime.opencl import missing
 from tilewright.truth.quick import KINDS, SHAPES, _chosen
 from tilewright.truth.verify import prove
 
-pytestmark = pytest.mark.usefixtures("quick_workers", "not_optimised")
+pytestmark = pytest.mark.usefixtures("workers_that_build_quickly", "not_optimised")
 needs_pocl = pytest.mark.skipif(missing(OPENCL) is not None, reason="needs PoCL")
 needs_walls = pytest.mark.skipif(
     bool(sandbox.protection().missing), reason="needs Landlock and seccomp"

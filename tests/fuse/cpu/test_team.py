@@ -170,12 +170,16 @@ del os.sched_setaffinity, os.sched_getaffinity  # as on a system that places thr
 import tilewright
 fused = tilewright.compile(tilewright.load("cifar10"))
 images = np.zeros((3, 3, 32, 32), np.uint8)
-assert (fused(images) == fused(images)).all()
+first = fused(images)
+if child := os.fork():
+    assert os.waitpid(child, 0)[1] == 0
+assert (fused(images) == first).all()
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are not placed here")
 def test_where_threads_are_not_placed():
+    """And in a child that ends as programs do."""
     subprocess.run([sys.executable, "-c", UNPLACED], check=True, timeout=60)
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tilewright.fuse.cuda.generations import HOPPER
-from tilewright.fuse.cuda.panels_ways import WAYS, Many, fastest
+from tilewright.fuse.cuda.panels_ways import CHUNK_BYTES, WAYS, Many, fastest
 
 PROCESSORS = 132
 SHARED_BYTES = HOPPER.shared_bytes - 1024  # less what barriers take
@@ -23,7 +23,9 @@ def test_a_way_can_be_built(tensor: bool, how: Many) -> None:
     assert (4 if tensor else 8) % how.splits == 0  # steps of a turn, or pieces
     assert how.wide % 8 == 0 and (how.wide // 8 if tensor else 8) % shares == 0
     assert tensor or how.wide // shares % 4 == 0  # sums are moved in fours
-    assert 256 * how.wide * how.bands * how.splits <= how.bytes or shares == 1
+    results = CHUNK_BYTES * how.bands * how.wide // how.parts if tensor else 0
+    assert how.gathered_bytes + results <= how.bytes
+    assert how.gathered_bytes == (0 if shares == 1 else 256 * how.wide * how.bands * how.splits)
     assert how.bands % how.tall == 0 and (how.tall == 1 or (tensor and shares == 1))
     assert how.parts == 1 or how.across == 1
     # What those that add up and those that fetch have when registers have changed hands.
@@ -37,6 +39,20 @@ def test_multiprocessors_have_the_same_to_do(tensor: bool) -> None:
     assert math.prod(how.grid(10_000, 512)) == PROCESSORS
     how = fastest(tensor, 1000, 512, 13, PROCESSORS)
     assert 120 <= math.prod(how.grid(1000, 512)) <= PROCESSORS
+
+
+@pytest.mark.parametrize("tensor", [True, False])
+def test_a_block_has_weights_of_one_panel(tensor: bool) -> None:
+    """They come in one copy: a block would wait for what is in another panel for ever."""
+    taken = set()
+    for outputs in range(10, 530, 10):
+        for images in (256, 1000, 4000, 10_000):
+            how = fastest(tensor, images, outputs, 254, PROCESSORS)
+            taken.add(how.bands)
+            for first in range(0, outputs, 64 * how.bands):
+                last = min(first + 64 * how.bands, outputs) - 1
+                assert first // 256 == last // 256, (how, outputs)
+    assert 3 in taken
 
 
 def test_a_sum_has_a_turn_for_every_part() -> None:

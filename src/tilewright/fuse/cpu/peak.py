@@ -14,9 +14,9 @@ from tilewright.threads import share
 
 # Enough independent sums to keep every unit busy, few enough for the registers.
 SUMS = 12
-# Rounds for every core that takes part: threads begin one after the other, and the more there are
-# the longer each must run, or most of them wait. (With as many for 16 cores as for two, these
-# seemed to do 1,690 GFLOP/s where `fused` did 2,050; Xeon with AVX-512, 2026-11-16.)
+# Rounds for every core that takes part, up to 32: threads begin one after the other, and the more
+# there are the longer each must run, or most of them wait. (With as many for 16 cores as for two,
+# these seemed to do 1,690 GFLOP/s where `fused` did 2,050; Xeon with AVX-512, 2026-11-16.)
 ROUNDS = 1_000_000
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
@@ -27,7 +27,7 @@ class Peak:
     def __init__(self, on: Machine | None = None) -> None:
         machine = on or host()
         self.lanes, self.cores, self.best = machine.target.lanes, cpu_cores(), 0.0
-        self.rounds = ROUNDS * max(2, self.cores)
+        self.rounds = ROUNDS * min(max(2, self.cores), 32)
         self.engine = compile_code(_code(self.lanes), machine)
         self.run = SIGNATURE(self.engine.get_function_address("peak"))
         self.buffers = [np.zeros(64, np.float32) for _ in range(self.cores)]

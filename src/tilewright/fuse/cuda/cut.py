@@ -381,7 +381,7 @@ def _over_the_batch(todo: Sequence[Operation], at: int, gpu: Generation) -> int:
 
 
 def _has_own_rows(todo: Sequence[Operation], at: int, gpu: Generation) -> bool:
-    """Whether what a large fully connected layer takes is made for it alone, in words."""
+    """Whether what a large fully connected layer takes is made for it alone, in words or panels."""
     (taken,) = todo[at].takes
     if taken < 0 and gpu.panels:
         return True  # pixels are read as they come

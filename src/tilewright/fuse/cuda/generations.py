@@ -236,10 +236,11 @@ HOPPER = Generation(
     panels=True,
     most_few=128,
 )
-# Of Hopper, which alone has kernels in panels: with tensor cores, and without. Fitted to the times
-# of all ways of four layers by 256 to 10,000 images (`python -m benchmarks.panels --fit` does it
-# once more from `benchmarks/results/2026-11-16-panels-h200.json`, and needs no GPU), and rounded.
-# What they choose is the fastest in 65 of 72 cases and at most 12 % slower.
+# Of Hopper, which alone has kernels in panels: with tensor cores, and without. The first are fitted
+# to the times of all ways of four layers by 256 to 10,000 images, and rounded (`python -m
+# benchmarks.panels --fit` does it once more from `benchmarks/results/2026-11-16-panels-h200.json`,
+# and needs no GPU); the others are of an older fit that was not kept, and hold for these times.
+# What they choose is the fastest in 43 of 48 cases and 24 of 24; it is 12.3 % slower at most.
 PANELS = {
     True: PanelRates(
         work=2.36,

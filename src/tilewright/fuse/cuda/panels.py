@@ -105,10 +105,6 @@ class Panels:
     def result_words(self) -> int:
         return PIECE * self.pieces(self.filters) if self.gives == "panels" else self.filters
 
-    def rows(self, images: int) -> int:
-        """Of the memory that its results need."""
-        return in_whole_panels(images) if self.gives == "panels" else images
-
     @cached_property
     def parameter_words(self) -> dict[str, int]:
         name = self.layer.names[0]

@@ -50,12 +50,15 @@ class Many:
 
     @property
     def bytes(self) -> int:
-        """Shared memory: the ring; when it is empty, sums are gathered there, and results put."""
+        """Shared memory: the ring; when it is empty sums are gathered there, and behind them, or
+        where there are none, results in fp16 put together."""
         ring = CHUNK_BYTES * self.stages * (BAND * self.bands + self.wide)
+        return max(ring, self.gathered_bytes)
+
+    @property
+    def gathered_bytes(self) -> int:
         shared = self.splits * self.parts > 1
-        gathered = 4 * BAND * self.bands * self.wide * self.splits if shared else 0
-        results = CHUNK_BYTES * self.bands * self.wide // self.parts
-        return max(ring, gathered + results)
+        return 4 * BAND * self.bands * self.wide * self.splits if shared else 0
 
     def fits(self, outputs: int) -> bool:
         """Whether no block has outputs of two panels: their weights come in one copy."""

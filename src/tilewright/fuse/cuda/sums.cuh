@@ -128,8 +128,9 @@ __device__ __forceinline__ void step(
     }
 }
 
-// An image's row of words in panels, where a fully connected layer reads it (panels.cuh): it is
-// written as a row that lies in one place is. `first` is the word where a strip's results begin.
+// An image's row of words in panels, where a fully connected layer reads it (`piece_at` in panels.cuh
+// is the same, and the tests hold both to it): it is written as a row that lies in one place is.
+// `first` is the word where a strip's results begin.
 struct InPanels {
     word* row;
     int turned, first;
