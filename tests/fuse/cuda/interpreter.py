@@ -489,7 +489,7 @@ class Machine(Group):
         if step.average:
             found = (np.sum(window, 0, FLOAT) / FLOAT(len(window))).astype(FLOAT)
         else:
-            found = maximum("each").reduce(window)
+            found = maximum("take_in").reduce(window)
         found = activate(found, step.activations)
         self.put(step.target, place, channel, found[:, 0], found[:, 1], thread)
 
@@ -569,7 +569,7 @@ class Machine(Group):
                         found[side][kept] = (
                             found[side][kept] + next_
                             if step.average
-                            else maximum("windows")(found[side][kept], next_)
+                            else maximum("take_in")(found[side][kept], next_)
                         )
         if step.average:
             if step.counts_padding:

@@ -84,13 +84,7 @@ __device__ __forceinline__ void windows(const word* in, Out out, int first, int 
         for (int row = max(top, 0); row < bottom; ++row)
             for (int column = max(left, 0); column < right; ++column) {
                 const float2 next = get<L>(in, row - first, column, channel);
-                if (L::AVERAGE) {
-                    found.x += next.x;
-                    found.y += next.y;
-                } else {
-                    found.x = maximum(found.x, next.x);
-                    found.y = maximum(found.y, next.y);
-                }
+                take_in<L>(found, next);
             }
         if (L::AVERAGE) {
             int count = (bottom - max(top, 0)) * (right - max(left, 0));

@@ -194,6 +194,19 @@ __device__ __forceinline__ float2 get(const word* tile, int y, int x, int channe
                        channel + 1 < L::FILTERS ? __uint_as_float(pixel[channel + 1]) : 0.0f);
 }
 
+// Two channels of one more pixel of a pooling's window.
+template <class L>
+__device__ __forceinline__ void take_in(float2& found, float2 next)
+{
+    if (L::AVERAGE) {
+        found.x += next.x;
+        found.y += next.y;
+    } else {
+        found.x = maximum(found.x, next.x);
+        found.y = maximum(found.y, next.y);
+    }
+}
+
 // Pooling of any window, or none, and activations: two channels of an output at a time.
 template <class L, class Out>
 __device__ __forceinline__ void each(const word* in, Out out, int thread)
@@ -205,13 +218,7 @@ __device__ __forceinline__ void each(const word* in, Out out, int thread)
         for (int k = 1; k < L::TAPS_Y * L::TAPS_X; ++k) {
             const float2 next = get<L>(in, y * L::STRIDE_Y + k / L::TAPS_X,
                                        x * L::STRIDE_X + k % L::TAPS_X, channel);
-            if (L::AVERAGE) {
-                found.x += next.x;
-                found.y += next.y;
-            } else {
-                found.x = maximum(found.x, next.x);
-                found.y = maximum(found.y, next.y);
-            }
+            take_in<L>(found, next);
         }
         if (L::AVERAGE) {
             found.x /= L::TAPS_Y * L::TAPS_X;
