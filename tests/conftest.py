@@ -117,7 +117,7 @@ SLOW = (
     "tests/views/test_profile.py",
 )
 
-LONGEST = ("tests/test_wheel.py", "tests/truth/test_verify.py")
+LONGEST = ("tests/cluster/test_ray.py", "tests/test_wheel.py", "tests/truth/test_verify.py")
 
 # Kinds of what a user's cache has, and their folders among what is kept: keys say all that the
 # content depends on. PoCL's own cache is `pocl`; what was found out about PoCL is another.
