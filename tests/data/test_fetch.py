@@ -122,7 +122,7 @@ def test_two_processes_may_fetch_at_once(server, tmp_path):
     copies = [Copy(work) for _ in range(2)]
     for copy in copies:
         copy.go()
-    assert [(copy.said(), copy.process.exitcode) for copy in copies] == [([], 0)] * 2
+    assert [copy.said() for copy in copies] == [[], []]
     assert (tmp_path / "a.gz").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["a.gz"]
     assert len(server.ranges) == 1

@@ -123,7 +123,6 @@ def test_writers_at_once_lose_nothing(history):
         copy.go()
     numbers = [number for copy in copies for number in copy.said()]
     assert sorted(numbers) == list(range(1, 46))
-    assert all(copy.process.exitcode == 0 for copy in copies)
     kept = {history.read(number).data for number in numbers}
     assert kept == {f"{name} {index}" for name in range(3) for index in range(15)}
     sound(history.path)

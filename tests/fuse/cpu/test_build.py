@@ -87,8 +87,8 @@ def test_two_processes_may_start_at_once(tmp_path):
     copies = [Copy(work) for _ in range(2)]
     for copy in copies:
         copy.go()
-    assert {*copies[0].said(), *copies[1].said()} <= {False, True}
-    assert [copy.process.exitcode for copy in copies] == [0, 0]
+    said = sorted(copy.said() for copy in copies)
+    assert said in ([[False], [False]], [[False], [True]])  # one at least built it
     assert build.compile_network(network, build.host(), tmp_path).from_cache
     assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
 

@@ -181,7 +181,8 @@ def _begin(made: Program) -> list[str]:
         ]
     if made.panels:
         return [*lines, f"const InPanels out(results, {made.result_words}, {image}, {first});"]
-    return [*lines, f"word* out = results + size_t({made.result_words}) * {image} + {first};"]
+    out = f"word* out = results + size_t({made.result_words}) * {image}"
+    return [*lines, f"{out} + {first};" if made.strip else f"{out};"]
 
 
 def _call(made: Program, step: Step | Blank) -> list[str]:
