@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.strangers import strangers
 
 import tilewright
 from tilewright import environment
@@ -245,7 +246,8 @@ def main() -> None:
     clock = time.process_time if arguments.busy else time.perf_counter
     peak = Peak()
     rows = []
-    for bare in (each for each in networks() if each.name in arguments.networks):
+    known = (*networks(), *strangers())
+    for bare in (each for each in known if each.name in arguments.networks):
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         made = engines(network, arguments.engines)
         for batch in arguments.batches:

@@ -130,14 +130,18 @@ def in_pieces(forward: Callable[[Any], Any], x: Any) -> Call:
     return call
 
 
+def normalised(network: Network, pixels: Any, precision: str) -> Any:
+    """What the libraries are given."""
+    return (pixels.float() * network.input.scale + network.input.shift).to(types(precision))
+
+
 def peers(
     network: Network, precision: str, pixels: Any, batch: int, compiled: bool
 ) -> dict[str, Call]:
-    """Every library ready to be called on this batch."""
+    """PyTorch in all its forms, ready to be called on this batch."""
     import torch
 
-    scale, shift = network.input.scale, network.input.shift
-    plain = (pixels.float() * scale + shift).to(types(precision))
+    plain = normalised(network, pixels, precision)
     last = plain.to(memory_format=torch.channels_last)
     kinds: dict[str, tuple[Callable[[Any], Any], Any]] = {
         "eager": (forward_of(network, precision, False), plain),
@@ -161,8 +165,6 @@ def peers(
             calls[f"{name}-graph"] = graphed(forward, x)
         if batch > PIECE and name != "compile":  # which would compile once more
             calls[f"{name}-pieces"] = in_pieces(forward, x)
-    if batch >= JAX_FROM:
-        calls["jax"] = jax_network(network, precision)(plain)
     return calls
 
 
@@ -343,6 +345,10 @@ def main() -> None:
                     same = checked(network, precision, pixels, out)
                     compiled = f"{network.name}:{batch}" in given.compile
                     others = peers(network, precision, pixels, batch, compiled)
+                    if batch >= JAX_FROM:
+                        others["jax"] = jax_network(network, precision)(
+                            normalised(network, pixels, precision)
+                        )
                     results = timed({**calls, **others}, given.repeats)
                 document["rows"].append(
                     {"network": network.name, "precision": precision, "batch": batch,
