@@ -1,13 +1,16 @@
 """Every way to divide a fully connected layer in panels, timed; and rates fitted to that.
 
-    python -m benchmarks.panels --output benchmarks/results/2026-11-16-panels-h200.json
-    python -m benchmarks.panels --fit benchmarks/results/2026-11-16-panels-h200.json
+    python -m benchmarks.panels --output benchmarks/results/2026-11-17-panels-h200.json
+    python -m benchmarks.panels --output benchmarks/results/2026-11-17-panels-few-h200.json \
+        --batches 1 4 16 32 64 128
+    python -m benchmarks.panels --fit benchmarks/results/2026-11-17-panels*-h200.json
 
-The first needs a Hopper GPU: one layer between two others, as `benchmarks.dense` has it, by all of
-`tilewright.fuse.cuda.panels_ways.WAYS`, as CUDA graphs of ten calls in turns with PyTorch's
-`linear`. The second needs none: the rates of `tilewright.fuse.cuda.generations.PANELS` are fitted
-to the times (least squares of logarithms, ways near the fastest counting most) and printed beside
-those that stand there; and for each, how much longer what is chosen takes than the fastest.
+The first two need a Hopper GPU: one layer between two others, as `benchmarks.dense` has it, by all
+of `tilewright.fuse.cuda.panels_ways.WAYS`, of up to 128 images also as is done for few, as CUDA
+graphs of ten calls in turns with PyTorch's `linear`. The last needs none: the rates of
+`tilewright.fuse.cuda.generations.PANELS` are fitted to the times (least squares of logarithms, ways
+near the fastest counting most) and printed beside those that stand there; and for each, how much
+longer what is chosen takes than the fastest.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.cuda import set_tf32, timed, types
@@ -29,7 +33,7 @@ from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.generations import PANELS, PanelRates
 from tilewright.fuse.cuda.panels import CHUNK, in_whole_panels
-from tilewright.fuse.cuda.panels_ways import WAYS, Many, cycles
+from tilewright.fuse.cuda.panels_ways import WAYS, Few, Many, cycles, few_cycles
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.results.document import plain
 from tilewright.runtime.multiprocessor import REFERENCE
@@ -37,17 +41,20 @@ from tilewright.runtime.multiprocessor import REFERENCE
 BATCHES = (256, 512, 1000, 2000, 4000, 10_000)
 # Features and outputs; the first are those of ece408's.
 LAYERS = ((16_224, 160), (3136, 512), (784, 512), (512, 512), (1024, 1024), (4096, 128))
+LAYERS += ((3072, 2048),)
 PRECISIONS = ("fp16", "tf32", "fp32")
+Way = Few | Many
 COMPILERS = 12  # kernels that are compiled at a time
 NEAR = 1.3  # times the fastest, up to which a way counts threefold
 # Tries, of which the second half are smaller steps; and how much it counts that what is chosen is
-# fast, against how far estimates are from times.
-TRIES, CHOICE = 3000, 4
+# fast, against how far estimates are from times: on average, at worst, and beside PyTorch, whose
+# time it may take and a tenth more.
+TRIES, CHOICE, SLOWER = 3000, 4, 1.1
 
 
-def measured(runtime: Any, precision: str, features: int, outputs: int, repeats: int) -> Iterator[
-    dict[str, Any]
-]:  # fmt: skip
+def measured(
+    runtime: Any, precision: str, features: int, outputs: int, given: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
     """All ways of a layer, batch by batch."""
     import cupy
     import torch
@@ -56,23 +63,25 @@ def measured(runtime: Any, precision: str, features: int, outputs: int, repeats:
     tensor, turns = plan.arithmetic.tensor, plan.own_pieces // CHUNK
     ways = [way for way in WAYS[tensor] if way.fits(outputs) and way.parts <= turns]
 
-    def compiled(way: Many) -> Any:
+    def compiled(way: Way) -> Any:
         text = kernel_text(plan, "layer", network.input, "panels", way)
         return runtime.compile_text("layer", text, plan.threads_of(way), plan.bytes_of(way))
 
+    few = {images: plan.few(images) for images in given.batches if images <= plan.most_few}
+    every: list[Way] = [*ways, *dict.fromkeys(few.values())]
     with ThreadPoolExecutor(COMPILERS) as pool:
-        kernels = dict(zip(ways, pool.map(compiled, ways), strict=True))
+        kernels = dict(zip(every, pool.map(compiled, every), strict=True))
     weights = runtime.upload(plan.parameters(network.parameters))
     name = plan.layer.names[0]
     weight, bias = (torch.from_numpy(network.parameters[f"{name}.{each}"].copy()).cuda()
                     for each in ("weight", "bias"))  # fmt: skip
-    for images in BATCHES:
+    for images in given.batches:
         values = torch.randn((images, features), device="cuda")
         out = torch.empty(
             in_whole_panels(images) * plan.result_words, dtype=torch.int32, device="cuda"
         )
         arrays = panels_of(plan, values), out
-        given = (*(cupy.from_dlpack(each) for each in arrays), weights, images)
+        taken = (*(cupy.from_dlpack(each) for each in arrays), weights, images)
         wide = (each.double() for each in (values, weight, bias))
         expected = torch.relu(torch.nn.functional.linear(*wide))
         set_tf32(precision == "tf32")
@@ -81,12 +90,13 @@ def measured(runtime: Any, precision: str, features: int, outputs: int, repeats:
             "torch": tenfold(lambda at=operands: torch.nn.functional.linear(*at))
         }
         difference = {}
-        for way, kernel in kernels.items():
+        tried = [*ways, *([few[images]] if images in few else [])]
+        for way in tried:
 
-            def ours(way: Many = way, kernel: Any = kernel, given: Any = given) -> None:
+            def ours(way: Way = way, taken: Any = taken) -> None:
                 stream = torch.cuda.current_stream().cuda_stream
                 runtime.kernels = cupy.cuda.ExternalStream(stream)
-                runtime.enqueue(kernel, plan.grid(way, given[-1]), given, ())
+                runtime.enqueue(kernels[way], plan.grid(way, taken[-1]), taken, ())
 
             out.fill_(-1)
             ours()
@@ -96,17 +106,17 @@ def measured(runtime: Any, precision: str, features: int, outputs: int, repeats:
             calls[way] = tenfold(ours)
         seconds = {
             each: [sample / CALLS for sample in of["samples_seconds"]]
-            for each, of in timed(calls, repeats).items()
+            for each, of in timed(calls, given.repeats).items()
         }
         yield {
             "precision": precision, "features": features, "outputs": outputs, "images": images,
             "torch_seconds": seconds["torch"],
             "ways": [{"way": asdict(way), "difference": difference[way], "seconds": seconds[way]}
-                     for way in ways],
+                     for way in tried],
         }  # fmt: skip
 
 
-def measure(output: Path, repeats: int) -> None:
+def measure(given: argparse.Namespace) -> None:
     import torch
 
     from tilewright.runtime.cuda import CudaRuntime
@@ -120,10 +130,10 @@ def measure(output: Path, repeats: int) -> None:
     with torch.inference_mode():
         for features, outputs in LAYERS:
             for precision in PRECISIONS:
-                for row in measured(runtime, precision, features, outputs, repeats):
+                for row in measured(runtime, precision, features, outputs, given):
                     document["rows"].append(row)
                 print(precision, features, outputs, flush=True)
-                with atomic_write(output) as file:
+                with atomic_write(given.output) as file:
                     file.write(json.dumps(document).encode())
 
 
@@ -136,14 +146,19 @@ class Case:
         self.outputs, per_chunk = row["outputs"], 64 if row["precision"] == "fp16" else 32
         self.turns = -(-row["features"] // per_chunk)
         self.seconds = {
-            Many(**each["way"]): sorted(each["seconds"])[len(each["seconds"]) // 2]
+            (Few if "tiles" in each["way"] else Many)(**each["way"]): median(each["seconds"])
             for each in row["ways"]
         }
         self.least = min(self.seconds.values())
-        self.torch = sorted(row["torch_seconds"])[len(row["torch_seconds"]) // 2]
+        self.torch = median(row["torch_seconds"])
 
-    def estimate(self, way: Many, rates: PanelRates) -> float:
-        counted = cycles(way, self.images, self.outputs, self.turns, REFERENCE.processors, rates)
+    def estimate(self, way: Way, rates: PanelRates) -> float:
+        given = self.images, self.outputs
+        if isinstance(way, Few):
+            pieces = CHUNK * self.turns
+            counted = few_cycles(way, *given, pieces, REFERENCE.processors, rates)
+        else:
+            counted = cycles(way, *given, self.turns, REFERENCE.processors, rates)
         return counted / REFERENCE.hertz
 
     def chosen(self, rates: PanelRates) -> float:
@@ -164,8 +179,10 @@ def fitted(cases: list[Case], start: PanelRates) -> PanelRates:
     ways = sum(len(case.seconds) for case in cases)
 
     def loss(rates: PanelRates) -> float:
-        lost = sum(math.log(case.chosen(rates) / case.least) for case in cases) / len(cases)
-        return sum(case.error(rates) for case in cases) / ways + CHOICE * lost
+        lost = [math.log(case.chosen(rates) / case.least) for case in cases]
+        behind = sum(max(0.0, math.log(case.chosen(rates) / case.torch / SLOWER)) for case in cases)
+        choice = sum(lost) / len(cases) + max(lost) / 2 + behind
+        return sum(case.error(rates) for case in cases) / ways + CHOICE * choice
 
     best, least = start, loss(start)
     names = [each.name for each in fields(PanelRates)]
@@ -181,9 +198,9 @@ def fitted(cases: list[Case], start: PanelRates) -> PanelRates:
     return best
 
 
-def fit(document: dict[str, Any]) -> None:
+def fit(rows: list[dict[str, Any]]) -> None:
     for tensor in (True, False):
-        cases = [case for case in map(Case, document["rows"]) if case.tensor == tensor]
+        cases = [case for case in map(Case, rows) if case.tensor == tensor]
         table = {"stands": PANELS[tensor], "fitted": fitted(cases, PANELS[tensor])}
         print(f"\n{'with' if tensor else 'without'} tensor cores")
         for each in fields(PanelRates):
@@ -199,13 +216,14 @@ def fit(document: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="time all ways, into this file")
-    parser.add_argument("--fit", type=Path, help="fit rates to such a file")
+    parser.add_argument("--fit", type=Path, nargs="+", help="fit rates to such files")
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     if given.output:
-        measure(given.output, given.repeats)
+        measure(given)
     if given.fit:
-        fit(json.loads(given.fit.read_text()))
+        fit([row for file in given.fit for row in json.loads(file.read_text())["rows"]])
 
 
 if __name__ == "__main__":

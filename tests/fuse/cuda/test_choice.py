@@ -15,7 +15,15 @@ from tilewright.fuse.cuda.cut import build, choose, cut, few_of, sources, to_do,
 from tilewright.fuse.cuda.generations import generation
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model import zoo
-from tilewright.model.layers import Convolution, FullyConnected, MaxPool, Pixels, ReLU, Softmax
+from tilewright.model.layers import (
+    Convolution,
+    Flatten,
+    FullyConnected,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+)
 from tilewright.model.network import Network
 
 FP16 = ARITHMETICS["fp16"]
@@ -134,9 +142,9 @@ def test_kernels_for_few_images_come_back_and_are_used_up_to_their_number() -> N
     choice = with_few(choose(network.stages, arithmetic, 90), network.stages, arithmetic, 90)
     again = Choice.of(json.loads(json.dumps(msgspec.to_builtins(choice))))
     assert again == choice
-    assert [few.images for few in choice.few] == [1, 4, 16, 64]
-    found = {images: few_of(again, images) for images in (1, 2, 16, 17, 64, 65)}
-    assert [few and few.images for few in found.values()] == [1, 4, 16, 64, 64, None]
+    assert [few.images for few in choice.few] == [1, 4, 16, 64, 128]
+    found = {images: few_of(again, images) for images in (1, 2, 16, 17, 64, 65, 129)}
+    assert [few and few.images for few in found.values()] == [1, 4, 16, 64, 64, 128, None]
     limited = msgspec.structs.replace(again, few_up_to=3)
     assert [few_of(limited, images) for images in (3, 4)] == [choice.few[1], None]
     forced = msgspec.structs.replace(again, few_up_to=10**6)
@@ -146,6 +154,18 @@ def test_kernels_for_few_images_come_back_and_are_used_up_to_their_number() -> N
         assert [plan.names for plan in built] == [
             ("conv1", "tanh1", "pool"), ("conv2",), ("fc1", "tanh2"), ("fc2", "softmax"),
         ]  # fmt: skip
+
+
+def test_of_some_images_those_for_many_are_best() -> None:
+    """A perceptron without tensor cores: one row of sums is quickly done, sixteen are not."""
+    layers = (Flatten(), FullyConnected(128), ReLU(), FullyConnected(10), Softmax())
+    network, arithmetic = Network("rows", Pixels((3, 32, 32)), layers), ARITHMETICS["fp32"]
+    choice = with_few(choose(network.stages, arithmetic, 90), network.stages, arithmetic, 90)
+    assert choice.few[0].kernels == () and few_of(choice, 1) is None
+    many = build(network.stages, arithmetic, 90, choice)
+    assert build(network.stages, arithmetic, 90, choice, choice.few[0]) == many
+    few = few_of(choice, 16)
+    assert few is not None and build(network.stages, arithmetic, 90, choice, few) != many
 
 
 @pytest.mark.parametrize(

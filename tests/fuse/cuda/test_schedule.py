@@ -19,8 +19,18 @@ from tests.strategies import networks as drawn_networks
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda import cut as module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import MOST_TOGETHER, Kernel, build, choose, cut, with_few
+from tilewright.fuse.cuda.cut import (
+    MOST_TOGETHER,
+    Kernel,
+    build,
+    choose,
+    cut,
+    for_few,
+    to_do,
+    with_few,
+)
 from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.few import choose_few
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.stack import Stack
@@ -112,6 +122,32 @@ def test_what_the_verifier_tries_by_kernels_for_few_images(precision: str) -> No
             wrong = problem(network, trial.images[:2], precision, kernels)
             assert wrong is None, f"{network.layers} on {network.input.shape}: {wrong}"
     assert tried > 500
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_picture_of_few_images_is_read_by_many_blocks(precision: str) -> None:
+    """What has no sums, between layers that are spread, is done in strips: fewer of more images."""
+    layers = (
+        Convolution(12, 3, padding=1), ReLU(), Convolution(12, 3, padding=1, stride=2, groups=12),
+        ReLU(), Convolution(70, 1), Flatten(), FullyConnected(4),
+    )  # fmt: skip
+    bare = Network("depth", Pixels((3, 64, 64)), layers)
+    network = bare.with_parameters(random_parameters(bare, np.random.default_rng(1)))
+    arithmetic = ARITHMETICS[precision]
+    many, gpu = choose(network.stages, arithmetic, 90), for_few(HOPPER)
+    strips: list[int] = []
+    for images in (1, 64):
+        few = choose_few(
+            to_do(network.stages, gpu), arithmetic, gpu, images,
+            lambda part: module._stacks(part, arithmetic, gpu, 0),
+        )  # fmt: skip
+        assert few
+        _, plan, *_ = kernels = build(network.stages, arithmetic, 90, many, few)
+        assert isinstance(plan, Stack)
+        strips.append(len(plan.strip.starts) if plan.strip else 1)
+        pixels = np.random.default_rng(2).integers(0, 256, (2, 3, 64, 64), np.uint8)
+        assert problem(network, pixels, precision, kernels) is None
+    assert strips[0] >= 16 > strips[1]
 
 
 @examples(15)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -102,21 +102,30 @@ def _best(
     operations: Sequence[Operation],
     generation: Generation,
 ) -> tuple[Stack, Arrangement] | None:
-    for number, (parts, strip) in enumerate(divisions(operations)):
-        least = 4 * _least_words(arithmetic, parts)
-        if least > generation.shared_bytes:
-            continue
-        shapes = [each for each in SHAPES if each[1] * least <= generation.shared_bytes]
-        tried = (
-            (_plan(arithmetic, parts, generation, warps, groups, weight, strip, wide),
-             Arrangement(number, warps, groups, weight, wide))
-            for warps, groups in shapes
-            for weight, wide in _different(arithmetic, parts, generation, warps, groups, strip)
-        )  # fmt: skip
-        plans = [(plan, chosen) for plan, chosen in tried if plan is not None]
-        if plans:
-            return min(plans, key=lambda each: (each[0].cycles(generation), -each[0].groups))
+    for division in enumerate(divisions(operations)):
+        plans = all_stacks(arithmetic, division, generation)
+        best = min(plans, key=lambda each: (each[0].cycles(generation), -each[0].groups),
+                   default=None)  # fmt: skip
+        if best:
+            return best
     return None
+
+
+def all_stacks(
+    arithmetic: Arithmetic,
+    division: tuple[int, tuple[Sequence[Operation], Strip | None]],
+    generation: Generation,
+) -> Iterator[tuple[Stack, Arrangement]]:
+    """Every plan that divides an image in one way, the number of which is given with it."""
+    number, (parts, strip) = division
+    least = 4 * _least_words(arithmetic, parts)
+    for warps, groups in SHAPES:
+        if groups * least > generation.shared_bytes:
+            continue
+        for weight, wide in _different(arithmetic, parts, generation, warps, groups, strip):
+            plan = _plan(arithmetic, parts, generation, warps, groups, weight, strip, wide)
+            if plan is not None:
+                yield plan, Arrangement(number, warps, groups, weight, wide)
 
 
 def _different(

@@ -59,7 +59,7 @@ class Spread(
 
 
 class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Kernels for batches of up to so many images."""
+    """Kernels for batches of up to so many images; none where those for many do as well."""
 
     images: Positive
     kernels: tuple[Stacked | Spread, ...]

@@ -12,24 +12,25 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, stack_as
+from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, all_stacks, divisions, stack_as
 from tilewright.fuse.cuda.choice import Few, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense
-from tilewright.fuse.cuda.generations import PANELS, Generation
+from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.panels import CHUNK, Panels
-from tilewright.fuse.cuda.panels_ways import Few as FewPanels
-from tilewright.fuse.cuda.panels_ways import Many
-from tilewright.fuse.cuda.panels_ways import cycles as many_cycles
+from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.fuse.cuda.tiles import Tiles, all_tiles, can_spread, fits
 
 # Images of a batch that kernels are made for, at most.
-TIERS = (1, 4, 16, 64)
+TIERS = (1, 4, 16, 64, 128)
 # Multiply-adds of an image's layer that are not worth a launch of their own.
 LITTLE = 500
 SCHEDULERS = 4  # of a multiprocessor: so many warps work at a time
+# Cycles until a thread has read a word of a picture. Chosen: a read takes some 600, four at once.
+READING = 150
+# Strips for each multiprocessor: smaller ones overlap more; sums in fewer blocks are for tiles.
+LEAST_BLOCKS, MOST_BLOCKS = 0.5, 2
 
 
 def spread(plan: Tiles) -> Spread:
@@ -108,26 +109,12 @@ def dense_cycles(plan: Dense, images: int, gpu: Generation) -> float:
     return gpu.few.launch + gpu.few.block + 2 * gpu.few.gather + rounds * each
 
 
-def panels_cycles(plan: Panels, images: int, gpu: Generation) -> float:
-    """The same of one of them on Hopper."""
-    processors, tensor = gpu.few.processors, plan.arithmetic.tensor
-    how = plan.how(images, processors, True)[-1]
-    if isinstance(how, Many):
-        turns = plan.own_pieces // CHUNK
-        return many_cycles(how, images, plan.filters, turns, processors, PANELS[tensor])
-    assert isinstance(how, FewPanels)
-    turns = -(-plan.own_pieces // (4 * how.warps))
-    load = max(1.0, math.prod(plan.grid(how, images)) / processors)
-    each = gpu.few.panels_row * min(images, 16 * how.tiles)
-    each += gpu.few.panels_column * how.columns * load
-    return gpu.few.launch + turns * each
-
-
 def cycles(plan: Stack | Dense | Panels | Tiles, images: int, gpu: Generation) -> float:
     if isinstance(plan, Tiles):
         return tiles_cycles(plan, images, gpu)
     if isinstance(plan, Panels):
-        return panels_cycles(plan, images, gpu)
+        processors = gpu.few.processors
+        return plan.cycles(plan.how(images, processors, True), images, processors)
     if isinstance(plan, Dense):
         return dense_cycles(plan, images, gpu)
     return stack_cycles(plan, images, gpu)
@@ -148,24 +135,86 @@ def choose_few(
     little: list[Operation] = []
     at = 0
     while at < len(todo):
-        plan = None
-        for part in (tuple(todo[at : at + 2]), tuple(todo[at : at + 1])):
-            if plan is None and can_spread(part) and _much(part[0]):
-                plan = best_tiles(arithmetic, part, gpu, images)
-        if plan is None:
+        found = _of_much(todo[at : at + 2], arithmetic, gpu, images)
+        if found is None:
             little.append(todo[at])
             at += 1
             continue
         if little:
-            kernels += stacked(little)
+            kernels += _of_little(little, arithmetic, gpu, images, stacked)
             little = []
-        kernels.append(spread(plan))
-        at += len(plan.operations)
+        kernels.append(found)
+        at += found.operations
     if little:
-        kernels += stacked(little)
+        kernels += _of_little(little, arithmetic, gpu, images, stacked)
     if not any(isinstance(each, Spread) for each in kernels):
         return None
     return Few(images, tuple(kernels))
+
+
+def _of_much(
+    todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, images: int
+) -> Spread | Stacked | None:
+    """The first of some operations, or two, over all multiprocessors: in tiles or in strips."""
+    for part in (tuple(todo), tuple(todo[:1])):
+        if can_spread(part) and _much(part[0]):
+            plan = best_tiles(arithmetic, part, gpu, images)
+            strips = _in_strips(part[0], arithmetic, gpu, images) if len(part) == 1 else None
+            if plan is not None:
+                by_tiles = tiles_cycles(plan, images, gpu)
+                return strips[1] if strips and strips[0] < by_tiles else spread(plan)
+    return None
+
+
+def _of_little(
+    todo: Sequence[Operation],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    images: int,
+    stacked: Callable[[Sequence[Operation]], list[Stacked]],
+) -> list[Stacked]:
+    """Operations between those that are spread: as for many images, or each in strips of its own.
+
+    A convolution of each channel by itself has little to compute, but a picture to read.
+    """
+    usual = stacked(todo)
+    alone = [_in_strips(each, arithmetic, gpu, images) for each in todo]
+    apart = [each for each in alone if each is not None]
+    if len(apart) < len(todo):
+        return usual
+    at, least = 0, 0.0
+    for each in usual:
+        part = todo[at : at + each.operations]
+        chosen = Arrangement(each.division, each.warps, each.groups, each.weight, each.wide)
+        plan = stack_as(chosen, arithmetic, part, gpu)
+        assert plan
+        least += _alone_cycles(plan, images, gpu)
+        at += each.operations
+    return [kernel for _, kernel in apart] if sum(cost for cost, _ in apart) < least else usual
+
+
+def _in_strips(
+    operation: Operation, arithmetic: Arithmetic, gpu: Generation, images: int
+) -> tuple[float, Stacked] | None:
+    """The best kernel of one operation on pictures for so many images, and its cycles."""
+    if operation.connected or operation.kind == "softmax":
+        return None
+    found = []
+    for division in enumerate(divisions([operation])):
+        _, (parts, strip) = division
+        load = images * (len(strip.starts) if strip else 1) / gpu.few.processors
+        if parts[0].direct or load > MOST_BLOCKS:
+            break
+        if operation.kind == "sum" and load < LEAST_BLOCKS:
+            continue  # tiles are better
+        for plan, chosen in all_stacks(arithmetic, division, gpu):
+            found.append((_alone_cycles(plan, images, gpu), Stacked(1, *chosen)))
+    return min(found, key=lambda each: each[0], default=None)
+
+
+def _alone_cycles(plan: Stack, images: int, gpu: Generation) -> float:
+    """About how long a launch takes, with what one operation reads from device memory."""
+    return stack_cycles(plan, images, gpu) + READING * plan.unstaged / (32 * plan.warps)
 
 
 def one_kernel(

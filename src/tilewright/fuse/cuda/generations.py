@@ -69,15 +69,11 @@ class FewRates:
     plain: Rates
     image_work: float
     image_wait: float
-    # A turn of a fully connected layer in panels, for an image, and for 8 outputs: fitted to 48
-    # times of layers of 512 to 6,400 features with tensor cores, 6 % off.
-    panels_row: float
-    panels_column: float
 
 
 @dataclass(frozen=True)
 class PanelRates:
-    """Cycles of fully connected layers in panels, of many images."""
+    """Cycles of fully connected layers in panels: of many images, and a launch of both kinds."""
 
     work: float  # a turn's sums of 64 x 1
     copy: float  # one of the two of a turn
@@ -88,6 +84,9 @@ class PanelRates:
     parts: float  # that several blocks gather
     cluster: float  # that shares what it reads
     launch: float
+    few_turn: float  # of few images
+    few_column: float  # 8 outputs of it, of all blocks of a multiprocessor
+    few_product: float  # and for each image of a tile that is computed
 
 
 @dataclass(frozen=True, eq=False)  # looked up by what it is, in caches
@@ -230,39 +229,43 @@ HOPPER = Generation(
         ),
         image_work=510,
         image_wait=5080,
-        panels_row=24,
-        panels_column=430,
     ),
     panels=True,
     most_few=128,
 )
-# Of Hopper, which alone has kernels in panels: with tensor cores, and without. The first are fitted
-# to the times of all ways of four layers by 256 to 10,000 images, and rounded (`python -m
-# benchmarks.panels --fit` does it once more from `benchmarks/results/2026-11-16-panels-h200.json`,
-# and needs no GPU); the others are of an older fit that was not kept, and hold for these times.
-# What they choose is the fastest in 43 of 48 cases and 24 of 24; it is 12.3 % slower at most.
+# Of Hopper, which alone has kernels in panels: with tensor cores, and without. Fitted to the times
+# of all ways of seven layers by 1 to 10,000 images, and rounded (`python -m benchmarks.panels
+# --fit` does it once more from `benchmarks/results/2026-11-17-panels-*h200.json`, and needs no
+# GPU). What they choose is the fastest in 128 of 156 cases and 68 of 78; it is 39 % slower at most,
+# and 8 % without tensor cores.
 PANELS = {
     True: PanelRates(
-        work=2.36,
-        copy=32.7,
-        copied=65,
-        turn=17.2,
-        put=14,
-        gather=440,
-        parts=4060,
-        cluster=2160,
-        launch=2270,
+        work=2.641,
+        copy=47.8,
+        copied=79.1,
+        turn=1.5,
+        put=7.88,
+        gather=303,
+        parts=4260,
+        cluster=1830,
+        launch=2064,
+        few_turn=653,
+        few_column=367,
+        few_product=0.8,
     ),
     False: PanelRates(
-        work=21,
-        copy=60,
-        copied=60,
+        work=15.5,
+        copy=185,
+        copied=33,
         turn=195,
-        put=29,
-        gather=800,
-        parts=2350,
-        cluster=990,
-        launch=1460,
+        put=60,
+        gather=1850,
+        parts=40,
+        cluster=480,
+        launch=4650,
+        few_turn=0.8,
+        few_column=186,
+        few_product=122,
     ),
 }
 # What other generations take over: their tensor cores read registers.

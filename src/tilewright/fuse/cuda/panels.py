@@ -21,16 +21,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.generations import PANELS
 from tilewright.fuse.cuda.operations import Form, Operation
 from tilewright.fuse.cuda.packing import pack_all
-from tilewright.fuse.cuda.panels_ways import PANEL, Few, How, Into, Many, fastest
+from tilewright.fuse.cuda.panels_ways import (
+    PANEL,
+    TILE,
+    Few,
+    How,
+    Into,
+    Many,
+    cycles,
+    fastest,
+    few_cycles,
+)
 from tilewright.model.network import Parameters
 
 CHUNK = 8  # pieces
 PIECE = 4  # words
 # Outputs of a layer whose softmax is taken along: a block has all of them.
 MOST_SCORES = 64
-TILE = 16  # images
 LONG = 256  # pieces of a row of which a warp reads more at a time
 USUAL = 10_000, 132  # images and multiprocessors, where none are given
 
@@ -142,13 +152,32 @@ class Panels:
 
     def how(self, images: int, processors: int, share_sums: bool) -> tuple[How, ...]:
         """What is launched for a batch, one after the other."""
-        if self.softmax or (share_sums and images <= self.most_few):
-            return (self._few(images),)
+        few = (self.few(images),)
+        if self.softmax:
+            return few
         turns, tensor = self.own_pieces // CHUNK, self.arithmetic.tensor
-        many = fastest(tensor, images, self.filters, turns, processors)
-        return (many,) if self.given == "panels" else (Into(), many)
+        fast = fastest(tensor, images, self.filters, turns, processors)
+        many = (fast,) if self.given == "panels" else (Into(), fast)
+        if share_sums and images <= self.most_few:
+            return min((few, many), key=lambda ways: self.cycles(ways, images, processors))
+        return many
 
-    def _few(self, images: int) -> Few:
+    def cycles(self, ways: tuple[How, ...], images: int, processors: int) -> float:
+        """About how long such launches take."""
+        rates, found = PANELS[self.arithmetic.tensor], 0.0
+        for way in ways:
+            match way:
+                case Few():
+                    pieces = self.own_pieces
+                    found += few_cycles(way, images, self.filters, pieces, processors, rates)
+                case Many():
+                    turns = self.own_pieces // CHUNK
+                    found += cycles(way, images, self.filters, turns, processors, rates)
+                case Into():
+                    found += rates.launch
+        return found
+
+    def few(self, images: int) -> Few:
         """What was fastest on an H200."""
         tensor = self.arithmetic.tensor
         rows = TILE if tensor else min(TILE, 1 << (images - 1).bit_length())
@@ -168,9 +197,7 @@ class Panels:
 
     def grid(self, how: How, images: int) -> tuple[int, int, int]:
         match how:
-            case Few():
-                return -(-self.filters // (8 * how.columns)), -(-images // (16 * how.tiles)), 1
-            case Many():
+            case Few() | Many():
                 return how.grid(images, self.filters)
             case Into():
                 # A warp takes 8 rows and 16 pieces; a block has 8 warps.
