@@ -111,6 +111,14 @@ TF32 = Precision("tf32", 2.0**-11, 2.0**-22)
 FP16 = Precision(
     "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True
 )
+# Of float32 on tensor cores: each operand is two, `high`, the nearest number of 11 bits, and `low`,
+# what is left of it. Of a number of 24 bits that has 13, of which the tensor cores read 11, at a
+# loss of one unit of the 24th: 2^-23 of the operand. Added up are high times high, high times low
+# and low times high; low times low, which is left out, is 2^-22 of the product at most, as low is
+# 2^-11 of the operand. Together that is less than two roundings of 2^-22. Whole numbers of 22 bits
+# are two such operands exactly; low times low is missing from their product, too, but with that
+# each of three addends still costs less than the 2^-22 that TF32's does here.
+TF32X3 = Precision("tf32x3", 2.0**-22, 3 * 2.0**-22)
 # Tiles of 2x2 and of 4x4 outputs of a 3x3 convolution (Lavin, Gray, *Fast algorithms for
 # convolutional neural networks*, 2015).
 WINOGRAD_2 = Transforms(
@@ -146,5 +154,6 @@ FP32_WINOGRAD4 = Precision("fp32-winograd4", 0.0, UNIT, fast=(WINOGRAD_4, WINOGR
 FP32_FFT = Precision("fp32-fft", 0.0, UNIT, fast="fft")
 # What a kernel may claim of its arithmetic, by name.
 CLASSES = {
-    each.name: each for each in (FLOAT32, TF32, FP16, FP32_WINOGRAD, FP32_WINOGRAD4, FP32_FFT)
+    each.name: each
+    for each in (FLOAT32, TF32, TF32X3, FP16, FP32_WINOGRAD, FP32_WINOGRAD4, FP32_FFT)
 }

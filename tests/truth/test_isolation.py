@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.strategies import networks
 from tilewright.model import zoo
-from tilewright.precision import FLOAT32, FP16, TF32
+from tilewright.precision import FLOAT32, FP16, TF32, TF32X3
 from tilewright.truth import isolation, reference
 
-PRECISIONS = (FLOAT32, TF32, FP16)
+PRECISIONS = (FLOAT32, TF32, TF32X3, FP16)
 
 
 def ready(network, given):

@@ -31,7 +31,7 @@ from tilewright.model.layers import (
 )
 from tilewright.model.layers.convolution import convolve
 from tilewright.model.network import Network, Stage
-from tilewright.precision import FP16, Precision
+from tilewright.precision import FP16, TF32X3, Precision
 from tilewright.rungs import find, rungs
 from tilewright.rungs.cpu import im2col
 from tilewright.rungs.rung import whole_network
@@ -1412,6 +1412,30 @@ def test_lower_precision_passes_only_when_it_is_claimed(only_odd):
     claimed = replace(tf32, precision=Precision("tf32", 2.0**-11, 2.0**-24))
     assert not verify(tf32, CPU, seed=1).passed
     assert verify(claimed, CPU, seed=1).passed
+
+
+def three_products(stage, parameters, right):
+    """Of two parts of each operand, as tensor cores of TF32 take them."""
+    weight, bias = parameters[f"{stage.name}.weight"], parameters.get(f"{stage.name}.bias", 0)
+
+    def parts(values):
+        high = rounded_to(11)(values)
+        with np.errstate(invalid="ignore"):  # of infinity
+            return high.astype(float), rounded_to(11)(values - high).astype(float)
+
+    def run(x, out):
+        (high, low), (heavy, light) = parts(x.reshape(len(x), -1)), parts(weight)
+        out[:] = low @ heavy.T + high @ light.T + high @ heavy.T + bias
+
+    return run
+
+
+def test_three_products_of_parts_pass_as_what_they_are_and_fewer_do_not(only_odd):
+    only_odd("fc")
+    three, fewer = rung_with("fc", three_products), rung_with("fc", tf32_weights)
+    assert verify(replace(three, precision=TF32X3), CPU, seed=1).passed
+    assert not verify(three, CPU, seed=1).passed
+    assert not verify(replace(fewer, precision=TF32X3), CPU, seed=1).passed
 
 
 ON_CPU = [
