@@ -41,8 +41,8 @@ from tilewright.runtime.dialect import Limits, Source
 from tilewright.runtime.gather import Gathering
 from tilewright.truth.trials import random_parameters
 
-SUBJECTS = (("network", "fp16"), ("network", "tf32"), ("network", "fp32"))
-SUBJECTS += (("tensor", "fp16"), ("tensor", "tf32"))
+SUBJECTS = (("network", "fp16"), ("network", "tf32"), ("network", "tf32x3"), ("network", "fp32"))
+SUBJECTS += (("tensor", "fp16"), ("tensor", "tf32"), ("tensor", "tf32x3"))
 H200 = Limits(1024, 48 * 1024, 64 * 1024, 140 * 10**9, 132)
 
 

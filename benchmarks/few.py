@@ -2,11 +2,12 @@
 
 Five networks, All-CNN among them, at 1, 4, 16 and 64 images that lie on the device, or others if
 asked for (`mlp` is a perceptron of three layers; `benchmarks.strangers` has ten more), in fp32,
-fp16 and TF32: `tilewright.compile(network, device="cuda", batch=N)` from bytes to probabilities,
-and PyTorch with cuDNN's algorithms chosen by trial, its channels first or last, from pixels that
-are normalised already. Medians of turns, by device events. PyTorch counts as it is fastest: as a
-graph or not, of more than 2,500 images whole or in pieces. `called` is ours without a graph, one
-call after the other. The largest difference is to PyTorch in float64, of 64 images at most.
+fp16 and TF32, or others (tf32x3, whose peer is PyTorch in float32):
+`tilewright.compile(network, device="cuda", batch=N)` from bytes to probabilities, and PyTorch with
+cuDNN's algorithms chosen by trial, its channels first or last, from pixels that are normalised
+already. Medians of turns, by device events. PyTorch counts as it is fastest: as a graph or not, of
+more than 2,500 images whole or in pieces. `called` is ours without a graph, one call after the
+other. The largest difference is to PyTorch in float64, of 64 images at most.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def measured(network: Network, precision: str, images: int, repeats: int) -> dic
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = []
-    for precision in PRECISIONS:
+    for precision in dict.fromkeys(row["precision"] for row in rows):
         lines += [f"### {precision}", "", HEAD, RULE]
         for row in rows:
             if row["precision"] == precision:
@@ -98,6 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="FILE.json; FILE.md beside it")
     parser.add_argument("--networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--precisions", nargs="*", default=PRECISIONS)
     parser.add_argument("--batches", nargs="*", type=int, default=BATCHES)
     parser.add_argument("--repeats", type=int, default=7)
     given = parser.parse_args()
@@ -111,7 +113,7 @@ def main() -> None:
     for name in given.networks:
         bare = known[name]
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
-        for precision in PRECISIONS:
+        for precision in given.precisions:
             for images in given.batches:
                 with torch.inference_mode():
                     row = measured(network, precision, images, given.repeats)

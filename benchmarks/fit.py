@@ -89,13 +89,17 @@ class Plans:
 
         Both are linear in the constants, so the code is asked with one of them 1, all others 0.
         """
-        nothing = replace(HOPPER.rates(self.tensor), **dict.fromkeys(FITTED, 0.0))
+        nothing = replace(self.rates, **dict.fromkeys(FITTED, 0.0))
         bare = self.with_rates(nothing)
         ones = [self.with_rates(replace(nothing, **{name: 1.0})) for name in FITTED]
         plans = [each.plan for each in self.measured]
         work, wait = np.array([[(p.work(one), p.wait(one)) for one in ones] for p in plans]).T
         least = np.array([(p.work(bare), p.wait(bare)) for p in plans]).T
         return (work - least[0]).T, (wait - least[1]).T, *least
+
+    @property
+    def rates(self) -> Rates:
+        return HOPPER.tensor if self.tensor else HOPPER.plain
 
     def with_rates(self, rates: Rates) -> Generation:
         return replace(HOPPER, **{"tensor" if self.tensor else "plain": rates})
@@ -110,7 +114,7 @@ class Plans:
         return found
 
     def table(self) -> Array:
-        rates = asdict(HOPPER.rates(self.tensor))
+        rates = asdict(self.rates)
         return np.array([rates[name] for name in FITTED])
 
     @cached_property

@@ -87,11 +87,11 @@ def compile(
     Call what comes back with a batch of images, (image, channel, y, x), of any size: uint8 pixels,
     which the network's input scales, or float32 values, which enter the first layer as they are.
     It gives the last layer's output for each image, in float32, as the caller's kind of array;
-    calls may come from several threads at once. `precision` is fp32 unless less is asked for (fp16
-    or tf32 on cuda); `batch` is the largest batch, if that is known. Machine code is made once for
-    a network's shapes and kept on disk. With `trial`, on cuda, the few plans of the kernels that
-    are estimated best are timed on the GPU first, and the fastest is kept on disk, too.
-    docs/serving.md has the rest.
+    calls may come from several threads at once. `precision` is fp32 unless less is asked for (fp16,
+    tf32 or tf32x3 on cuda); `batch` is the largest batch, if that is known. Machine code is made
+    once for a network's shapes and kept on disk. With `trial`, on cuda, the few plans of the
+    kernels that are estimated best are timed on the GPU first, and the fastest is kept on disk,
+    too. docs/serving.md has the rest.
     """
     from tilewright.model.load import load
     from tilewright.runtime.device import Device

@@ -56,10 +56,10 @@ def test_what_a_rung_is_made_with_is_what_it_claims(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("here")
 def test_a_rung_that_cannot_asks_for_a_name() -> None:
-    words = r"^rung 'tensor' cannot compute in fp32: name --precision fp16 or tf32$"
+    words = r"^rung 'tensor' cannot compute in fp32: name --precision fp16 or tf32 or tf32x3$"
     with pytest.raises(TilewrightError, match=words):
         choose(CUDA, "tensor")
-    with pytest.raises(TilewrightError, match="it computes in fp16 or tf32"):
+    with pytest.raises(TilewrightError, match="it computes in fp16 or tf32 or tf32x3"):
         choose(CUDA, "tensor", "fp32")
     assert choose(CUDA, "tensor", "tf32").label == "tensor tf32"
 

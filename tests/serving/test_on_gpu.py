@@ -83,7 +83,7 @@ def test_every_size_of_batch(network, compiled):
         assert problem is None, f"{count} images: {problem}"
 
 
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32x3", "tf32", "fp16"])
 def test_the_same_outputs_as_a_run_s(network, precision):
     import cupy
 

@@ -104,11 +104,13 @@ def test_the_share_of_a_library():
     assert cells(printed(ladder), "fused", 1)[-1] == "≈1.00x"
 
 
-def test_a_library_is_compared_with_in_its_own_precision():
+@pytest.mark.parametrize("precision", ["fp16", "tf32", "tf32x3"])
+def test_a_library_is_compared_with_in_its_own_precision(precision):
     ladder = made()
-    rung = replace(ladder.rows[3].rung, name="fused fp16")
+    rung = replace(ladder.rows[3].rung, name=f"fused {precision}")
     ladder.rows[3] = replace(ladder.rows[3], rung=rung)
     assert cells(printed(ladder), "fused", 1)[-1] == "-"
+    assert kept(ladder).rows[3].precision == precision
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])

@@ -137,10 +137,10 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 def add_precision(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--precision", choices=PRECISIONS,
-        help="the arithmetic of rungs with a choice: network (fp16, tf32 or fp32) and tensor (fp16 "
-        "or tf32), on cuda; fused (fp32, or 3x3 convolutions by Winograd's algorithm, in tiles of "
-        "2x2 outputs: fp32-winograd, or of 4x4, and 5x5 convolutions, too: fp32-winograd4), on the "
-        "CPU (default: fp32)",
+        help="the arithmetic of rungs with a choice: network (fp16, tf32, tf32x3 or fp32) and "
+        "tensor (fp16, tf32 or tf32x3), on cuda; fused (fp32, or 3x3 convolutions by Winograd's "
+        "algorithm, in tiles of 2x2 outputs: fp32-winograd, or of 4x4, and 5x5 convolutions, too: "
+        "fp32-winograd4), on the CPU (default: fp32)",
     )  # fmt: skip
 
 

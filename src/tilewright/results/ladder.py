@@ -28,7 +28,7 @@ ALL = "all"  # memory plans: each rung has a row for each
 # own; those of a rung that fuses layers have the activation and pooling after them in it.
 ALONE, TOGETHER = "*", "+"
 
-LESS = ("fp16", "tf32")  # precisions that names of rungs have in them
+LESS = ("fp16", "tf32x3", "tf32")  # precisions that names of rungs have in them
 
 
 class GpuLook(Struct, frozen=True, kw_only=True):

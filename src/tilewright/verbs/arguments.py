@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.rungs.rung import Rung
 
 LARGEST, LARGEST_SEED = 10**9, 2**32 - 1
-PRECISIONS = ("fp16", "tf32", "fp32", "fp32-winograd", "fp32-winograd4")
+PRECISIONS = ("fp16", "tf32", "tf32x3", "fp32", "fp32-winograd", "fp32-winograd4")
 CLUSTERS = ("ray",)
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")

@@ -132,11 +132,11 @@ def run(
     is a name, a path, an array of images or a pair of images and labels; the first `images` of it
     are taken, `batch` at a time (default: 100). `device` is cpu (the default), opencl, cuda or one
     of several as in cuda:1; `rung` is how to compute, or a kernel file (default: our fastest on the
-    device); `memory` how data travels on a GPU; `precision` fp16, tf32 or fp32 where a rung has the
-    choice. `check` proves the rung first. `plan` is a file that `save_plan` wrote, which has
-    device, rung, memory, batch and precision. `repeats` are forward passes; tables are of the last.
-    `on` "ray" sends the images through a Ray cluster: so many `workers` (default: one for each
-    processor or GPU) of the cluster at `address`, or of one that is started here for it.
+    device); `memory` how data travels on a GPU; `precision` fp16, tf32, tf32x3 or fp32 where a rung
+    has the choice. `check` proves the rung first. `plan` is a file that `save_plan` wrote, which
+    has device, rung, memory, batch and precision. `repeats` are forward passes; tables are of the
+    last. `on` "ray" sends the images through a Ray cluster: so many `workers` (default: one for
+    each processor or GPU) of the cluster at `address`, or of one that is started here for it.
     `progress`: True for a bar, or a function that is told what is being done, how much of it is
     done and how much there is.
     """

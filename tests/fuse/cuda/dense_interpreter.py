@@ -17,6 +17,7 @@ from tests.fuse.cuda.instructions import (
     halves,
     operand_columns,
     probabilities,
+    products,
     values,
 )
 from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
@@ -150,7 +151,8 @@ class Block:
         steps = words // self.arithmetic.step
         weights = operand_columns(block, steps, columns, self.arithmetic)
         with np.errstate(over="ignore", invalid="ignore"):
-            return given @ weights.reshape(given.shape[1], -1).astype(np.float64)
+            columns = weights.reshape(given.shape[1], -1).astype(np.float64)
+            return products(given, columns, self.arithmetic)
 
     def connect(self, step: Connect) -> None:
         words, columns = step.steps * self.arithmetic.step, step.outputs.all_columns

@@ -92,8 +92,13 @@ def _compiled(function: str) -> Any:
         "    for (long i = 0; i < count; ++i) out[i] = each(x[i]);",
         "}",
     ]
+    return _library(lines)
+
+
+def _library(lines: list[str]) -> Any:
+    """The function `all` of some C."""
     with TemporaryDirectory() as folder:
-        library = Path(folder) / "activation.so"
+        library = Path(folder) / "all.so"
         command = ["gcc", "-x", "c", "-O1", "-shared", "-fPIC", "-", "-o", str(library), "-lm"]
         subprocess.run(command, input="\n".join(lines), text=True, check=True)
         return ctypes.CDLL(str(library)).all
@@ -105,6 +110,50 @@ def probabilities(scores: Array) -> Array:
         most = maximum("softmax").reduce(scores, -1, keepdims=True)
         powers = np.exp(scores - maximum("softmax")(most, np.finfo(FLOAT).min))
         return (powers / powers.sum(-1, keepdims=True)).astype(FLOAT)
+
+
+def products(rows: Array, columns: Array, arithmetic: Arithmetic) -> Array:
+    """Sums of products of rows and columns, without roundings on the way; of floats in parts those
+    products that `multiply` has."""
+    if arithmetic.parts == 1:
+        return rows @ columns
+    of_rows, of_columns = parts(rows), parts(columns)
+    return np.sum([of_rows[one] @ of_columns[other] for one, other in multiplied("multiply")], 0)
+
+
+@cache
+def multiplied(function: str) -> list[tuple[str, str]]:
+    """The parts of rows and of columns whose products a building block adds up."""
+    return re.findall(r"_parts\(c, (\w+)\(a0\).* (\w+)\(b(?:\.x)?\)", body(function))
+
+
+def parts(floats: Array) -> dict[str, Array]:
+    """What the tensor cores read of the two operands that a float is split into."""
+    whole = np.ascontiguousarray(floats, FLOAT)
+    found = {"high": np.empty_like(whole, np.uint32), "low": np.empty_like(whole, np.uint32)}
+    places = (ctypes.c_void_p(each.ctypes.data) for each in (whole, *found.values()))
+    _splitting()(*places, ctypes.c_long(whole.size))
+    return {
+        name: (words & np.uint32(0xFFFFE000)).view(FLOAT).astype(np.float64)
+        for name, words in found.items()
+    }
+
+
+@cache
+def _splitting() -> Any:
+    """The functions of the text, compiled by this machine's C compiler."""
+    return _library(
+        [
+            "typedef unsigned word;",
+            "typedef union { word bits; float value; } both;",
+            "static float __uint_as_float(word x) { both y = {.bits = x}; return y.value; }",
+            "static word __float_as_uint(float x) { both y = {.value = x}; return y.bits; }",
+            *(f"static word {each}(word value) {{ {body(each)}; }}" for each in ("high", "low")),
+            "void all(const word* x, word* first, word* rest, long count) {",
+            "    for (long i = 0; i < count; ++i) first[i] = high(x[i]), rest[i] = low(x[i]);",
+            "}",
+        ]
+    )
 
 
 def operand_columns(block: Array, rows: int, columns: int, arithmetic: Arithmetic) -> Array:

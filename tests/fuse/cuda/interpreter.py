@@ -24,6 +24,7 @@ from tests.fuse.cuda.instructions import (
     maximum,
     operand_columns,
     probabilities,
+    products,
     rounded_halves,
     values,
 )
@@ -257,7 +258,8 @@ class Machine(Group):
                 with np.errstate(over="ignore", invalid="ignore"):
                     for ky in range(step.taps_y):
                         end = ky + (step.rows - 1) * step.stride_y + 1
-                        sums += rows[ky : end : step.stride_y] @ columns[ky][:, first:last]
+                        taken = rows[ky : end : step.stride_y]
+                        sums += products(taken, columns[ky][:, first:last], self.arithmetic)
                     sums = sums.astype(FLOAT)
                 self.store(step, sums, tile, split * step.columns, warp)
 

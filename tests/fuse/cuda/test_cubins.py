@@ -54,6 +54,7 @@ NETWORKS = {network.name: network for network in networks()}
 LARGEST = "cifar64"
 CASES = [(name, 90, "fp16") for name in NETWORKS if name != LARGEST] + [
     ("lenet5", 90, "tf32"),
+    ("lenet5", 90, "tf32x3"),
     ("lenet5", 90, "fp32"),
     ("lenet5", 80, "fp16"),
     ("lenet5", 120, "fp16"),

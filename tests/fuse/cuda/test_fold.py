@@ -64,12 +64,13 @@ def test_as_position_by_position(
 
 
 def test_only_where_it_pays() -> None:
-    def folds(name: str) -> list[bool]:
+    def folds(name: str) -> list[str]:
         first = to_do(zoo.network(name).stages, HOPPER)[0]
-        return [fold.folded(first, each).folded for each in ARITHMETICS.values()]
+        return [name for name, each in ARITHMETICS.items() if fold.folded(first, each).folded]
 
-    assert folds("ece408") == [True, True, False]  # fp32 has no columns of 8 to fill
-    assert folds("cifar10") == [False, False, False]  # a row of three channels is a step already
+    # fp32 has no columns of 8 to fill; in parts six columns of weights take too many registers.
+    assert folds("ece408") == ["fp16", "tf32"]
+    assert folds("cifar10") == []  # a row of three channels is a step already
 
 
 @pytest.mark.parametrize(

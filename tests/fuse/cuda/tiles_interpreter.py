@@ -18,6 +18,7 @@ from tests.fuse.cuda.instructions import (
     maximum,
     operand_columns,
     probabilities,
+    products,
     rounded_halves,
     values,
 )
@@ -155,7 +156,8 @@ class Block:
         weights = operand_columns(block, steps, made.all_columns, arithmetic)
         given = values(words, arithmetic.per_word).astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            self.sums[rows] += given @ weights.reshape(given.shape[1], -1).astype(np.float64)
+            columns = weights.reshape(given.shape[1], -1).astype(np.float64)
+            self.sums[rows] += products(given, columns, arithmetic)
 
     def put(self, out: Memory, added: Array | None) -> None:
         """`put_sums`: bias, pooling, what is added, activations; then softmax or the results."""

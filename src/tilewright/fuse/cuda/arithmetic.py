@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.precision import FLOAT32, FP16, TF32, Precision
+from tilewright.precision import FLOAT32, FP16, TF32, TF32X3, Precision
 from tilewright.runtime.dialect import DoesNotFit
 
 Words = NDArray[np.uint32]
@@ -19,11 +19,15 @@ class Arithmetic:
 
     A step of a sum takes `step` words of each operand: what a tensor core's instruction takes, or
     two, where there are none. A half step takes half as many.
+
+    Where operands are made of `parts`, the first the nearest number of 11 bits to a float, the next
+    what it leaves, lanes split what they have read; in memory it is whole.
     """
 
     precision: Precision
     per_word: int
     tensor: bool
+    parts: int = 1
 
     @property
     def name(self) -> str:
@@ -36,7 +40,22 @@ class Arithmetic:
     @property
     def rounds(self) -> bool:
         """Whether an operand is another number than the float in its place."""
-        return self.tensor and self.per_word == 1
+        return self.tensor and self.per_word == 1 and self.parts == 1
+
+    @property
+    def products(self) -> int:
+        """Of parts, that make a product: those that are too small to matter are left out."""
+        return self.parts * (self.parts + 1) // 2
+
+    @property
+    def from_shared(self) -> bool:
+        """Whether tensor cores can take operands from shared memory themselves."""
+        return self.tensor and self.parts == 1
+
+    @property
+    def in_panels(self) -> Arithmetic:
+        """What layers in panels compute with, whose tensor cores do so: the same, or float32."""
+        return self if self.parts == 1 else ARITHMETICS[FLOAT32.name]
 
     def words(self, channels: int) -> int:
         """Words that hold so many channels of a pixel."""
@@ -50,7 +69,7 @@ class Arithmetic:
             return np.ascontiguousarray(halves).view(np.uint32)
         plain = np.ascontiguousarray(values, np.float32)
         bits = plain.view(np.uint32)
-        if not self.tensor:
+        if not self.rounds:
             return bits
         # To the nearest number of 10 fraction bits, as cvt.rna.tf32 does; what is none stays so.
         rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
@@ -58,8 +77,9 @@ class Arithmetic:
 
     def check_weights(self, layer: str, weight: NDArray[np.float32]) -> None:
         """Refuse what would be infinite as an operand: a tanh or a ReLU can make a number of it."""
-        # From half a unit beyond the largest number on.
-        infinite = (2 - self.precision.operand_unit) * 2.0 ** (15 if self.per_word == 2 else 127)
+        # From half a unit beyond the largest number of 11 bits on.
+        nearest = 2 - 2.0**-11 if self.tensor else 2.0
+        infinite = nearest * 2.0 ** (15 if self.per_word == 2 else 127)
         worst = weight.flat[np.abs(weight).argmax()] if weight.size else np.float32(0)
         if abs(float(worst)) >= infinite:
             raise DoesNotFit(
@@ -70,5 +90,6 @@ class Arithmetic:
 ARITHMETICS = {
     "fp16": Arithmetic(FP16, per_word=2, tensor=True),
     "tf32": Arithmetic(TF32, per_word=1, tensor=True),
+    "tf32x3": Arithmetic(TF32X3, per_word=1, tensor=True, parts=2),
     "fp32": Arithmetic(FLOAT32, per_word=1, tensor=False),
 }

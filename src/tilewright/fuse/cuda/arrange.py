@@ -19,7 +19,7 @@ from tilewright.fuse.cuda.operations import Form, Operation, Window
 from tilewright.fuse.cuda.pictures import Picture, plain
 from tilewright.fuse.cuda.stack import Phase, Rows, Stack, Strip, Taken
 from tilewright.fuse.cuda.sums import WEIGHTS, Shares, into, planes, share, source_picture
-from tilewright.fuse.cuda.warpgroups import enough_warps, wide_share, with_warpgroups
+from tilewright.fuse.cuda.warpgroups import can_be_wide, wide_share, with_warpgroups
 from tilewright.model.layers import Shape
 from tilewright.runtime.dialect import DoesNotFit
 
@@ -141,7 +141,7 @@ def _different(
     sums = [each for each in _as_phases(operations, arithmetic, strip) if each.kind == "sum"]
     met = []
     for weight, wide in itertools.product(WEIGHTS, (False, True)):
-        if wide and not _can_be_wide(arithmetic, generation, warps, groups):
+        if wide and not can_be_wide(arithmetic, generation, warps, groups):
             continue
         setting = _Setting(arithmetic, generation, warps, registers, weight, wide)
         shares = [_share(setting, each) for each in sums]
@@ -256,7 +256,7 @@ def _plan(
     wide: bool,
 ) -> Stack | None:
     """The plan for groups of so many warps, if it fits; weights stay out if they must."""
-    if wide and not _can_be_wide(arithmetic, generation, warps, groups):
+    if wide and not can_be_wide(arithmetic, generation, warps, groups):
         return None
     registers = lane_registers(warps * groups)
     setting = _Setting(arithmetic, generation, warps, registers, weight, wide)
@@ -310,10 +310,6 @@ def _plan(
     if wide and not (_wide(whole) and all(each.shared for each in _wide(whole))):
         return None  # it is the same as without, or tensor cores cannot read the weights
     return with_warpgroups(holding(whole, generation.shared_bytes), generation)
-
-
-def _can_be_wide(arithmetic: Arithmetic, generation: Generation, warps: int, groups: int) -> bool:
-    return arithmetic.tensor and generation.warpgroups and enough_warps(warps, groups)
 
 
 def _as_phases(

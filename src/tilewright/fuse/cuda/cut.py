@@ -285,7 +285,7 @@ def _connected(
         or any(_over_the_batch(part, 0, gpu) < 2 or each.connected for each in more)
     ):
         return None
-    return connected(arithmetic, tuple(part), chosen.few)
+    return connected(arithmetic.in_panels, tuple(part), chosen.few)
 
 
 def _multiplied(plan: Dense) -> Multiplied:

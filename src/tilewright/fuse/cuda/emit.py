@@ -20,6 +20,7 @@ def head(arithmetic: Arithmetic, *texts: str) -> str:
     defines = {
         "TW_PER_WORD": arithmetic.per_word,
         "TW_TENSOR": int(arithmetic.tensor),
+        "TW_PARTS": arithmetic.parts,
         "TW_TO_HALVES": 0,
         "TW_TO_OPERANDS": 1,
         "TW_TO_FLOATS": 2,

@@ -80,7 +80,8 @@ def tiles_cycles(plan: Tiles, images: int, gpu: Generation) -> float:
     load = -(-blocks // few.processors)
     together = min(load, resident)
     others = max(0, together * warps - SCHEDULERS)
-    each = few.step + products * (few.product[tensor] + few.more_product[tensor] * others)
+    product = few.product[tensor] + few.more_product[tensor] * others
+    each = few.step + products * plan.arithmetic.products * product
     fetch = plan.corners * few.corner + together * plan.round_weights / few.weights_a_cycle
     least = few.ahead / (plan.stages - 1)
     rounds = -(-plan.rounds // parts) * max(few.round + steps * each + fetch, least)

@@ -57,7 +57,8 @@ def folded(operation: Operation, arithmetic: Arithmetic) -> Operation:
         ),
         folded=True,
     )
-    registers = _columns(operation.result[0]) * (4 + 2 * made.window.taps[0])
+    weights = 2 * arithmetic.parts * made.window.taps[0]
+    registers = _columns(operation.result[0]) * (4 + weights)
     pays = _products(made, arithmetic) < PAYS * _products(operation, arithmetic)
     return made if pays and registers <= MOST_REGISTERS else operation
 

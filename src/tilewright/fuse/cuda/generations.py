@@ -19,7 +19,9 @@ that is off makes a kernel slower, never wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
+from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.runtime.dialect import DoesNotFit
 
 
@@ -135,8 +137,16 @@ class Generation:
     # Measured: images up to which the warps of a block divide the sums of such layers.
     most_few: int
 
-    def rates(self, tensor: bool) -> Rates:
-        return self.tensor if tensor else self.plain
+    def rates(self, arithmetic: Arithmetic) -> Rates:
+        if arithmetic.products > 1:
+            return _several(self.tensor, arithmetic.products)
+        return self.tensor if arithmetic.tensor else self.plain
+
+
+@cache
+def _several(one: Rates, products: int) -> Rates:
+    """Of so many products for each, as so many times one: nothing is fitted to them yet."""
+    return replace(one, product=products * one.product, own_product=products * one.own_product)
 
 
 HOPPER = Generation(

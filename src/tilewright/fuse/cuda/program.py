@@ -346,8 +346,11 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         rows_first=shares.rows_first,
         # Steps written out one after the other are 5 to 12 % faster on tensor cores; as
         # multiply-adds they are so long that groups in different layers run out of instruction
-        # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).
-        unroll=written_out(count * full, taps_y * shares.rows * shares.columns)
+        # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15). In parts each product is three, with
+        # two instructions for each of them that split or load.
+        unroll=written_out(
+            count * full, taps_y * shares.rows * shares.columns * plan.arithmetic.products**2
+        )
         if plan.arithmetic.tensor
         else 1,
         pool=pool,

@@ -102,7 +102,7 @@ class Phase:
         """Cycles until the warp with most to do is done."""
         if self.shares is None:
             return 0.0
-        rates = generation.rates(self.shares.arithmetic.tensor)
+        rates = generation.rates(self.shares.arithmetic)
         together, distant = self.warpgroup > 0, not self.shared
         return self.shares.wait(self.steps, warps, rates, together, distant)
 
@@ -126,7 +126,7 @@ def _kernel(operation: Operation) -> tuple[int, int]:
 def _work(phase: Phase, generation: Generation, warps: int, groups: int) -> float:
     operation, shares = phase.operation, phase.shares
     if shares:
-        rates = generation.rates(shares.arithmetic.tensor)
+        rates = generation.rates(shares.arithmetic)
         distant = 0 if phase.shared else rates.distant * phase.weight_reads
         return shares.work(phase.steps, rates, warps, groups, phase.warpgroup > 0) + distant
     if operation.kind != "softmax":
@@ -415,7 +415,7 @@ class Stack:
 
     def wait(self, generation: Generation) -> float:
         """Cycles of a group that it takes, if it has all it needs."""
-        rates = generation.rates(self.arithmetic.tensor)
+        rates = generation.rates(self.arithmetic)
         fill = rates.fill * self.unstaged / (32 * self.warps)
         return generation.image_wait + fill + sum(
             (rates.softmax if phase.operation.kind == "softmax" else

@@ -102,7 +102,7 @@ def tiles_program(plan: Tiles, pixels: Pixels | None, source: Source) -> TilesPr
     )
     pool, before, after = pool_of(operation)
     filters = operation.summed[0]
-    at_once = PRODUCTS[arithmetic.tensor] // (plan.tiles * plan.columns)
+    at_once = PRODUCTS[arithmetic.tensor] // (plan.tiles * plan.columns * arithmetic.products)
     each = plan.words if source == "words" else channels
     return TilesProgram(
         arithmetic=arithmetic,

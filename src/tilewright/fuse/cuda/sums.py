@@ -137,9 +137,11 @@ class Shares:
     @property
     def _operands(self) -> tuple[int, int]:
         """Registers for a step's operands: all weights held, or all rows."""
-        each = 2 if self.arithmetic.tensor else 4  # words of weights of a column that a lane holds
+        parts = self.arithmetic.parts
+        # Words of weights of a column that a lane holds.
+        each = parts * (2 if self.arithmetic.tensor else 4)
         weights = self.geometry.window.taps[0] * self.columns * each
-        return weights + 8, 4 * self.input_rows + 2 * each
+        return weights + 8 * parts, 4 * parts * self.input_rows + 2 * each
 
     def busiest(self, warps: int, groups: int) -> float:
         """Units of an image that the busiest of the four schedulers has, times four.
@@ -214,7 +216,7 @@ def share(
             candidates.append(one)
 
     def cost(one: Shares) -> tuple[float, int]:
-        rates = generation.rates(arithmetic.tensor)
+        rates = generation.rates(arithmetic)
         work = one.work(steps, rates, warps, TYPICAL_GROUPS)
         return work + weight * one.wait(steps, warps, rates), one.units
 

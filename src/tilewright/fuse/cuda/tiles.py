@@ -152,7 +152,8 @@ class Tiles:
     def registers(self) -> int:
         """Of a lane: sums, and a step's operands; and where the rows lie that it fetches."""
         each = 2 if self.arithmetic.tensor else 4
-        return 4 * self.tiles * self.columns + each * self.columns + 8 + 4 * self.corners
+        operands = self.arithmetic.parts * (each * self.columns + 8)
+        return 4 * self.tiles * self.columns + operands + 4 * self.corners
 
     @property
     def inputs(self) -> tuple[int, ...]:

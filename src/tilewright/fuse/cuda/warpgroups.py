@@ -37,9 +37,7 @@ MOST_SUMS = 1.25
 
 def with_warpgroups(plan: Stack, generation: Generation) -> Stack:
     """The same plan, with sums by warpgroups where they can be, and where they gain."""
-    if not (generation.warpgroups and plan.arithmetic.tensor):
-        return plan
-    if not enough_warps(plan.warps, plan.groups):
+    if not can_be_wide(plan.arithmetic, generation, plan.warps, plan.groups):
         return plan
     phases = tuple(
         replace(phase, warpgroup=ROWS_AT_A_TIME) if _gains(plan, phase, generation) else phase
@@ -67,9 +65,10 @@ def _gains(plan: Stack, phase: Phase, generation: Generation) -> bool:
     )
 
 
-def enough_warps(warps: int, groups: int) -> bool:
-    """Whether groups of four warps have others that work while they wait."""
-    return warps % WARPS == 0 and warps * groups >= LEAST_WARPS
+def can_be_wide(arithmetic: Arithmetic, generation: Generation, warps: int, groups: int) -> bool:
+    """Whether there are such sums, and other groups of four warps that work while one waits."""
+    enough = warps % WARPS == 0 and warps * groups >= LEAST_WARPS
+    return generation.warpgroups and arithmetic.from_shared and enough
 
 
 def _registers(shares: Shares, generation: Generation) -> int:

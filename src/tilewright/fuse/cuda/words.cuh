@@ -1,7 +1,8 @@
 // What all kernels are made of: words of 32 bits, two halves (fp16) or one float each, products of
 // them, and how they come into shared memory.
 //
-// TW_PER_WORD is 2 for fp16 and 1 otherwise; TW_TENSOR says whether sums go to the tensor cores.
+// TW_PER_WORD is 2 for fp16 and 1 otherwise; TW_TENSOR says whether sums go to the tensor cores,
+// and TW_PARTS how many operands of theirs a float is split into.
 
 typedef unsigned int word;
 
@@ -33,10 +34,11 @@ __device__ __forceinline__ float maximum(float a, float b)
     return larger;
 }
 
-// A float as a sum takes it: rounded to what the tensor cores read, so that they cut nothing off.
+// A float as it lies where a sum takes it: rounded to what the tensor cores read, so that they cut
+// nothing off, or whole, if it is split then.
 __device__ __forceinline__ word operand(float value)
 {
-#if TW_TENSOR && TW_PER_WORD == 1
+#if TW_TENSOR && TW_PER_WORD == 1 && TW_PARTS == 1
     word rounded;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
     return rounded;
@@ -55,8 +57,8 @@ __device__ __forceinline__ word operand(float value)
 #if TW_TENSOR
 #define TW_STEP 8
 
-__device__ __forceinline__ void multiply(
-    float (&c)[4], word a0, word a1, word a2, word a3, uint2 b)
+__device__ __forceinline__ void multiply_parts(
+    float (&c)[4], word a0, word a1, word a2, word a3, word b0, word b1)
 {
 #if TW_PER_WORD == 2
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
@@ -66,10 +68,10 @@ __device__ __forceinline__ void multiply(
         "{%8,%9}, {%0,%1,%2,%3};"
 #endif
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b.x), "r"(b.y));
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, word b)
+__device__ __forceinline__ void multiply_half_parts(float (&c)[4], word a0, word a1, word b)
 {
 #if TW_PER_WORD == 2
     asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
@@ -80,6 +82,41 @@ __device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, w
 #endif
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a0), "r"(a1), "r"(b));
+}
+
+// A float as two operands: the nearest number of 11 bits, which is what the tensor cores read, and
+// what that leaves, which is exact, and of which they cut off one bit at most. If the float is not
+// finite, the second is NaN whatever the first is: cvt.rna, which would keep that, too, is four
+// instructions on sm_90, and this two.
+__device__ __forceinline__ word high(word value) { return (value + 0x1000) & 0xffffe000; }
+
+__device__ __forceinline__ word low(word value)
+{
+    return __float_as_uint(__uint_as_float(value) - __uint_as_float(high(value)));
+}
+
+// Of two parts the smaller products come first; that of both low ones is too small to count.
+__device__ __forceinline__ void multiply(
+    float (&c)[4], word a0, word a1, word a2, word a3, uint2 b)
+{
+#if TW_PARTS == 2
+    multiply_parts(c, low(a0), low(a1), low(a2), low(a3), high(b.x), high(b.y));
+    multiply_parts(c, high(a0), high(a1), high(a2), high(a3), low(b.x), low(b.y));
+    multiply_parts(c, high(a0), high(a1), high(a2), high(a3), high(b.x), high(b.y));
+#else
+    multiply_parts(c, a0, a1, a2, a3, b.x, b.y);
+#endif
+}
+
+__device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, word b)
+{
+#if TW_PARTS == 2
+    multiply_half_parts(c, low(a0), low(a1), high(b));
+    multiply_half_parts(c, high(a0), high(a1), low(b));
+    multiply_half_parts(c, high(a0), high(a1), high(b));
+#else
+    multiply_half_parts(c, a0, a1, b);
+#endif
 }
 
 #else

@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 
 from tilewright.memory import DEVICE_PLANS
-from tilewright.precision import FLOAT32, FP16, TF32
+from tilewright.precision import FLOAT32, FP16, TF32, TF32X3
 from tilewright.rungs.gpu.generated import generated, network_candidates, network_plan
 from tilewright.rungs.gpu.prepare import missing, open_runtime
 from tilewright.rungs.rung import Rung, whole_network
@@ -34,7 +34,7 @@ RUNG = Rung(
     form="cuda",
     cut=whole_network,
     missing=missing,
-    precisions=(FP16, TF32, FLOAT32),
+    precisions=(FP16, TF32, FLOAT32, TF32X3),
     # Few images have kernels of their own, many have others. In both, several blocks may add up one
     # sum; or they may not.
     ways=(

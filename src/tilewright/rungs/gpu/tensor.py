@@ -3,8 +3,9 @@
 The fused GEMM of `fused-gemm`, with the unrolled matrix never built: an image's values lie in
 shared memory channels last, so that a row of taps is a run of words, and operands are read from
 there as the tensor cores want them (`tilewright.fuse.cuda`). Values are rounded to fp16 or TF32 on
-their way in; sums stay float32. It should win by as much as layers are limited by arithmetic; every
-layer still reads its input from device memory and writes its output there.
+their way in, or split into two numbers of TF32; sums stay float32. It should win by as much as
+layers are limited by arithmetic; every layer still reads its input from device memory and writes
+its output there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tilewright.errors import TilewrightError
 from tilewright.memory import DEVICE_PLANS
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stages
-from tilewright.precision import FP16, TF32, Precision
+from tilewright.precision import FP16, TF32, TF32X3, Precision
 from tilewright.rungs.gpu.generated import generated, generated_candidates, generated_plan
 from tilewright.rungs.gpu.layers import other_layer
 from tilewright.rungs.gpu.prepare import GpuLaunch, missing, open_runtime
@@ -61,6 +62,6 @@ RUNG = Rung(
     form="dialect",
     missing=missing,
     precision=FP16,
-    precisions=(FP16, TF32),
+    precisions=(FP16, TF32, TF32X3),
     memories=DEVICE_PLANS,
 )
