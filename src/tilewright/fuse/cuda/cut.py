@@ -71,7 +71,7 @@ def with_few(
 ) -> Choice:
     """The same with kernels for few images, where they promise to be faster."""
     many = tuple(build(stages, arithmetic, capability, choice))
-    if arithmetic.tensor and all(isinstance(each, Panels) for each in many):
+    if arithmetic.in_panels.tensor and all(isinstance(each, Panels) for each in many):
         return choice  # which have a way of their own for few
     gpu = generation(capability)
     todo = tuple(to_do(stages, for_few(gpu)))
