@@ -76,8 +76,10 @@ def measured(network: Network, precision: str, images: int, repeats: int) -> dic
     }  # fmt: skip
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    lines = []
+def table(document: dict[str, Any]) -> str:
+    rows, about = document["rows"], document["environment"]
+    head = f"{document['device']}, torch {document['torch']}, {about['date'][:10]}."
+    lines = [head, "Times of a batch in µs, medians.", ""]
     for precision in dict.fromkeys(row["precision"] for row in rows):
         lines += [f"### {precision}", "", HEAD, RULE]
         for row in rows:
@@ -92,7 +94,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                     f"{row['largest_difference']:.0e} |"
                 )
         lines.append("")
-    return "\n".join(["Times of a batch in µs, medians.", "", *lines])
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -125,7 +127,7 @@ def main() -> None:
                 with atomic_write(given.output) as file:
                     file.write((json.dumps(document, indent=1) + "\n").encode())
     with atomic_write(given.output.with_suffix(".md")) as file:
-        file.write(table(document["rows"]).encode())
+        file.write(table(document).encode())
 
 
 if __name__ == "__main__":
