@@ -157,6 +157,14 @@ def test_layers_out_of_the_ordinary() -> None:
     assert made.spilled_bytes == 0
 
 
+def test_layers_that_are_alike() -> None:
+    """A loop over them, with a table of where each one's things lie."""
+    layers = [Convolution(16, 3, padding=1) for _ in range(6)]
+    (made,) = compiled(Network("alike", Pixels((3, 12, 12)), tuple(layers)), "fp16", 90)
+    assert made.spilled_bytes == 0
+    assert made.constant_bytes
+
+
 def test_tiles_of_few_images() -> None:
     """Pixels with pooling, words with something added, and rows with softmax."""
     layers = (

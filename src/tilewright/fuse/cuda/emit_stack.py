@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import assert_never
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.emit import activation, constants, head, struct, text, value
+from tilewright.fuse.cuda.emit_repeats import Printed, repeated
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Rows, Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -55,8 +55,9 @@ def program_text(made: Program, name: str) -> str:
     if columns := _warpgroups(made):
         parts += [_multiply_wide(each, made.arithmetic) for each in columns]
         parts.append(text("warpgroups.cuh"))
-    parts += [text for step in _flat(made.item) for text in _struct(step)]
-    parts.append(_kernel(made, name))
+    item = repeated([Printed(_declared(step), _call(made, step)) for step in made.item])
+    parts += [text for step in item for text in step.declared]
+    parts.append(_kernel(made, name, [line for step in item for line in step.lines]))
     return "\n".join(parts)
 
 
@@ -89,13 +90,10 @@ def _multiply_wide(columns: int, arithmetic: Arithmetic) -> str:
     ])  # fmt: skip
 
 
-def _flat(steps: tuple[Step, ...]) -> Iterator[Step | Blank]:
-    """All steps, with those that only some strips do, or several images together."""
-    for step in steps:
-        if isinstance(step, Outside | Together):
-            yield from step.steps
-        else:
-            yield step
+def _declared(step: Step) -> list[str]:
+    """Structs of a step, or of those that only some strips do, or several images together."""
+    steps = step.steps if isinstance(step, Outside | Together) else (step,)
+    return [text for each in steps for text in _struct(each)]
 
 
 def _struct(step: Step | Blank) -> list[str]:
@@ -133,7 +131,7 @@ def _load(step: Fill) -> str:
     return f"Load{step.index}" if step.index else "Load"
 
 
-def _kernel(made: Program, name: str) -> str:
+def _kernel(made: Program, name: str, item: list[str]) -> str:
     kind, threads = TYPES[made.source], made.group_threads
     uniform = [f"threadIdx.x / {threads}", "thread / 32"]
     if _warpgroups(made):
@@ -164,7 +162,7 @@ def _kernel(made: Program, name: str) -> str:
         lines.append("    int turn = 0;")
     lines.append("    for (; item < count; item += step) {")
     lines += [f"        {line}" for line in _begin(made)]
-    lines += [f"        {line}" for step in made.item for line in _call(made, step)]
+    lines += [f"        {line}" for line in item]
     return "\n".join([*lines, "    }", "}", ""])
 
 
