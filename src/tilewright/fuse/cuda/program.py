@@ -35,6 +35,7 @@ from tilewright.fuse.cuda.steps import (
     Windows,
 )
 from tilewright.fuse.cuda.sums import offset, runs_of
+from tilewright.fuse.cuda.written_out import most_products, steps_of, written_out
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -49,24 +50,8 @@ from tilewright.model.layers import (
 )
 from tilewright.model.layers.multiply import Reach
 
-# Products of a convolution that are written out one after the other, each an instruction with its
-# loads. The compiler's time grows faster than their number: a kernel of All-CNN (96 and 192
-# channels, fp16) with 7,776 took it 40 CPU seconds, with 1,728 it takes 4, and spills no more.
-# Nothing that was measured to gain by being written out has more than 1,152 (NVRTC 13.4,
-# 2026-11-15).
-MOST_PRODUCTS = 1200
 # How values of several pictures are joined, if not one behind the other.
 HOW: dict[type[Layer], How] = {Add: "added", Multiply: "multiplied", Take: "chosen"}
-
-
-def written_out(steps: int, products: int) -> int:
-    """How many steps of a sum, of so many products each, are written out before it is a loop."""
-    most = max(1, MOST_PRODUCTS // products)
-    if steps <= most:
-        return max(1, steps)
-    # All rounds of the loop are alike, if that makes them no shorter than half.
-    alike = [each for each in range(most, most // 2, -1) if steps % each == 0]
-    return alike[0] if alike else most
 
 
 def program(plan: Stack, pixels: Pixels | None, source: Source) -> Program:
@@ -346,13 +331,8 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         rows_first=shares.rows_first,
         # Steps written out one after the other are 5 to 12 % faster on tensor cores; as
         # multiply-adds they are so long that groups in different layers run out of instruction
-        # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15). In parts each product is three, with
-        # two instructions for each of them that split or load.
-        unroll=written_out(
-            count * full, taps_y * shares.rows * shares.columns * plan.arithmetic.products**2
-        )
-        if plan.arithmetic.tensor
-        else 1,
+        # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).
+        unroll=written_out(*steps_of(phase), most_products(plan)) if plan.arithmetic.tensor else 1,
         pool=pool,
         rounds=operation.mixed and plan.arithmetic.rounds,
         added=_added(plan, index, phase, given) if operation.added else None,

@@ -1,0 +1,54 @@
+"""How many steps of a sum on tensor cores are written out one after the other in its loop.
+
+Written out they are faster, up to some length, and the compiler's time grows with it.
+"""
+
+from __future__ import annotations
+
+from tilewright.fuse.cuda.stack import Phase, Stack
+from tilewright.fuse.cuda.sums import runs_of
+
+# Products of a convolution that are written out, each an instruction with its loads. A kernel of
+# All-CNN (96 and 192 channels, fp16) with 7,776 took the compiler 40 CPU seconds, with 1,728 it
+# took 4, and spilled no more. Nothing that was measured to gain by being written out has more than
+# 1,152 (NVRTC 13.4, 2026-11-15).
+MOST_PRODUCTS = 1200
+# The same of all layers of a kernel: six of a VGG (64 to 256 channels, fp16) with 5,856 took it 8.3
+# CPU seconds, with 2,976 they take 4.3, and spill less (2026-11-17).
+MOST_IN_KERNEL = 3000
+
+
+def written_out(steps: int, products: int, most_products: int = MOST_PRODUCTS) -> int:
+    """How many of so many steps, of so many products each."""
+    most = max(1, most_products // products)
+    if steps <= most:
+        return max(1, steps)
+    # All rounds of the loop are alike, if that makes them no shorter than half.
+    alike = [each for each in range(most, most // 2, -1) if steps % each == 0]
+    return alike[0] if alike else most
+
+
+def most_products(plan: Stack) -> int:
+    """Of a layer, so that those of all layers are not too many; of layers that are alike one
+    counts, as three and more are printed once (`emit_repeats`)."""
+    layers = {
+        (phase.operation.alike, phase.shares): steps_of(phase)
+        for phase in plan.phases
+        if phase.shares and not phase.warpgroup
+    }
+    for most in range(MOST_PRODUCTS, 0, -50):
+        lengths = [products * written_out(steps, products, most)
+                   for steps, products in layers.values()]  # fmt: skip
+        if sum(lengths) <= MOST_IN_KERNEL:
+            return most
+    return 1
+
+
+def steps_of(phase: Phase) -> tuple[int, int]:
+    """Whole steps of a sum, and the products of each."""
+    shares = phase.shares
+    assert shares
+    count, full, _ = runs_of(shares, phase.source)
+    products = phase.operation.window.taps[0] * shares.rows * shares.columns
+    # In parts each product is three, with two instructions for each of them that split or load.
+    return count * full, products * shares.arithmetic.products**2
