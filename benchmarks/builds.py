@@ -1,10 +1,12 @@
 """How long CUDA kernels take to build: with an empty store, and from it.
 
-    python -m benchmarks.builds [--cores 4] [NETWORK ...]
+    python -m benchmarks.builds [--cores 4] [--kernels] [NETWORK ...] [--batches 1 64 1000]
 
-Every network in each precision, as one kernel (`network`) and layer by layer (`tensor`): planned,
-compiled on the cores that are given, loaded; each in a process of its own, whose start and opening
-of the device do not count. Without a GPU all but the loading is done, for sm_90.
+Every network, those of `benchmarks.strangers` too, in each precision, as one kernel (`network`) and
+layer by layer (`tensor`): planned, compiled on the cores that are given, loaded; each in a process
+of its own, whose start and opening of the device do not count. Without a GPU all but the loading is
+done, for sm_90. With `--kernels` every kernel is compiled alone, too: a machine with enough cores
+takes as long as the longest.
 `all-cnn` is Springenberg and others' All-CNN-C (2014), whose 96 and 192 channels make long kernels.
 """
 
@@ -17,12 +19,15 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from benchmarks.cpu import networks
+from benchmarks.strangers import strangers
 
-from tilewright.execute import Program
+from tilewright.execute import Program, launches
 from tilewright.model.layers import (
     AveragePool,
     Convolution,
@@ -35,10 +40,12 @@ from tilewright.model.layers import (
 from tilewright.model.network import Network
 from tilewright.plan import uniform
 from tilewright.rungs import find
+from tilewright.rungs.rung import Rung
 from tilewright.runtime import cuda, nvrtc
 from tilewright.runtime.device import CUDA
 from tilewright.runtime.dialect import Limits, Source
-from tilewright.runtime.gather import Gathering
+from tilewright.runtime.gather import Gathering, gathered
+from tilewright.runtime.multiprocessor import REFERENCE
 from tilewright.truth.trials import random_parameters
 
 SUBJECTS = (("network", "fp16"), ("network", "tf32"), ("network", "tf32x3"), ("network", "fp32"))
@@ -76,51 +83,83 @@ class CompilesOnly(Gathering):
         return super().compile_text(name, text, threads, shared_bytes)
 
 
-def build(network: str, name: str, precision: str) -> float:
-    """Seconds in this process, which has done nothing like it before."""
-    plain = next(each for each in (*networks(), all_cnn()) if each.name == network)
+def every_network() -> dict[str, Network]:
+    return {each.name: each for each in (*networks(), all_cnn(), *strangers())}
+
+
+def opened(network: str, name: str, precision: str) -> tuple[Network, Rung]:
+    """A network with weights and a rung, for a GPU that is ready or one that is not here."""
+    plain = every_network()[network]
     ready = plain.with_parameters(random_parameters(plain, np.random.default_rng(0)))
     rung = find(name).at(precision)
     if cuda.missing(CUDA) is not None:
         rung = replace(rung, open_runtime=lambda device, memory: CompilesOnly())
-    plan = uniform(ready, rung, CUDA, 1000)
-    rung.open_runtime(CUDA, plan.memory)  # the device itself, and its libraries
+        mock.patch.object(cuda, "gpu", lambda index: REFERENCE).start()
+    rung.open_runtime(CUDA, "resident")  # the device itself, and its libraries
+    return ready, rung
+
+
+def build(network: str, name: str, precision: str, batch: str) -> str:
+    """Seconds in this process, which has done nothing like it before."""
+    ready, rung = opened(network, name, precision)
     start = time.perf_counter()
-    Program(ready, plan, {rung.name: rung})
-    return time.perf_counter() - start
+    Program(ready, uniform(ready, rung, CUDA, int(batch), "resident"), {rung.name: rung})
+    return f"{time.perf_counter() - start}"
 
 
-def measured(subject: list[str], cache: Path) -> float:
-    """The same in a process of its own, with a folder to keep things in."""
-    command = [sys.executable, "-m", "benchmarks.builds", "--one", *subject]
+def kernels(network: str, name: str, precision: str, batch: str) -> str:
+    """What each kernel takes the compiler alone, and what it is: a line each."""
+    ready, rung = opened(network, name, precision)
+    plan = uniform(ready, rung, CUDA, int(batch), "resident")
+    texts = gathered(
+        CompilesOnly(),
+        lambda runtime: list(launches(ready, plan, {rung.name: rung}, runtime, True)),
+    )
+    lines = []
+    for kernel, text in texts:
+        start = time.process_time()
+        made = nvrtc.compile_cubin(kernel, text, "sm_90a")
+        lines.append(f"    {time.process_time() - start:5.2f} CPU s, {made.registers} registers, "
+                     f"{made.spilled_bytes} bytes spilled: {kernel}")  # fmt: skip
+    return "\n".join(lines)
+
+
+def apart(what: str, subject: list[str], cache: Path) -> str:
+    """One of these in a process of its own, with a folder to keep things in."""
+    command = [sys.executable, "-m", "benchmarks.builds", what, *subject]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
-    return float(done.stdout)
+    return done.stdout.rstrip()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="*", metavar="NETWORK")
-    parser.add_argument("--cores", type=int, help="cores to compile on (all)")
-    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(build(*arguments.one))
+    if sys.argv[1:2] in (["--build"], ["--compile"]):
+        print((build if sys.argv[1] == "--build" else kernels)(*sys.argv[2:]))
         return
-    if arguments.cores:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", default=list(every_network()))
+    parser.add_argument("--cores", type=int, help="cores to compile on (all)")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1000], metavar="IMAGES")
+    parser.add_argument("--kernels", action="store_true", help="each of them, too")
+    given = parser.parse_args()
+    if unknown := set(given.networks) - set(every_network()):
+        parser.error(f"no network {', '.join(sorted(unknown))}")
+    if given.cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cores])
     here = "a GPU" if cuda.missing(CUDA) is None else "no GPU: nothing is loaded"
     print(f"{len(os.sched_getaffinity(0))} cores, {here}")
-    print(f"{'network':10} {'rung':7} {'precision':9} {'cold, s':>8} {'warm, s':>8}")
-    for network in (*networks(), all_cnn()):
-        if arguments.networks and network.name not in arguments.networks:
-            continue
-        for name, precision in SUBJECTS:
-            with tempfile.TemporaryDirectory() as folder:
-                subject, cache = [network.name, name, precision], Path(folder) / "cache"
-                cold = measured(subject, cache)
-                warm = min(measured(subject, cache) for _ in range(2))
-            print(f"{network.name:10} {name:7} {precision:9} {cold:8.2f} {warm:8.3f}", flush=True)
+    columns = f"{'network':18} {'images':>6} {'rung':7} {'precision':9}"
+    print(f"{columns} {'cold, s':>8} {'warm, s':>8}")
+    for network, images, (name, precision) in product(given.networks, given.batches, SUBJECTS):
+        subject = [network, name, precision, str(images)]
+        with tempfile.TemporaryDirectory() as folder:
+            cache = Path(folder) / "cache"
+            cold = float(apart("--build", subject, cache))
+            warm = min(float(apart("--build", subject, cache)) for _ in range(2))
+            row = f"{network:18} {images:6} {name:7} {precision:9} {cold:8.2f} {warm:8.3f}"
+            print(row, flush=True)
+            if given.kernels:
+                print(apart("--compile", subject, Path(folder) / "empty"), flush=True)
 
 
 if __name__ == "__main__":
