@@ -15,6 +15,7 @@ from hypothesis.internal.conjecture import providers
 USUAL = 30
 # For texts: all that UTF-8 has, which hypothesis would find out in every process, in 1.5 s.
 CHARACTERS = st.characters(exclude_categories=["Cs"])
+st.register_type_strategy(str, st.text(CHARACTERS))  # where it goes by the types of a class
 
 # From hypothesis's own defaults: in CI, what it goes by draws the same examples each time.
 # No deadline: timings on a shared machine say nothing about correctness.
