@@ -182,4 +182,4 @@ def test_transforms_compute_a_correlation():
 
 
 def test_fp32_is_not_among_the_fast_ones():
-    assert FLOAT32.fast is None and len(CLASSES) == 6
+    assert FLOAT32.fast is None and len(CLASSES) == 7

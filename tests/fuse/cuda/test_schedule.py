@@ -131,7 +131,7 @@ def test_a_picture_of_few_images_is_read_by_many_blocks(precision: str) -> None:
         Convolution(12, 3, padding=1), ReLU(), Convolution(12, 3, padding=1, stride=2, groups=12),
         ReLU(), Convolution(70, 1), Flatten(), FullyConnected(4),
     )  # fmt: skip
-    bare = Network("depth", Pixels((3, 64, 64)), layers)
+    bare = Network("depth", Pixels((3, 32, 32)), layers)
     network = bare.with_parameters(random_parameters(bare, np.random.default_rng(1)))
     arithmetic = ARITHMETICS[precision]
     many, gpu = choose(network.stages, arithmetic, 90), for_few(HOPPER)
@@ -145,7 +145,7 @@ def test_a_picture_of_few_images_is_read_by_many_blocks(precision: str) -> None:
         _, plan, *_ = kernels = build(network.stages, arithmetic, 90, many, few)
         assert isinstance(plan, Stack)
         strips.append(len(plan.strip.starts) if plan.strip else 1)
-        pixels = np.random.default_rng(2).integers(0, 256, (2, 3, 64, 64), np.uint8)
+        pixels = np.random.default_rng(2).integers(0, 256, (2, 3, 32, 32), np.uint8)
         assert problem(network, pixels, precision, kernels) is None
     assert strips[0] >= 16 > strips[1]
 
