@@ -47,9 +47,10 @@ def report(network: Network, explanation: Explanation) -> Iterator[RenderableTyp
 
 def _division(shares: Shares) -> str:
     """How the images of a batch are divided, in words."""
+    at_once = "one by one" if shares.rows == 1 else f"up to {shares.rows} at a time"
     parts = (
         (shares.many, "as lanes of vectors"),
-        (shares.alone - shares.many, "one by one, each on a core"),
-        (shares.images - shares.alone, "one by one, each on all cores"),
+        (shares.alone - shares.many, f"{at_once}, each on a core"),
+        (shares.images - shares.alone, f"{at_once}, each on all cores"),
     )
     return f"batch of {shares.images}: " + ", ".join(f"{n} {how}" for n, how in parts if n)

@@ -9,13 +9,22 @@ from hypothesis import strategies as st
 
 from tests.fuse.cpu.branches import BRANCHES
 from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
+from tilewright.fuse.cpu import shares as shares_module
 from tilewright.fuse.cpu import together
 from tilewright.fuse.cpu.cost import few_costs
 from tilewright.fuse.cpu.few import Phase, before_gathered, phases
 from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_channels, by_images
-from tilewright.fuse.cpu.shares import Kernel, Shares, jobs, sets, shares
+from tilewright.fuse.cpu.shares import (
+    AS_ROWS,
+    Kernel,
+    Rows,
+    Shares,
+    jobs,
+    rows_of,
+    shares,
+)
 from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,
@@ -36,6 +45,11 @@ NETWORKS = {
     "chain": Network("chain", Pixels((2, 9, 9)), (
         Convolution(5, 3), ReLU(), MaxPool(2), Flatten(), FullyConnected(37), Tanh(),
         FullyConnected(4), Softmax())),
+    # More inputs than a chunk has, behind a convolution and alone.
+    "long chain": Network("long", Pixels((1, 27, 27)), (
+        Convolution(5, 3), MaxPool(2), Flatten(), FullyConnected(37))),
+    "long rows": Network("rows", Pixels((1, 23, 25)), (
+        Flatten(), FullyConnected(20), ReLU(), FullyConnected(18), Softmax())),
     "rows": Network("rows", Pixels((1, 5, 7)), (Flatten(), FullyConnected(20), ReLU(),
                                                 FullyConnected(18))),
     "branches": BRANCHES["gathered"],
@@ -52,14 +66,15 @@ def all_are_large(monkeypatch):
 @pytest.mark.parametrize("level", ON_THIS_CPU)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_any_few_images_come_out_right(name, level):
-    """Odd numbers, more images than a set has, one behind a vector; NaN stays in its image."""
+    """Odd numbers, every size of a set, more images than one has, one behind a vector; NaN stays in
+    its image."""
     generator = np.random.default_rng(5)
     network = NETWORKS[name]
     network = network.with_parameters(random_parameters(network, generator))
     fused = FusedNetwork(network, runnable()[level], single=0.0)
     lanes = fused.many.schedule.target.lanes
     assert fused.few.schedule.gathered < len(fused.few.schedule.groups)
-    sizes = (1, 2, 3, 5, lanes - 1, lanes + 1)
+    sizes = (*range(1, lanes), lanes + 1, 2 * lanes - 1)
     pixels = generator.integers(0, 256, (sum(sizes), *network.input.shape), np.uint8)
     for images in (pixels, generator.normal(size=pixels.shape).astype(np.float32)):
         parts = np.split(images, np.cumsum(sizes)[:-1])
@@ -84,41 +99,96 @@ def test_a_large_product_takes_as_many_images_as_registers_have_sums_for(level):
     found = phases(plan)
     front = before_gathered(plan)
     assert all(phase.last <= plan.gathered for phase in found[:front])
-    assert found[front] == Phase(
-        plan.gathered, plan.gathered + 1, found[front].units, 1, group.images
-    )
+    assert found[front] == Phase(plan.gathered, plan.gathered + 1, found[front].units, 1, True)
 
 
-@given(st.integers(0, 500), st.integers(1, 16))
-def test_sets_are_few_and_about_equal(images, most):
-    made = list(sets(images, most))
-    assert [i for first, count in made for i in range(first, first + count)] == list(range(images))
-    assert len(made) == -(-images // most)
-    sizes = {count for _, count in made}
-    assert not sizes or max(sizes) - min(sizes) <= 1
-
-
-SETS, EACH = Phase(1, 2, 5, 1, images=4), Phase(2, 3, 1, 1)
+ALL, EACH = Phase(1, 2, 5, 1, all_images=True), Phase(2, 3, 1, 1)
 
 
 @given(st.integers(1, 60), st.integers(1, 5))
 def test_products_wait_for_all_images_and_what_follows_for_all_products(images, cores):
-    few = Kernel(3, 4, ((Phase(0, 1, 13, 3), 5),), ((SETS, 6), (EACH, 7)))
+    few = Kernel(3, 4, ((Phase(0, 1, 13, 3), 5),), ((ALL, 6), (EACH, 7)))
     (job,) = jobs(shares(images, 64, cores, 0.0), None, few, 64, 64, 10, 20, cores)
-    products, after, computed = [], [], 0
-    for start, needs, function, _, _, _, _, first, step, last in job.words.tolist()[:-1]:
-        if function == 6:
-            number = first // SETS.units
-            begin, count = number // SETS.images, number % SETS.images + 1
-            assert needs == computed
-            assert last - first == SETS.units
-            products += range(begin, begin + count)
-        elif function == 7:
-            assert needs == start
-            after += range(first, last)
-        else:
-            computed = start + -(-(last - first) // step)
-    assert products == after == list(range(images))
+    *before, products, after = job.words.tolist()[:-1]
+    assert {record[2] for record in before} <= {3, 5}
+    for function, record in ((6, products), (7, after)):
+        start, needs = record[:2]
+        assert record[2] == function
+        assert needs == start > 0
+    assert products[7:] == [(images - 1) * ALL.units, ALL.step, images * ALL.units]
+    assert after[7:] == [0, -(-images // cores), images]
+
+
+ROWS = st.builds(Rows, st.integers(1, 60), st.integers(60, 96), st.integers(0, 48))
+
+
+@given(ROWS, st.integers(1, 4000), st.integers(1, 16), st.integers(0, 40))
+def test_rows_go_once_in_pieces_that_there_is_room_for(rows, images, cores, many):
+    """Alone through everything, or all of them together phase by phase."""
+    many = min(many, images - 1)
+    divided = rows.shares(many, images, cores)
+    assert divided.many == many
+    left = images - many
+    few = Kernel(3, 4, (), ((EACH, 5), (ALL, 6), (EACH, 7)))
+    made = jobs(divided, Kernel(1, 2), few, 8, 960, 10, 20, cores)
+    records = [record for job in made for record in job.words.tolist()[:-1] if record[2] != 1]
+    assert all(record[5] == 10 * many for record in records)
+    if divided.alone == images:
+        assert rows.least <= divided.rows <= rows.piece
+        seen = [i for *_, first, step, last in records for i in range(first, last)]
+        assert seen == list(range(left))
+        assert all(r[2] == 3 and r[4] == 1 and r[8] == divided.rows for r in records)
+    else:
+        assert divided.alone == many
+        assert divided.rows == left <= rows.apart * cores
+        assert [r[2] for r in records] == [5, 6, 7]
+        assert records[1][7:] == [(left - 1) * ALL.units, ALL.step, left * ALL.units]
+
+
+def test_cores_take_rows_for_themselves_where_weights_are_near_or_rows_many():
+    def rows(*outputs):
+        layers = [Flatten(), *map(FullyConnected, outputs)]
+        return rows_of(by_channels(Network("n", Pixels((1, 28, 28)), layers), TARGETS["avx2"]))
+
+    near, far = rows(64, 10), rows(2048, 2048)
+    assert near.shares(0, 3, 2) == Shares(0, 3, 3, 4)  # too few for two cores
+    assert near.shares(0, 16, 2) == Shares(0, 16, 16, 8)
+    assert far.shares(0, 1, 2) == Shares(0, 0, 1, 1)
+    assert far.shares(0, 64, 2) == Shares(0, 0, 64, 64)
+    assert far.shares(0, 64, 1) == Shares(0, 64, 64, 32)  # of 48 at most
+    assert far.shares(0, 1000, 2) == Shares(0, 1000, 1000, 46)
+
+
+@pytest.mark.usefixtures("all_are_large", "not_optimised")
+@pytest.mark.parametrize("apart", [0, 40])
+def test_any_number_of_rows_comes_out_right(apart, monkeypatch):
+    """By each core alone, and by all of them together, in memory that was used before."""
+    monkeypatch.setattr(shares_module, "ROWS_APART", ((2**30, apart),))
+    monkeypatch.setattr(shares_module, "ROWS_FLOP", 1)
+    generator = np.random.default_rng(6)
+    network = NETWORKS["long rows"]
+    network = network.with_parameters(random_parameters(network, generator))
+    fused = FusedNetwork(network, single=0.0)
+    images = generator.normal(size=(400, *network.input.shape)).astype(np.float32)
+    truth = reference.chain(network.stages, network.parameters, images)[-1]
+    right = np.concatenate([fused(images[i : i + 1]) for i in range(len(images))])
+    assert compare(right, truth)[1] is None
+    for count in (400, 399, 65, 64, 33, 2):
+        np.testing.assert_allclose(fused(images[:count]), right[:count], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("level", TARGETS)
+def test_a_perceptron_goes_as_rows_unless_lanes_of_outputs_are_empty(level):
+    target = TARGETS[level]
+
+    def estimate(*outputs):
+        layers = [Flatten(), *map(FullyConnected, outputs)]
+        network = Network("n", Pixels((1, 10, 10)), layers)
+        assert by_channels(network, target).in_rows
+        costs = few_costs(by_channels(network, target), by_images(network, target))
+        return target.lanes * costs[0]
+
+    assert estimate(100, 100) < AS_ROWS < estimate(1)
 
 
 @pytest.mark.parametrize("level", ["avx512", "avx2"])

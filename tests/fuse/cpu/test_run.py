@@ -212,7 +212,8 @@ def test_many_threads_may_call_at_once():
 def test_what_leaves_no_choice_is_compiled_when_it_is_needed(monkeypatch):
     # Few images that wait for each other in memory: more than it has room for go the other way.
     monkeypatch.setattr(together, "LARGE_WEIGHTS_BYTES", 0)
-    network = filled(Network("n", Pixels((1, 3, 3)), (FullyConnected(5), Tanh())))
+    layers = (Convolution(2, 2), Flatten(), FullyConnected(5), Tanh())
+    network = filled(Network("n", Pixels((1, 3, 3)), layers))
     plans = []
 
     def counted(network, on, folder, plan):

@@ -106,6 +106,10 @@ class Function:
         """One float in every lane; it may lie at any address."""
         return self.splat_of(self.op(f"load float, ptr {self.at(pointer, index)}, align 1"))
 
+    def fetch(self, pointer: Value, index: Value | int = 0) -> None:
+        """Have a line come to the second cache that will be read soon, if it is there at all."""
+        self.do(f"call void @llvm.prefetch.p0(ptr {self.at(pointer, index)}, i32 0, i32 2, i32 1)")
+
     def forget(self) -> None:
         """Whatever is read after this is read again, even if some register may still hold it.
 
@@ -224,7 +228,7 @@ class Function:
     # Control
 
     @contextmanager
-    def loop(self, first: Value | int, last: Value | int, step: int = 1) -> Iterator[Value]:
+    def loop(self, first: Value | int, last: Value | int, step: Value | int = 1) -> Iterator[Value]:
         """The body runs with the index from `first` up to, not including, `last`."""
         with self.carried_loop(first, last, [], step) as (index, _, _):
             yield index
@@ -240,7 +244,7 @@ class Function:
 
     @contextmanager
     def carried_loop(
-        self, first: Value | int, last: Value | int, start: Sequence[Value], step: int = 1
+        self, first: Value | int, last: Value | int, start: Sequence[Value], step: Value | int = 1
     ) -> Iterator[tuple[Value, list[Value], list[Value]]]:
         """A loop that carries vectors: the body takes the second list and replaces its items.
 

@@ -11,8 +11,10 @@ are 3 to 5. `network_u8` is all phases of the images `first` to `last`, one afte
 
 Where large products take several images at once (`Schedule.gathered`), `network_u8` ends before
 the first of them, and leaves what is needed further on in the images' slots before `shared`, the
-memory of the thread that leads. A product's units are numbered through all sets of images
-(`Phase.of_set`); the phases behind it are for each image again.
+memory of the thread that leads. The units of a product are those of all images from the first on,
+numbered as the last one's would be; the phases behind it are for a range of images, group by group.
+Where there is nothing before the first product (`Schedule.in_rows`), `network_u8` is all phases
+again, of images whose slots are before the thread's own memory.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from tilewright.fuse.cpu.entry import (
     runs_of_pixels,
 )
 from tilewright.fuse.cpu.grouped import DenseGroup
-from tilewright.fuse.cpu.groups import units
+from tilewright.fuse.cpu.groups import takes_several, units
 from tilewright.fuse.cpu.joins import place_of
 from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.schedule import Schedule, reads_pixels
@@ -41,22 +43,18 @@ SHARED_FLOP = 100_000
 
 @dataclass(frozen=True)
 class Phase:
-    """Groups `first` to `last` (without it), in so many units, taken `step` at a time; for up to
-    `images` at once."""
+    """Groups `first` to `last` (without it), in so many units, taken `step` at a time; of a single
+    image, or of `all_images` at once."""
 
     first: int
     last: int
     units: int
     step: int
-    images: int = 1
+    all_images: bool = False
 
     def of(self, number: int) -> tuple[int, int]:
-        """The first unit of an image, and the first that is not its."""
+        """The first unit of an image, or of all of them up to it, and the first that is not."""
         return number * self.units, (number + 1) * self.units
-
-    def of_set(self, first: int, images: int) -> tuple[int, int]:
-        """The same of a set of images."""
-        return self.of(first * self.images + images - 1)
 
 
 def phases(plan: Schedule) -> tuple[Phase, ...]:
@@ -71,27 +69,27 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
     for index, group in enumerate(plan.groups):
         parts = units(group, plan.pictures[index + 1])
         work = group.executed_flops
-        images = group.images if isinstance(group, DenseGroup) else 1
+        all_images = isinstance(group, DenseGroup) and group.large
         # What is gathered has as many units of its own as there are images.
         cut = index < plan.gathered and parts > 1 and work >= 2 * SHARED_FLOP
-        if cut or images > 1:
+        if cut or all_images:
             step = math.ceil(parts / max(1, math.floor(work / SHARED_FLOP)))
-            found.append(Phase(index, index + 1, parts, step, images))
-        elif found[-1].units == 1 and found[-1].images == 1:
+            found.append(Phase(index, index + 1, parts, step, all_images))
+        elif found[-1].units == 1 and not found[-1].all_images:
             found[-1] = replace(found[-1], last=index + 1)
         else:
             found.append(Phase(index, index + 1, 1, 1))
-    if found[-1].units > 1 or found[-1].images > 1:
+    if found[-1].units > 1 or found[-1].all_images:
         found.append(Phase(len(plan.groups), len(plan.groups), 1, 1))
     return tuple(found)
 
 
 def before_gathered(plan: Schedule) -> int:
-    """How many phases come before the first product of several images."""
+    """How many phases are for each image, before the first product of several."""
+    if plan.in_rows:
+        return 0
     found = phases(plan)
-    if plan.gathered == len(plan.groups):
-        return len(found)
-    return next(index for index, phase in enumerate(found) if phase.images > 1)
+    return next((i for i, phase in enumerate(found) if phase.all_images), len(found))
 
 
 def read_in_place(plan: Schedule, suffix: str) -> bool:
@@ -110,14 +108,24 @@ def entries_of_few(
         entry = _Entry(network, plan, phase, f"phase{index}_{suffix}", attributes, suffix, clock)
         parts.append(entry.text(begins=index == 0, ends=index == len(found) - 1))
     f = Function(f"void @network_{suffix}", ARGUMENTS, plan.target.lanes, attributes)
+
+    def call(index: int, where: str, first: Value, last: Value) -> None:
+        f.do(f"call void @phase{index}_{suffix}({where}, ptr %ticks, i64 {first}, i64 {last})")
+
+    if plan.in_rows:
+        images = f.at("%images", f.mul("%first", plan.pictures[0].values), PIXEL_TYPES[suffix])
+        out = f.at("%out", f.mul("%first", plan.pictures[-1].values))
+        where = f"ptr {images}, ptr {out}, ptr %weights, ptr %scratch, ptr %scratch"
+        count = f.op("sub i64 %last, %first")
+        for index, phase in enumerate(found):
+            end = f.mul(count, phase.units)
+            call(index, where, f.add(end, -phase.units) if phase.all_images else "0", end)
+        return "\n".join([*parts, f.text()])
     with f.loop("%first", "%last") as image:
         for index, phase in enumerate(found[: before_gathered(plan)]):
             begin = f.mul(image, phase.units)
-            f.do(
-                f"call void @phase{index}_{suffix}(ptr %images, ptr %out, ptr %weights, "
-                f"ptr %scratch, ptr %shared, ptr %ticks, i64 {begin}, "
-                f"i64 {f.add(begin, phase.units)})"
-            )
+            where = "ptr %images, ptr %out, ptr %weights, ptr %scratch, ptr %shared"
+            call(index, where, begin, f.add(begin, phase.units))
     return "\n".join([*parts, f.text()])
 
 
@@ -134,24 +142,37 @@ class _Entry:
 
     def text(self, begins: bool, ends: bool) -> str:
         f, phase = self.f, self.phase
-        if phase.images > 1:
+        groups = range(phase.first, phase.last)
+        begins = begins and not read_in_place(self.plan, self.suffix)
+        if phase.all_images:
             number, bounds = self._numbered()
-            image = f.op(f"sdiv i64 {number}, {phase.images}")
-            above = f.op(f"srem i64 {number}, {phase.images}")
-            self._groups(image, bounds, f.add(above, 1))
+            self.steps.start()
+            self._group(phase.first, "0", bounds, f.add(number, 1))
         elif phase.units > 1:
-            self._groups(*self._numbered())
+            image, bounds = self._numbered()
+            self.steps.start()
+            self._group(phase.first, image, bounds)
+        elif phase.first >= self.plan.gathered:
+            self.steps.start()
+            if begins:
+                with f.loop("%first", "%last") as image:
+                    self._pixels(image)
+                self.steps.count(0)
+            for index in groups:
+                self._group_of_all(index)
+            if ends:
+                with f.loop("%first", "%last") as image:
+                    self._result(image)
         else:
             with f.loop("%first", "%last") as image:
                 self.steps.start()
-                if begins and not read_in_place(self.plan, self.suffix):
-                    _pixels(f, self.network, self.plan.pictures[0], self.suffix,
-                            self._image(image), self._place(0, image))  # fmt: skip
+                if begins:
+                    self._pixels(image)
                     self.steps.count(0)
-                self._groups(image)
+                for index in groups:
+                    self._group(index, image)
                 if ends:
-                    out = f.at("%out", f.mul(image, math.prod(self.network.output_shape)))
-                    _result(f, self.plan.pictures[-1], self._place(-1, image), out)
+                    self._result(image)
         return f.text()
 
     def _numbered(self) -> tuple[Value, tuple[Value, Value]]:
@@ -161,18 +182,40 @@ class _Entry:
         before = f.mul(number, -self.phase.units)
         return number, (f.add("%first", before), f.add("%last", before))
 
-    def _groups(
-        self, image: Value, bounds: tuple[Value, Value] | None = None, several: Value = ""
-    ) -> None:
-        """The groups of a phase, or units of them, for an image or for several from it on."""
-        plan, steps = self.plan, self.steps
-        steps.start()
-        for index in range(self.phase.first, self.phase.last):
-            values = [self._place(value, image) for value in (*plan.takes[index], index + 1)]
-            whole = units(plan.groups[index], plan.pictures[index + 1])
-            first, last = bounds or ("0", str(whole))
-            steps.call(index, values, first, last, several)
-            steps.count(1 + index)
+    def _group(
+        self, index: int, image: Value, bounds: tuple[Value, Value] | None = None,
+        several: Value = "",
+    ) -> None:  # fmt: skip
+        """A group, or units of it, for an image or for several from it on."""
+        self._call(index, image, bounds, several)
+        self.steps.count(1 + index)
+
+    def _group_of_all(self, index: int) -> None:
+        """A group for the images `%first` to `%last`."""
+        f = self.f
+        if takes_several(self.plan.groups[index]):
+            self._call(index, "%first", several=f.op("sub i64 %last, %first"))
+        else:
+            with f.loop("%first", "%last") as image:
+                self._call(index, image)
+        self.steps.count(1 + index)
+
+    def _call(
+        self, index: int, image: Value, bounds: tuple[Value, Value] | None = None,
+        several: Value = "",
+    ) -> None:  # fmt: skip
+        plan = self.plan
+        values = [self._place(value, image) for value in (*plan.takes[index], index + 1)]
+        whole = units(plan.groups[index], plan.pictures[index + 1])
+        self.steps.call(index, values, *(bounds or ("0", str(whole))), several)
+
+    def _pixels(self, image: Value) -> None:
+        _pixels(self.f, self.network, self.plan.pictures[0], self.suffix, self._image(image),
+                self._place(0, image))  # fmt: skip
+
+    def _result(self, image: Value) -> None:
+        out = self.f.at("%out", self.f.mul(image, math.prod(self.network.output_shape)))
+        _result(self.f, self.plan.pictures[-1], self._place(-1, image), out)
 
     def _image(self, image: Value) -> Value:
         pixels = math.prod(self.network.input.shape)

@@ -30,6 +30,7 @@ def generate(network: Network, plan: Schedule, clock: str) -> str:
     parts = [
         f"declare i64 @{clock}()",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         f"declare {vector} @llvm.maximum.v{lanes}f32({vector}, {vector})\n",
     ]
     if constants := normalisation(network.input):

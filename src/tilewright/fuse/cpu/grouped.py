@@ -101,7 +101,8 @@ class DenseGroup:
     """A fully connected layer with its activation, on `images` vectors of images at a time, or,
     where lanes are channels, on up to so many images; `unit` then is the outputs in a vector.
 
-    Vectors of images have `chunk` inputs taken at a time, so that they stay in the first cache.
+    So that they stay in the first cache, `chunk` inputs are taken at a time: of vectors of images
+    they themselves stay there, else their weights. `large` are those with many weights.
     """
 
     stages: tuple[Stage, ...]
@@ -111,6 +112,7 @@ class DenseGroup:
     images: int
     chunk: int
     blocks: tuple[Block, ...]
+    large: bool
 
     @property
     def executed_flops(self) -> int:

@@ -9,6 +9,7 @@ algorithm has memory to work in behind `%work`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from tilewright.fuse.cpu.chunks import winograd
 from tilewright.fuse.cpu.code import Function, Value
@@ -40,6 +41,9 @@ ARGUMENTS = (
     "ptr noalias readonly %x", "ptr noalias %out", "ptr noalias readonly %w", "i64 %first",
     "i64 %last",
 )  # fmt: skip
+
+# Vectors of a softmax at most that stay in registers.
+IN_REGISTERS = 8
 
 
 def units(group: Group, after: Picture) -> int:
@@ -152,6 +156,10 @@ def _softmax_of_images(f: Function, picture: Picture) -> None:
 
 def _softmax_of_one(f: Function, picture: Picture) -> None:
     """The same across lanes. Those beyond the channels count as the smallest, then as nothing."""
+    vectors = picture.size // f.lanes
+    if vectors <= IN_REGISTERS and picture.step == picture.size:
+        _softmax_in_registers(f, picture)
+        return
 
     def real(i: Value) -> Value:
         """Which lanes of the vector at `i` are channels."""
@@ -167,6 +175,27 @@ def _softmax_of_one(f: Function, picture: Picture) -> None:
         f.store(weight, "%out", i)
         now[0] = f.binary("fadd", now[0], weight)
     _divide(f, picture.size, f.across(f.sum, sums[0]))
+
+
+def _softmax_in_registers(f: Function, picture: Picture) -> None:
+    """The same of so few vectors that none is read twice."""
+    vectors = range(0, picture.size, f.lanes)
+
+    def real(i: int, value: Value, otherwise: float) -> Value:
+        """A vector with its lanes that are no channels replaced."""
+        if i + f.lanes <= picture.channels:
+            return value
+        return f.select(f.below(str(i), picture.channels), value, f.constant(otherwise))
+
+    values = [real(i, f.load("%x", i), float("-inf")) for i in vectors]
+    highest = f.across(f.maximum, reduce(f.maximum, values))
+    weights = [
+        real(i, f.exp(f.binary("fsub", value, highest)), 0)
+        for i, value in zip(vectors, values, strict=True)
+    ]
+    total = f.across(f.sum, reduce(f.sum, weights))
+    for i, weight in zip(vectors, weights, strict=True):
+        f.store(f.binary("fdiv", weight, total), "%out", i)
 
 
 def _divide(f: Function, size: int, total: Value) -> None:

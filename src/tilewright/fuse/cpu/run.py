@@ -19,7 +19,17 @@ from tilewright.fuse.cpu.cost import cycles, few_costs
 from tilewright.fuse.cpu.few import before_gathered, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
 from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
-from tilewright.fuse.cpu.shares import Job, Kernel, Shares, jobs, longest_of, piece_of, shares
+from tilewright.fuse.cpu.shares import (
+    AS_ROWS,
+    Job,
+    Kernel,
+    Shares,
+    jobs,
+    longest_of,
+    piece_of,
+    rows_of,
+    shares,
+)
 from tilewright.fuse.cpu.team import Memory, team
 from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model.network import Network
@@ -111,8 +121,11 @@ class FusedNetwork:
             )
             computed = few_costs(self.few.schedule, self.many.schedule)
             self.single, self.once = computed if single is None else (single, 0.0)
+            self.rows = rows_of(self.few.schedule) if self.few.schedule.in_rows else None
+            lanes = self.many.schedule.target.lanes
+            self.only_rows = self.rows is not None and lanes * self.single < AS_ROWS
             # Where the cost leaves no choice, one of them may never be needed.
-            if self.single > 0:
+            if self.single > 0 and not self.only_rows:
                 self.many.load()
             if self.single < math.inf:
                 self.few.load()
@@ -158,10 +171,12 @@ class FusedNetwork:
             memory = free.pop()
         except IndexError:
             many, few = self.many.memory, self.few.memory
-            slots = self.many.schedule.target.lanes * workers.cores
-            memory = Memory(
-                max(many.size, few.size), slots * few.slot, len(self.parts), workers.workers
-            )
+            slots, own = self.many.schedule.target.lanes * workers.cores, 0
+            if self.rows is not None:
+                slots, own = self.rows.apart * workers.cores, self.rows.piece
+            floats = max(many.size, few.size + own * few.slot)
+            slots = max(slots, own) * few.slot
+            memory = Memory(floats, slots, len(self.parts), workers.workers)
         memory.ticks.fill(0)
         workers.work(work, memory, address(images), address(outputs))
         if ticks is not None:
@@ -171,7 +186,10 @@ class FusedNetwork:
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""
         lanes, any_few = self.many.schedule.target.lanes, not self.few.memory.slot
-        return shares(images, lanes, cores, self.single, self.once, any_few)
+        divided = shares(images, lanes, cores, self.single, self.once, any_few)
+        if self.rows is None:
+            return divided
+        return self.rows.shares(0 if self.only_rows else divided.many, images, cores)
 
     def _jobs(self, images: int, suffix: str, cores: int) -> tuple[Job, ...]:
         """The jobs for a number of images, made once."""
@@ -185,7 +203,9 @@ class FusedNetwork:
                 self.many.kernel(suffix) if divided.many else None,
                 self.few.kernel(suffix) if divided.many < images else None,
                 piece,
-                longest_of(piece, plan.target.lanes, cores, cycles(plan)),
+                longest_of(
+                    piece if divided.many else divided.rows, plan.target.lanes, cores, cycles(plan)
+                ),
                 math.prod(self.network.input.shape) * (1 if suffix == "u8" else 4),
                 math.prod(self.network.output_shape) * 4,
                 cores,

@@ -19,8 +19,8 @@ The same tiles with the roles changed: a tap costs a broadcast activation for ea
 load of weights for each vector of channels. A picture lies as [y][x][channel], its channels filled
 up to whole vectors; what the surplus lanes compute is never read. Where half of the last vector or
 more would be surplus, it holds the channels left over for several positions at once. Fully
-connected layers with many weights wait until all images have come so far, and read every weight
-once for up to as many of them as the registers have sums for.
+connected layers with many weights wait until all images have come so far, and take a part of every
+weight's row at a time for all of them, as many at once as the registers have sums for.
 
 Channels in groups are convolutions of their own, one after the other. Where each filter has a
 channel to itself and lanes are channels, lanes are channels of the input, too.
@@ -72,6 +72,11 @@ class Schedule:
     def one_by_one(self) -> bool:
         """Whether images come one by one."""
         return self.lanes_are == "channels"
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether images are gathered from the beginning: rows of a matrix, for products alone."""
+        return self.one_by_one and self.gathered == 0
 
     @property
     def last_readers(self) -> tuple[int, ...]:

@@ -8,19 +8,25 @@ cost of an image by channels as a share of that of a vector of images, and `once
 the weights of large products, are computed from the two schedules (`cost`). Images that do not come
 out even for the cores are worked on by all of them together.
 
+Where there are only products (`Rows`), images by channels are rows of a matrix, and need no vectors
+of images: every core takes some through the whole network, or, where large weights would be read
+for a few by each, all cores take outputs of all of them.
+
 A job has as many tickets as can be numbered, and lasts so long that a user who presses Ctrl-C need
 not wait for it: a batch beyond that is several jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cpu.few import Phase
+from tilewright.fuse.cpu.parameters import layout, weight_offsets
+from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
 
 # What a job takes on each core, about a tenth of a second; beside it the microseconds between two
@@ -28,15 +34,30 @@ from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
 JOB_CYCLES = 3e8
 # Estimates that differ less than this are taken for equal.
 CLEARLY = 0.95
+# What a vector of images may seem to take as rows, which need not be turned around: of nine small
+# perceptrons those took up to 1.08 times as long as vectors of images where they were to take 1.4,
+# and 0.63 at best; beyond that up to 2.3 (a core of an AMD EPYC, AVX-512 and AVX2, 16 to 1,000
+# images in turns, processor's seconds, 2026-11-17).
+AS_ROWS = 1.4
+# What the second cache holds of the values of images beside weights; or half of so many rows.
+PIECE_BYTES, MANY_ROWS = 2**18, 96
+# Images of a core for which it reads all weights, if those are so many bytes: the second cache of
+# every core holds them, or the last one.
+ROWS_APART = ((2**19, 0), (2**22, 4))
+# What a core takes of them at least, in FLOP: below that two were no faster than one (784-64-10, 2
+# cores of an AMD EPYC, 2026-11-17).
+ROWS_FLOP = 400_000
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Images up to `many` go in vectors, then up to `alone` one by one, the rest together."""
+    """Images up to `many` go in vectors, then up to `alone` one by one, or so many `rows` at a
+    time, the rest together."""
 
     many: int
     alone: int
     images: int
+    rows: int = 1
 
 
 def shares(
@@ -55,6 +76,37 @@ def shares(
 
 
 @dataclass(frozen=True)
+class Rows:
+    """How images are divided that are rows of a matrix (`Schedule.in_rows`): every core takes
+    `least` to `piece` at a time where there are `apart` for each; fewer go through together."""
+
+    least: int
+    piece: int
+    apart: int
+
+    def shares(self, many: int, images: int, cores: int) -> Shares:
+        """Of so many images, of which some go in vectors."""
+        left = max(1, images - many)
+        if cores > 1 and self.least <= left < self.apart * cores:
+            return Shares(many, many, images, left)
+        each = -(-left // cores)  # pieces are as few as can be, the same number for every core
+        rows = max(self.least, -(-each // -(-each // self.piece)))
+        return Shares(many, images, images, rows)
+
+
+def rows_of(plan: Schedule) -> Rows:
+    """What that is for a schedule: by what it computes and keeps for an image, and its weights."""
+    weights = 4 * weight_offsets(plan)[-1]
+    least = math.ceil(ROWS_FLOP / plan.executed_flops)
+    piece = PIECE_BYTES // (4 * layout(plan).slot)
+    return Rows(
+        least,
+        max(MANY_ROWS // 2, min(piece, MANY_ROWS), least),
+        next((rows for size, rows in ROWS_APART if weights <= size), MANY_ROWS // 2),
+    )
+
+
+@dataclass(frozen=True)
 class Job:
     """The records of all phases as `tickets` reads them, and how many others can help."""
 
@@ -68,8 +120,8 @@ class Job:
 class Kernel:
     """Machine code of a schedule, for one type of pixels, with its weights: addresses.
 
-    `phases` are for one image worked on together; a schedule of many images has none. Those in
-    `gathered` are for all images, when `phases` have been computed of each.
+    `phases` are for one image worked on together; a schedule of many images has none, nor has one
+    of rows. Those in `gathered` are for all images, when `phases` have been computed of each.
     """
 
     network: int
@@ -140,33 +192,23 @@ def jobs(
         for first in range(0, alone, longest):
             if first:
                 made.close()
-            made.add(
-                few.network, few.weights, (first, 1, min(first + longest, alone)), shifts, own=True
-            )
+            units = first, divided.rows, min(first + longest, alone)
+            made.add(few.network, few.weights, units, shifts, own=True)
         for image in range(alone, images):
             for phase, function in few.phases:
                 first, last = phase.of(image)
                 made.wait()
                 made.add(function, few.weights, (first, phase.step, last), shifts)
-        for phase, function in few.gathered:
+        # A core that took rows took them through all phases.
+        for phase, function in few.gathered if few.phases or not alone else ():
             made.wait()
-            if phase.images == 1:
-                made.add(function, few.weights, (0, -(-images // cores), images), shifts)
-                continue
-            for begin, count in sets(images, phase.images):
-                first, last = phase.of_set(begin, count)
-                made.add(function, few.weights, (first, phase.step, last), shifts)
+            first, step, last = 0, -(-images // cores), images
+            if phase.all_images:
+                first, last = phase.of(images - 1)
+                step = phase.step
+            made.add(function, few.weights, (first, step, last), shifts)
     made.close()
     return tuple(made.jobs)
-
-
-def sets(images: int, most: int) -> Iterator[tuple[int, int]]:
-    """Images in as few sets as possible, all about equal: the first of each, and how many."""
-    begin, count = 0, -(-images // most)
-    for left in range(count, 0, -1):
-        size = -(-(images - begin) // left)
-        yield begin, size
-        begin += size
 
 
 def _tickets(record: Record) -> int:

@@ -66,7 +66,8 @@ class Helper:
 
 class Memory:
     """What one call works in: counters of the clock's ticks, scratch memory for every worker, the
-    caller's first with slots of images before it, and a control block for when it is on its own.
+    caller's first with slots of images before it (other workers find theirs, if they have any, at
+    the end of the one's before), and a control block for when it is on its own.
 
     The system gives memory page by page when it is first written to: what no helper works in costs
     nothing.

@@ -10,7 +10,6 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.flow import flow
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup, channelwise
 from tilewright.fuse.cpu.tiles import (
-    WIDE_LANES,
     Target,
     best_tile,
     block_width,
@@ -120,7 +119,7 @@ def groups_of(
         run = found.run(place)
         group = (
             _convolution(run, target, unit, rules, tiles)
-            or _dense(run, target, unit, rules)
+            or _dense(run, target, unit, rules, _gathering(groups))
             or PlainGroup((run[0],), unit)
         )
         first, *others = (found.sources[stage.index] for stage in group.stages)
@@ -212,7 +211,15 @@ def _given_tile(
     return tile
 
 
-def _dense(run: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGroup | None:
+def _gathering(groups: list[Group]) -> bool:
+    """Whether a product takes several images for the sake of others: they are gathered already, or
+    nothing is to be done with each of them before."""
+    return not groups or any(isinstance(g, DenseGroup) and g.images > 1 for g in groups)
+
+
+def _dense(
+    run: list[Stage], target: Target, unit: int, rules: Rules, gathering: bool
+) -> DenseGroup | None:
     layer = run[0].layer
     if type(layer) is not FullyConnected:
         return None
@@ -224,13 +231,13 @@ def _dense(run: list[Stage], target: Target, unit: int, rules: Rules) -> DenseGr
         images = rules.together if large else 1
         width = block_width(items, images, target)
     else:
-        width = 1 if large and unit == WIDE_LANES else min(items, DENSE_VECTORS)
+        width = min(items, DENSE_VECTORS)
         # Besides the sums a register for each weight, and one for an input.
         most = (target.registers - 1) // width - 1
-        images = min(most, MOST_AT_ONCE) if large else 1
-    chunk = max(1, rules.chunk_bytes // (4 * target.lanes * images))
+        images = min(most, MOST_AT_ONCE) if large or gathering else 1
+    chunk = max(1, rules.chunk_bytes // (4 * target.lanes * (images if unit == 1 else width)))
     blocks = blocks_of(items, width)
-    return DenseGroup(taken, layer, activation, unit, images, chunk, blocks)
+    return DenseGroup(taken, layer, activation, unit, images, chunk, blocks, large)
 
 
 def _activation(run: list[Stage], index: int) -> Elementwise | None:
