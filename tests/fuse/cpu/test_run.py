@@ -209,6 +209,25 @@ def test_many_threads_may_call_at_once():
 
 
 @pytest.mark.usefixtures("not_optimised")
+@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("kernel", [3, 13])
+def test_columns_of_tiles_may_be_done_a_few_at_a_time(kernel, columns, monkeypatch):
+    """Also where those at the borders are windows of a pooling, which a tile has several of."""
+    layers = (Convolution(5, kernel, padding=kernel // 2), ReLU(), MaxPool(2), Convolution(4, 3))
+    network = filled(Network("n", Pixels((1, 26, 27)), layers))
+    images, truth = case(network, 20, 1, True)
+    rules = Rules(windows=(1, 2))
+    # Tiles have 2x4 positions and read a channel of every lane.
+    read = 4 * (kernel + 1) * 4 * build.host().target.lanes
+    monkeypatch.setattr(together, "STAYING_BYTES", columns * read)
+    for single in (BY_IMAGES, BY_CHANNELS):
+        fused = FusedNetwork(network, single=single, rules=rules)
+        within(fused, (20,), images, truth)
+    group = fused.many.schedule.groups[0]
+    assert group.columns_at_once == columns < group.columns[-1].last
+
+
+@pytest.mark.usefixtures("not_optimised")
 def test_what_leaves_no_choice_is_compiled_when_it_is_needed(monkeypatch):
     # Few images that wait for each other in memory: more than it has room for go the other way.
     monkeypatch.setattr(together, "LARGE_WEIGHTS_BYTES", 0)

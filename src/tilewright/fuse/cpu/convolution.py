@@ -31,19 +31,36 @@ def convolution(
     """The tiles of rows `%first` to `%last` (in tiles), from `%x` to `%out`, with weights `%w`."""
     rows, columns = group.pieces
     pictures = (*before, after)
+    all_columns = group.columns[-1].last if group.columns else 1
     for row in rows:
         # Rows are shared out in tiles, also those at the border.
         each = group.tile[0] // group.window[0] if isinstance(row, Border) else 1
         first = f.larger(f.mul("%first", each), str(row.first))
         last = f.smaller(f.mul("%last", each), str(row.last))
-        with f.loop(first, last) as y, f.rounds(group.parts) as part:
+        with (
+            f.loop(first, last) as y,
+            f.rounds(group.parts) as part,
+            f.rounds(math.ceil(all_columns / group.columns_at_once)) as number,
+        ):
             places = places_of(f, group, pictures, part)
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
                     for column in columns:
-                        with f.loop(column.first, column.last) as x:
+                        with f.loop(*_bounds(f, group, column, number)) as x:
                             tile = Tile(f, group, pictures, places, block, row, column)
                             tile.write(y, x, b)
+
+
+def _bounds(
+    f: Function, group: ConvolutionGroup, column: Span | Border, number: Value
+) -> tuple[Value | int, Value | int]:
+    """The tiles of a piece that are among those done at once, of which this is the number."""
+    if number == "0":
+        return column.first, column.last
+    each = group.tile[1] // group.window[1] if isinstance(column, Border) else 1
+    first = f.mul(number, group.columns_at_once * each)
+    last = f.add(first, group.columns_at_once * each)
+    return f.larger(first, str(column.first)), f.smaller(last, str(column.last))
 
 
 @dataclass(frozen=True)

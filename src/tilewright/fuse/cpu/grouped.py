@@ -24,7 +24,7 @@ class ConvolutionGroup:
 
     Its items are channels, or vectors of channels; an item has `unit` of them. Blocks are those of
     one part: channels and filters that belong together are computed as a convolution of their own,
-    with weights of their own.
+    with weights of their own. All of them are computed of so many columns of tiles before the next.
     """
 
     stages: tuple[Stage, ...]
@@ -36,6 +36,7 @@ class ConvolutionGroup:
     blocks: tuple[Block, ...]
     rows: tuple[Span, ...]
     columns: tuple[Span, ...]
+    columns_at_once: int
 
     @property
     def accumulators(self) -> int:

@@ -19,8 +19,8 @@ The same tiles with the roles changed: a tap costs a broadcast activation for ea
 load of weights for each vector of channels. A picture lies as [y][x][channel], its channels filled
 up to whole vectors; what the surplus lanes compute is never read. Where half of the last vector or
 more would be surplus, it holds the channels left over for several positions at once. Fully
-connected layers with many weights wait until all images have come so far, and take a part of every
-weight's row at a time for all of them, as many at once as the registers have sums for.
+connected layers with many weights wait until all images have come so far; all of them are
+multiplied by a chunk of the weights at a time, as many at once as the registers have sums for.
 
 Channels in groups are convolutions of their own, one after the other. Where each filter has a
 channel to itself and lanes are channels, lanes are channels of the input, too.
