@@ -112,7 +112,7 @@ FP16 = Precision(
     "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True
 )
 # Of float32 on tensor cores: each operand is two, `high`, the nearest number of 11 bits, and `low`,
-# what is left of it. Of a number of 24 bits that has 13, of which the tensor cores read 11, at a
+# what is left of it. Of a number of 24 bits that has 12, of which the tensor cores read 11, at a
 # loss of one unit of the 24th: 2^-23 of the operand. Added up are high times high, high times low
 # and low times high; low times low, which is left out, is 2^-22 of the product at most, as low is
 # 2^-11 of the operand. Together that is less than two roundings of 2^-22. Whole numbers of 22 bits

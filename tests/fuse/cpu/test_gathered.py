@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.fuse.cpu.branches import BRANCHES
 from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
+from tilewright.fuse.cpu import run as run_module
 from tilewright.fuse.cpu import shares as shares_module
 from tilewright.fuse.cpu import together
 from tilewright.fuse.cpu.cost import few_costs
@@ -25,6 +26,7 @@ from tilewright.fuse.cpu.shares import (
     rows_of,
     shares,
 )
+from tilewright.fuse.cpu.team import Memory
 from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,
@@ -175,6 +177,25 @@ def test_any_number_of_rows_comes_out_right(apart, monkeypatch):
     assert compare(right, truth)[1] is None
     for count in (400, 399, 65, 64, 33, 2):
         np.testing.assert_allclose(fused(images[:count]), right[:count], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("not_optimised")
+def test_rows_have_memory_beside_vectors_of_images(monkeypatch):
+    """A core may compute vectors in what lies before the rows of the next one."""
+    made = []
+
+    class Noted(Memory):
+        def __init__(self, floats, *others):
+            made.append(floats)
+            super().__init__(floats, *others)
+
+    monkeypatch.setattr(run_module, "Memory", Noted)
+    network = NETWORKS["long rows"]
+    network = network.with_parameters(random_parameters(network, np.random.default_rng(6)))
+    fused = FusedNetwork(network, single=0.0)
+    fused(np.zeros((1, *network.input.shape), np.float32))
+    many, few = fused.many.memory, fused.few.memory
+    assert made[-1] >= max(many.size, few.size) + fused.rows.piece * few.slot > many.size
 
 
 @pytest.mark.parametrize("level", TARGETS)

@@ -156,6 +156,19 @@ def test_kernels_for_few_images_come_back_and_are_used_up_to_their_number() -> N
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize("precision", ARITHMETICS)
+def test_layers_may_all_be_in_strips(precision: str) -> None:
+    """Those of 64 images are; one image has kernels of its own all the same."""
+    layers = (Convolution(32, 3, padding=1), ReLU()) * 3
+    network, arithmetic = Network("strips", Pixels((3, 64, 64)), layers), ARITHMETICS[precision]
+    choice = with_few(choose(network.stages, arithmetic, 90), network.stages, arithmetic, 90)
+    assert few_of(choice, 1) is not None
+    kernels = [each for few in choice.few for each in few.kernels]
+    assert any(isinstance(each, Spread) for each in kernels)
+    last = [few.kernels for few in choice.few if few.kernels][-1]
+    assert any(isinstance(each, Stacked) for each in last)
+
+
 def test_of_some_images_those_for_many_are_best() -> None:
     """A perceptron without tensor cores: one row of sums is quickly done, sixteen are not."""
     layers = (Flatten(), FullyConnected(128), ReLU(), FullyConnected(10), Softmax())

@@ -117,6 +117,8 @@ def test_what_the_verifier_tries_by_kernels_for_few_images(precision: str) -> No
         many = choose(network.stages, arithmetic, 90)
         choice = with_few(many, network.stages, arithmetic, 90)
         for few in choice.few[:2]:
+            if not few.kernels:
+                continue  # those for many are as good
             tried += 1
             kernels = build(network.stages, arithmetic, 90, choice, few)
             wrong = problem(network, trial.images[:2], precision, kernels)

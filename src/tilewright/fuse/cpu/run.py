@@ -174,7 +174,8 @@ class FusedNetwork:
             slots, own = self.many.schedule.target.lanes * workers.cores, 0
             if self.rows is not None:
                 slots, own = self.rows.apart * workers.cores, self.rows.piece
-            floats = max(many.size, few.size + own * few.slot)
+            # The slots of a worker lie behind what the one before it works in, whichever way.
+            floats = max(many.size, few.size) + own * few.slot
             slots = max(slots, own) * few.slot
             memory = Memory(floats, slots, len(self.parts), workers.workers)
         memory.ticks.fill(0)

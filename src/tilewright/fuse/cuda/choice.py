@@ -70,7 +70,7 @@ class Connected(
 ):
     """A kernel of one fully connected layer, and softmax if it takes two operations (`panels`).
 
-    Of up to `few` images it works as is best for few.
+    Of up to `few` images it may work as is best for few.
     """
 
     operations: Positive

@@ -111,7 +111,7 @@ def _with_few(
         else:
             few = Few(images, ())
         found.append(few)
-    return structs.replace(choice, few=tuple(found), few_up_to=up_to)
+    return structs.replace(choice, few=tuple(found), few_up_to=up_to) if up_to else choice
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
@@ -134,33 +134,60 @@ def choose_few(
     """
     kernels: list[Stacked | Spread] = []
     little: list[Operation] = []
-    at = 0
+    in_strips = _Strips(arithmetic, gpu, images)
+    at, any_spread = 0, False
     while at < len(todo):
-        found = _of_much(todo[at : at + 2], arithmetic, gpu, images)
+        found = _of_much(todo[at : at + 2], in_strips)
         if found is None:
             little.append(todo[at])
             at += 1
             continue
+        any_spread = True
         if little:
-            kernels += _of_little(little, arithmetic, gpu, images, stacked)
+            kernels += _of_little(little, in_strips, stacked)
             little = []
         kernels.append(found)
         at += found.operations
     if little:
-        kernels += _of_little(little, arithmetic, gpu, images, stacked)
-    if not any(isinstance(each, Spread) for each in kernels):
-        return None
-    return Few(images, tuple(kernels))
+        kernels += _of_little(little, in_strips, stacked)
+    return Few(images, tuple(kernels)) if any_spread else None
 
 
-def _of_much(
-    todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, images: int
-) -> Spread | Stacked | None:
+class _Strips:
+    """Kernels of one operation on pictures, for so many images; of those alike found once."""
+
+    def __init__(self, arithmetic: Arithmetic, gpu: Generation, images: int) -> None:
+        self.arithmetic, self.gpu, self.images = arithmetic, gpu, images
+        self.known: dict[Hashable, tuple[float, Stacked] | None] = {}
+
+    def best(self, operation: Operation) -> tuple[float, Stacked] | None:
+        """The best of them, and its cycles; None: there is none."""
+        if operation.connected or operation.kind == "softmax":
+            return None
+        alike = operation.alike, operation.forms, operation.gives, operation.only_sums
+        if alike not in self.known:
+            self.known[alike] = min(self._all(operation), key=lambda each: each[0], default=None)
+        return self.known[alike]
+
+    def _all(self, operation: Operation) -> Iterator[tuple[float, Stacked]]:
+        for division in enumerate(divisions([operation])):
+            _, (parts, strip) = division
+            load = self.images * (len(strip.starts) if strip else 1) / self.gpu.few.processors
+            if parts[0].direct or load > MOST_BLOCKS:
+                break
+            if operation.kind == "sum" and load < LEAST_BLOCKS:
+                continue  # tiles are better
+            for plan, chosen in all_stacks(self.arithmetic, division, self.gpu):
+                yield _alone_cycles(plan, self.images, self.gpu), Stacked(1, *chosen)
+
+
+def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Spread | Stacked | None:
     """The first of some operations, or two, over all multiprocessors: in tiles or in strips."""
+    arithmetic, gpu, images = in_strips.arithmetic, in_strips.gpu, in_strips.images
     for part in (tuple(todo), tuple(todo[:1])):
         if can_spread(part) and _much(part[0]):
             plan = best_tiles(arithmetic, part, gpu, images)
-            strips = _in_strips(part[0], arithmetic, gpu, images) if len(part) == 1 else None
+            strips = in_strips.best(part[0]) if len(part) == 1 else None
             if plan is not None:
                 by_tiles = tiles_cycles(plan, images, gpu)
                 return strips[1] if strips and strips[0] < by_tiles else spread(plan)
@@ -169,9 +196,7 @@ def _of_much(
 
 def _of_little(
     todo: Sequence[Operation],
-    arithmetic: Arithmetic,
-    gpu: Generation,
-    images: int,
+    in_strips: _Strips,
     stacked: Callable[[Sequence[Operation]], list[Stacked]],
 ) -> list[Stacked]:
     """Operations between those that are spread: as for many images, or each in strips of its own.
@@ -179,38 +204,18 @@ def _of_little(
     A convolution of each channel by itself has little to compute, but a picture to read.
     """
     usual = stacked(todo)
-    alone = [_in_strips(each, arithmetic, gpu, images) for each in todo]
-    apart = [each for each in alone if each is not None]
+    apart = [each for each in map(in_strips.best, todo) if each is not None]
     if len(apart) < len(todo):
         return usual
     at, least = 0, 0.0
     for each in usual:
         part = todo[at : at + each.operations]
         chosen = Arrangement(each.division, each.warps, each.groups, each.weight, each.wide)
-        plan = stack_as(chosen, arithmetic, part, gpu)
+        plan = stack_as(chosen, in_strips.arithmetic, part, in_strips.gpu)
         assert plan
-        least += _alone_cycles(plan, images, gpu)
+        least += _alone_cycles(plan, in_strips.images, in_strips.gpu)
         at += each.operations
     return [kernel for _, kernel in apart] if sum(cost for cost, _ in apart) < least else usual
-
-
-def _in_strips(
-    operation: Operation, arithmetic: Arithmetic, gpu: Generation, images: int
-) -> tuple[float, Stacked] | None:
-    """The best kernel of one operation on pictures for so many images, and its cycles."""
-    if operation.connected or operation.kind == "softmax":
-        return None
-    found = []
-    for division in enumerate(divisions([operation])):
-        _, (parts, strip) = division
-        load = images * (len(strip.starts) if strip else 1) / gpu.few.processors
-        if parts[0].direct or load > MOST_BLOCKS:
-            break
-        if operation.kind == "sum" and load < LEAST_BLOCKS:
-            continue  # tiles are better
-        for plan, chosen in all_stacks(arithmetic, division, gpu):
-            found.append((_alone_cycles(plan, images, gpu), Stacked(1, *chosen)))
-    return min(found, key=lambda each: each[0], default=None)
 
 
 def _alone_cycles(plan: Stack, images: int, gpu: Generation) -> float:

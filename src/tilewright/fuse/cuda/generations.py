@@ -134,7 +134,7 @@ class Generation:
     # Datasheet: whether fully connected layers over the batch are kernels of their own, in panels
     # (`panels`): tensor cores that read shared memory, and copies that tell when they are done.
     panels: bool
-    # Measured: images up to which the warps of a block divide the sums of such layers.
+    # Measured: images up to which the warps of a block may divide the sums of such layers.
     most_few: int
 
     def rates(self, arithmetic: Arithmetic) -> Rates:
@@ -244,10 +244,11 @@ HOPPER = Generation(
     most_few=128,
 )
 # Of Hopper, which alone has kernels in panels: with tensor cores, and without. Fitted to the times
-# of all ways of seven layers by 1 to 10,000 images, and rounded (`python -m benchmarks.panels
-# --fit` does it once more from `benchmarks/results/2026-11-17-panels-*h200.json`, and needs no
-# GPU). What they choose is the fastest in 128 of 156 cases and 68 of 78; it is 39 % slower at most,
-# and 8 % without tensor cores.
+# of all ways of seven layers by 1 to 128 images, and of six by 256 to 10,000 (but for the two ways
+# in fp32 with `splits` of 2 and `parts`), and rounded (`python -m benchmarks.panels --fit` does it
+# once more from `benchmarks/results/2026-11-17-panels-*h200.json`, and needs no GPU). What they
+# choose is the fastest in 128 of 156 cases and 68 of 78; it is 39 % slower at most, and 8 % without
+# tensor cores.
 PANELS = {
     True: PanelRates(
         work=2.641,

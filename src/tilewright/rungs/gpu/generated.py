@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from tilewright.model.network import Parameters, Stages
 from tilewright.precision import Precision
 from tilewright.rungs.rung import Launch, Options, as_options
 from tilewright.runtime import cuda
 from tilewright.runtime.device import Device
+
+# Images up to which all candidates have the same kernels: `tune` and a trial time them with 100.
+OTHERS_UP_TO = 64
 
 
 def generated_plan(device: Device, stages: Stages, precision: Precision) -> Options:
@@ -40,10 +44,15 @@ def generated_candidates(device: Device, stages: Stages, precision: Precision) -
 
 
 def network_candidates(device: Device, stages: Stages, precision: Precision) -> Iterator[Options]:
-    """The same for a network, whose few images have the kernels that the planner chose for them."""
+    """The same for a network, whose few images have the kernels that the planner chose for them.
+
+    Of others than its own choice those are for up to `OTHERS_UP_TO` images alone.
+    """
     own = network_plan(device, stages, precision)
-    for each in generated_candidates(device, stages, precision):
-        yield {**each, "few": own["few"], "few_up_to": own["few_up_to"]}
+    up_to = cast(int, own["few_up_to"])
+    for number, each in enumerate(generated_candidates(device, stages, precision)):
+        few_up_to = min(up_to, OTHERS_UP_TO) if number else up_to
+        yield {**each, "few": own["few"], "few_up_to": few_up_to}
 
 
 def generated(
