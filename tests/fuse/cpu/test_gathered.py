@@ -29,6 +29,7 @@ from tilewright.fuse.cpu.shares import (
 from tilewright.fuse.cpu.team import Memory
 from tilewright.model import zoo
 from tilewright.model.layers import (
+    Add,
     Convolution,
     Flatten,
     FullyConnected,
@@ -177,6 +178,14 @@ def test_any_number_of_rows_comes_out_right(apart, monkeypatch):
     assert compare(right, truth)[1] is None
     for count in (400, 399, 65, 64, 33, 2):
         np.testing.assert_allclose(fused(images[:count]), right[:count], rtol=1e-5, atol=1e-6)
+
+
+def test_a_product_first_does_not_make_rows_of_convolutions():
+    layers = (Flatten(), FullyConnected(4 * 16), Convolution(1, 3, padding=1), Flatten(), Add())
+    sources = ((0,), (1,), (0,), (3,), (2, 4))
+    branching = Network("both", Pixels((1, 8, 8)), layers, sources=sources)
+    assert not by_channels(branching, TARGETS["avx512"]).in_rows
+    assert by_channels(NETWORKS["rows"], TARGETS["avx512"]).in_rows
 
 
 @pytest.mark.usefixtures("not_optimised")

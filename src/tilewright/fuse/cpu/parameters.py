@@ -25,8 +25,8 @@ class Layout:
     works in, and how much there is.
 
     Where images come one by one and go through large products together, what is kept of them lies
-    before the memory of the thread that leads: the first image's in `slot` floats, the next one's
-    before those.
+    before the memory of the thread that leads, or of every thread where it takes rows (`Rows`): the
+    first image's in `slot` floats, the next one's before those.
     """
 
     values: tuple[int, ...]

@@ -14,7 +14,8 @@ each position and a broadcast weight for each channel. Fully connected layers re
 for each set of images they work on. Those with many weights therefore take several vectors of
 images at a time, as their positions.
 
-`by_channels`: lanes are output channels of one image, for when there are fewer images than lanes.
+`by_channels`: lanes are output channels of one image, for when there are fewer images than lanes,
+and for perceptrons, whose images are rows of a matrix, of any number.
 The same tiles with the roles changed: a tap costs a broadcast activation for each position and a
 load of weights for each vector of channels. A picture lies as [y][x][channel], its channels filled
 up to whole vectors; what the surplus lanes compute is never read. Where half of the last vector or
@@ -76,7 +77,8 @@ class Schedule:
     @property
     def in_rows(self) -> bool:
         """Whether images are gathered from the beginning: rows of a matrix, for products alone."""
-        return self.one_by_one and self.gathered == 0
+        products = not any(isinstance(group, Convolved) for group in self.groups)
+        return self.one_by_one and self.gathered == 0 and products
 
     @property
     def last_readers(self) -> tuple[int, ...]:

@@ -39,10 +39,11 @@ CLEARLY = 0.95
 # and 0.63 at best; beyond that up to 2.3 (a core of an AMD EPYC, AVX-512 and AVX2, 16 to 1,000
 # images in turns, processor's seconds, 2026-11-17).
 AS_ROWS = 1.4
-# What the second cache holds of the values of images beside weights; or half of so many rows.
+# Rows that a core takes at a time: as many as have so many bytes of values, which the second cache
+# holds beside weights, but half of so many at least. Chosen.
 PIECE_BYTES, MANY_ROWS = 2**18, 96
 # Images of a core for which it reads all weights, if those are so many bytes: the second cache of
-# every core holds them, or the last one.
+# every core holds them, or the last one. Chosen.
 ROWS_APART = ((2**19, 0), (2**22, 4))
 # What a core takes of them at least, in FLOP: below that two were no faster than one (784-64-10, 2
 # cores of an AMD EPYC, 2026-11-17).

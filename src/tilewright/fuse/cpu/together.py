@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.flow import flow
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group, PlainGroup, channelwise
 from tilewright.fuse.cpu.tiles import (
+    WIDE_LANES,
     Target,
     best_tile,
     block_width,
@@ -50,8 +51,8 @@ STAYING_BYTES = 2**18
 # Positions of a tile where every channel is its own and lanes are images: nothing else is summed.
 LONE_ROW = (1, 8)
 # Vectors of outputs in a block of such a layer where lanes are channels, and the images that are
-# multiplied at once at most, whose sums the registers must hold: with a wide vector a block may be
-# one of them, which can be shared out more evenly.
+# multiplied at once at most, whose sums the registers must hold: with a wide vector a block behind
+# convolutions is one of them, which can be shared out more evenly.
 DENSE_VECTORS = 2
 MOST_AT_ONCE = 16
 
@@ -124,7 +125,7 @@ def groups_of(
         run = found.run(place)
         group = (
             _convolution(run, target, unit, rules, tiles)
-            or _dense(run, target, unit, rules, _gathering(groups))
+            or _dense(run, target, unit, rules, _gathering(groups, found.stages))
             or PlainGroup((run[0],), unit)
         )
         first, *others = (found.sources[stage.index] for stage in group.stages)
@@ -192,7 +193,8 @@ def _convolution(
     # What a column of tiles reads.
     read = tile[0] * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0]
     images = target.lanes if unit == 1 else 1
-    column = 4 * images * run[0].input_shape[0] * read * tile[1] * layer.stride[1]
+    channels = run[0].input_shape[0] // layer.groups
+    column = 4 * images * channels * read * tile[1] * layer.stride[1]
     at_once = max(1, STAYING_BYTES // column)
     return ConvolutionGroup(
         tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns, at_once
@@ -221,10 +223,12 @@ def _given_tile(
     return tile
 
 
-def _gathering(groups: list[Group]) -> bool:
+def _gathering(groups: list[Group], stages: Sequence[Stage]) -> bool:
     """Whether a product takes several images for the sake of others: they are gathered already, or
-    nothing is to be done with each of them before."""
-    return not groups or any(isinstance(g, DenseGroup) and g.images > 1 for g in groups)
+    nothing is to be done with each of them at all."""
+    products = not any(isinstance(stage.layer, Convolution) for stage in stages)
+    begins = not groups and products
+    return begins or any(isinstance(g, DenseGroup) and g.images > 1 for g in groups)
 
 
 def _dense(
@@ -241,7 +245,8 @@ def _dense(
         images = rules.together if large else 1
         width = block_width(items, images, target)
     else:
-        width = min(items, DENSE_VECTORS)
+        narrow = large and unit == WIDE_LANES and not gathering
+        width = 1 if narrow else min(items, DENSE_VECTORS)
         # Besides the sums a register for each weight, and one for an input.
         most = (target.registers - 1) // width - 1
         images = min(most, MOST_AT_ONCE) if large or gathering else 1
