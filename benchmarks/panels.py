@@ -40,8 +40,10 @@ from tilewright.runtime.multiprocessor import REFERENCE
 
 BATCHES = (256, 512, 1000, 2000, 4000, 10_000)
 # Features and outputs; the first are those of ece408's.
-LAYERS = ((16_224, 160), (3136, 512), (784, 512), (512, 512), (1024, 1024), (4096, 128))
-LAYERS += ((3072, 2048),)
+LAYERS = (
+    *((16_224, 160), (3136, 512), (784, 512), (512, 512), (1024, 1024), (4096, 128)),
+    (3072, 2048),
+)
 PRECISIONS = ("fp16", "tf32", "fp32")
 Way = Few | Many
 COMPILERS = 12  # kernels that are compiled at a time

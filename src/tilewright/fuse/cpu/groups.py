@@ -42,7 +42,7 @@ ARGUMENTS = (
     "i64 %last",
 )  # fmt: skip
 
-# Vectors of a softmax at most that stay in registers.
+# Vectors of a softmax at most that stay in registers. Chosen: half of 16.
 IN_REGISTERS = 8
 
 

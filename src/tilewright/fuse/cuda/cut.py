@@ -12,10 +12,17 @@ from msgspec import structs
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.arrange import Arrangement, Known, arranged, searched, stack_as
+from tilewright.fuse.cuda.arrange import Known, arranged, searched, stack_as
 from tilewright.fuse.cuda.choice import Choice, Connected, Few, Multiplied, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense, dense, denses
-from tilewright.fuse.cuda.few import TIERS, choose_few, cycles, one_kernel, tiles_as
+from tilewright.fuse.cuda.few import (
+    TIERS,
+    arrangement_of,
+    choose_few,
+    cycles,
+    one_kernel,
+    tiles_as,
+)
 from tilewright.fuse.cuda.generations import Generation, generation
 from tilewright.fuse.cuda.operations import (
     Form,
@@ -267,10 +274,7 @@ def _kernel(
         or not _together(part, {each.index for each in part})
     ):
         return None
-    arrangement = Arrangement(
-        chosen.division, chosen.warps, chosen.groups, chosen.weight, chosen.wide
-    )
-    return stack_as(arrangement, arithmetic, part, gpu)
+    return stack_as(arrangement_of(chosen), arithmetic, part, gpu)
 
 
 def _connected(

@@ -194,6 +194,10 @@ def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Spread | Stacked 
     return None
 
 
+def arrangement_of(chosen: Stacked) -> Arrangement:
+    return Arrangement(chosen.division, chosen.warps, chosen.groups, chosen.weight, chosen.wide)
+
+
 def _of_little(
     todo: Sequence[Operation],
     in_strips: _Strips,
@@ -210,8 +214,7 @@ def _of_little(
     at, least = 0, 0.0
     for each in usual:
         part = todo[at : at + each.operations]
-        chosen = Arrangement(each.division, each.warps, each.groups, each.weight, each.wide)
-        plan = stack_as(chosen, in_strips.arithmetic, part, in_strips.gpu)
+        plan = stack_as(arrangement_of(each), in_strips.arithmetic, part, in_strips.gpu)
         assert plan
         least += _alone_cycles(plan, in_strips.images, in_strips.gpu)
         at += each.operations
