@@ -87,7 +87,7 @@ class History:
         assert number is not None
         return number
 
-    def entries(self, wanted: Filter = Filter()) -> list[Entry]:  # noqa: B008 - it is frozen
+    def entries(self, wanted: Filter = Filter()) -> list[Entry]:
         """Those that fit, oldest first."""
         if not self.path.exists():
             return []
