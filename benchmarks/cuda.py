@@ -95,9 +95,10 @@ def forward_of(
         functions.append(layer_function(stage, *tensors))
 
     def forward(x: Any) -> Any:
-        for function in functions:
-            x = function(x)
-        return x
+        given = [x]
+        for function, taken in zip(functions, network.sources, strict=True):
+            given.append(function(*(given[each] for each in taken)))
+        return given[-1]
 
     return forward
 

@@ -7,7 +7,9 @@ and small ones, one image after the other by depth, and perceptrons.
 from __future__ import annotations
 
 from tilewright.model.layers import (
+    Add,
     AveragePool,
+    Concat,
     Convolution,
     Flatten,
     FullyConnected,
@@ -42,6 +44,55 @@ def _by_depth(channels: int, filters: int, stride: int) -> tuple[Layer, ...]:
     return (own, ReLU(), Convolution(filters, 1), ReLU())
 
 
+class _Graph:
+    """Layers that name what they take: the pixels are 0, the first layer gives 1."""
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+        self.sources: list[tuple[int, ...]] = []
+
+    def add(self, layer: Layer, *taken: int) -> int:
+        self.layers.append(layer)
+        self.sources.append(taken)
+        return len(self.layers)
+
+    def convolved(self, taken: int, filters: int, kernel: int = 3, stride: int = 1) -> int:
+        layer = Convolution(filters, kernel, stride=stride, padding=kernel // 2)
+        return self.add(ReLU(), self.add(layer, taken))
+
+    def ended(self, name: str, pixels: Pixels, taken: int) -> Network:
+        """With the mean of each channel, ten scores of these, and their probabilities."""
+        self.add(Softmax(), self.add(FullyConnected(10), self.add(AveragePool(8), taken)))
+        return Network(name, pixels, tuple(self.layers), sources=tuple(self.sources))
+
+
+def _residual(name: str, widths: tuple[int, ...], blocks: int) -> Network:
+    """He and others' ResNet for CIFAR-10 (2015), batch norms folded into the convolutions."""
+    graph = _Graph()
+    last = graph.convolved(0, widths[0])
+    for number, filters in enumerate(widths):
+        for block in range(blocks):
+            stride = 2 if number and not block else 1
+            inner = graph.convolved(last, filters, stride=stride)
+            sums = graph.add(Convolution(filters, 3, padding=1), inner)
+            if stride == 2:
+                last = graph.add(Convolution(filters, 1, stride=2), last)
+            last = graph.add(ReLU(), graph.add(Add(), sums, last))
+    return graph.ended(name, Pixels((3, 32, 32)), last)
+
+
+def _fire() -> Network:
+    """Squeezed by 1x1, then 1x1 beside 3x3: SqueezeNet's modules (2016)."""
+    graph = _Graph()
+    last = graph.convolved(0, 64)
+    for squeezed, expanded, pooled in ((16, 64, True), (32, 128, True), (48, 192, False)):
+        narrow = graph.convolved(last, squeezed, 1)
+        one, three = graph.convolved(narrow, expanded, 1), graph.convolved(narrow, expanded, 3)
+        last = graph.add(Concat(), one, three)
+        last = graph.add(MaxPool(2), last) if pooled else last
+    return graph.ended("fire", Pixels((3, 32, 32)), last)
+
+
 def strangers() -> list[Network]:
     pool, colour, grey = MaxPool(2), Pixels((3, 32, 32)), Pixels((1, 28, 28))
     return [
@@ -69,4 +120,12 @@ def strangers() -> list[Network]:
             *_by_depth(128, 128, 2), AveragePool(8), *_connected(10))),
         Network("wide-perceptron", colour, _connected(2048, 2048, 10)),
         Network("small-perceptron", grey, _connected(64, 10)),
+        Network("keras-cifar", colour, (
+            *_convolutions(32), Convolution(32, 3), ReLU(), pool,
+            *_convolutions(64), Convolution(64, 3), ReLU(), pool, *_connected(512, 10))),
+        Network("pytorch-mnist", grey, (
+            Convolution(32, 3), ReLU(), Convolution(64, 3), ReLU(), pool, *_connected(128, 10))),
+        _residual("resnet20", (16, 32, 64), 3),
+        _residual("wide-resnet", (64, 128, 256), 1),
+        _fire(),
     ]  # fmt: skip
