@@ -2,7 +2,7 @@
 
     python -m benchmarks.kernels ece408,10000,fp16 cifar10,50000,tf32
 
-Networks are those of `benchmarks.cpu`, with random weights; images lie on the device as bytes, and
+Networks are those of `benchmarks.builds`, with random weights; images lie on the device as bytes, and
 calls are `tilewright.compile`'s, with `out`. Above the kernels (averages of ten calls, profiled)
 stands what a call takes without the profiler: the median and the least of 15 turns of ten calls.
 """
@@ -13,7 +13,7 @@ import statistics
 import sys
 
 import numpy as np
-from benchmarks.cpu import networks
+from benchmarks.builds import every_network
 
 import tilewright
 from tilewright.truth.trials import random_parameters
@@ -25,9 +25,9 @@ def show(name: str, images: int, precision: str) -> None:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    bare = next(each for each in networks() if each.name == name)
+    bare = every_network()[name]
     network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
-    compiled = tilewright.compile(network, device="cuda", precision=precision)
+    compiled = tilewright.compile(network, device="cuda", precision=precision, batch=images)
     pixels = torch.randint(0, 256, (images, *network.input.shape), device="cuda").to(torch.uint8)
     out = torch.empty((images, *network.output_shape), device="cuda")
 

@@ -30,9 +30,11 @@ from tests.fuse.cuda.instructions import (
 )
 from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
 from tests.fuse.cuda.panels_interpreter import PROCESSORS, in_panels, run_panels
+from tests.fuse.cuda.patches_interpreter import run_patches
 from tests.fuse.cuda.tiles_interpreter import run_tiles
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.panels import Panels
+from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -59,6 +61,7 @@ from tilewright.fuse.cuda.steps import (
     Windows,
 )
 from tilewright.fuse.cuda.steps_dense import dense_program
+from tilewright.fuse.cuda.steps_patches import patches_program
 from tilewright.fuse.cuda.steps_tiles import tiles_program
 from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.network import Network
@@ -83,6 +86,8 @@ def interpret(
             x = run_panels(plan, given, network.input, taken[0], count, shares)
         elif isinstance(plan, Tiles):
             x = _spread(plan, network, taken, len(images), shares)
+        elif isinstance(plan, Patches):
+            x = run_patches(patches_program(plan), plan.parameters(network.parameters), *taken)
         else:
             x = run_dense(dense_program(plan), plan.parameters(network.parameters), taken[0])
         made[plan.last] = x

@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES
-from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Stacked
+from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Patched, Stacked
 from tilewright.fuse.cuda.cut import build, choose, cost_of, recut
 from tilewright.fuse.cuda.dense import CHUNKS, STAGES
 from tilewright.fuse.cuda.generations import Generation, generation
+from tilewright.fuse.cuda.patches import COLUMNS, GROUPS, MOST_WIDE, Patches, image_cycles
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.model.network import Stage
@@ -31,8 +32,9 @@ EXTRA = (0, 1, -1, 2)  # kernels more than the planner would have
 MORE_DIVISIONS = 2  # ways to divide an image besides the one that was chosen
 FEW = (0, 16, 32, 64, 128, 256)  # images that a connected kernel takes as few
 MOST_TILES = 5  # of 16 images, in a block of a dense kernel
+PATCHES = 1, 2, 4  # of a block, along an axis
 
-Kernel = Stacked | Multiplied | Connected
+Kernel = Stacked | Multiplied | Connected | Patched
 
 
 def alternatives(
@@ -83,6 +85,8 @@ def _shape(kernel: Kernel) -> object:
         return kernel.division, kernel.warps, kernel.groups, kernel.wide
     if isinstance(kernel, Connected):
         return kernel.few
+    if isinstance(kernel, Patched):
+        return kernel.groups, kernel.wide
     return kernel.more, kernel.chunk
 
 
@@ -98,6 +102,11 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
     elif isinstance(kernel, Connected):
         for few in FEW:
             yield replace(kernel, few=few)
+    elif isinstance(kernel, Patched):
+        for images, down, across, groups, wide in itertools.product(
+            PATCHES, PATCHES, PATCHES, GROUPS, range(COLUMNS, MOST_WIDE + 1, COLUMNS)
+        ):
+            yield replace(kernel, images=images, down=down, across=across, groups=groups, wide=wide)
     else:
         tiles = range(MOST_TILES, 0, -1)
         for more, stages, chunk in itertools.product(tiles, STAGES, CHUNKS):
@@ -106,6 +115,8 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
 
 def _estimate(plan: object, gpu: Generation) -> float:
     """Cycles an image; of dense kernels, which have no model, the order alone tells."""
+    if isinstance(plan, Patches):
+        return image_cycles(plan, gpu)
     return cost_of(plan, gpu) if isinstance(plan, Stack) else 0.0
 
 

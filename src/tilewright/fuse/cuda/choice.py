@@ -58,11 +58,26 @@ class Spread(
     parts: int
 
 
+class Patched(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="patches", tag_field="kind"
+):
+    """A kernel of one wide convolution (`patches`)."""
+
+    operations: Positive
+    images: int
+    down: int
+    across: int
+    groups: int
+    wide: int
+    stages: int
+    pictures: int
+
+
 class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Kernels for batches of up to so many images; none where those for many do as well."""
 
     images: Positive
-    kernels: tuple[Stacked | Spread, ...]
+    kernels: tuple[Stacked | Spread | Patched, ...]
 
 
 class Connected(
@@ -86,7 +101,7 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """
 
     generation: str
-    kernels: tuple[Stacked | Multiplied | Connected, ...]
+    kernels: tuple[Stacked | Multiplied | Connected | Patched, ...]
     share_sums: bool = True
     few: tuple[Few, ...] = ()
     few_up_to: int = 0

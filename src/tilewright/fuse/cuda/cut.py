@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -13,7 +13,15 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import Known, arranged, searched, stack_as
-from tilewright.fuse.cuda.choice import Choice, Connected, Few, Multiplied, Spread, Stacked
+from tilewright.fuse.cuda.choice import (
+    Choice,
+    Connected,
+    Few,
+    Multiplied,
+    Patched,
+    Spread,
+    Stacked,
+)
 from tilewright.fuse.cuda.dense import Dense, dense, denses
 from tilewright.fuse.cuda.few import (
     TIERS,
@@ -32,12 +40,20 @@ from tilewright.fuse.cuda.operations import (
     with_copy,
 )
 from tilewright.fuse.cuda.panels import MOST_SCORES, Panels, connected
+from tilewright.fuse.cuda.patches import (
+    Patches,
+    best_patches,
+    image_cycles,
+    patched,
+    patches_as,
+)
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
-Kernel = Stack | Dense | Panels | Tiles
+Chosen = Stacked | Multiplied | Connected | Spread | Patched
+Kernel = Stack | Dense | Panels | Tiles | Patches
 # Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
 MOST_TOGETHER = 32
 # What kernels for few images must promise to save: estimates of them are 13 % off on average.
@@ -145,7 +161,7 @@ def recut(
 def _search(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int = 0
 ) -> Choice:
-    kernels: list[Stacked | Multiplied | Connected] = []
+    kernels: list[Stacked | Multiplied | Connected | Patched] = []
     at = 0
     while at < len(todo):
         large = _large(todo[at], gpu)
@@ -198,7 +214,7 @@ def _build(
     stages: tuple[Stage, ...],
     arithmetic: Arithmetic,
     gpu: Generation,
-    chosen_kernels: tuple[Stacked | Multiplied | Connected | Spread, ...],
+    chosen_kernels: tuple[Chosen, ...],
 ) -> tuple[Kernel, ...]:
     return _plans(_known_to_do(stages, gpu), arithmetic, gpu, chosen_kernels)
 
@@ -213,7 +229,7 @@ def _plans(
     todo: Sequence[Operation],
     arithmetic: Arithmetic,
     gpu: Generation,
-    chosen_kernels: Sequence[Stacked | Multiplied | Connected | Spread],
+    chosen_kernels: Sequence[Chosen],
 ) -> tuple[Kernel, ...]:
     kernels: list[Kernel] = []
     search = (*searched(), MOST_TOGETHER)
@@ -243,7 +259,7 @@ def _plans(
 
 @lru_cache(maxsize=100)
 def _kernel(
-    chosen: Stacked | Multiplied | Connected | Spread,
+    chosen: Chosen,
     part: tuple[Operation, ...],
     arithmetic: Arithmetic,
     gpu: Generation,
@@ -254,6 +270,8 @@ def _kernel(
     could be another."""
     if isinstance(chosen, Spread):
         return tiles_as(chosen, arithmetic, part, gpu)
+    if isinstance(chosen, Patched):
+        return patches_as(chosen, arithmetic, part[0], gpu) if len(part) == 1 else None
     if isinstance(chosen, Connected):
         return _connected(chosen, part, arithmetic, gpu)
     if isinstance(chosen, Multiplied):
@@ -428,7 +446,7 @@ def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
 
 def _stacks(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int
-) -> list[Stacked]:
+) -> list[Stacked | Patched]:
     """Consecutive operations in as many kernels as are worth it.
 
     There are `extra` kernels more, if that is asked for. Found from the end to the beginning:
@@ -444,16 +462,19 @@ def _stacks(
             part = todo[first:end]
             if part[:-1] and not _together(part, {each.index for each in part}):
                 continue
+            ways = list(_in_patches(part, arithmetic, gpu))
             try:
                 plan, chosen = arranged(arithmetic, part, gpu, known)
+                ways.append((cost_of(plan, gpu), Stacked(len(part), *chosen)))
             except DoesNotFit as error:
                 problem = error
+            for own, kernel in ways:
+                for count, (cost, rest) in best[end].items():
+                    total = own + cost
+                    if count + 1 not in found or total < found[count + 1][0]:
+                        found[count + 1] = total, _Chain(kernel, rest)
+            if problem:
                 break
-            own = cost_of(plan, gpu)
-            for count, (cost, rest) in best[end].items():
-                total = own + cost
-                if count + 1 not in found or total < found[count + 1][0]:
-                    found[count + 1] = total, _Chain(Stacked(len(part), *chosen), rest)
         if not found:
             assert problem
             raise problem
@@ -469,10 +490,19 @@ def _stacks(
     return kernels
 
 
+def _in_patches(
+    part: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
+) -> Iterator[tuple[float, Patched]]:
+    """The best kernel of patches for one wide convolution, if there is any, and what it costs."""
+    plan = best_patches(arithmetic, part[0], gpu, None) if len(part) == 1 else None
+    if plan is not None:
+        yield image_cycles(plan, gpu), patched(plan)
+
+
 class _Chain(NamedTuple):
     """A kernel and those after it."""
 
-    kernel: Stacked
+    kernel: Stacked | Patched
     rest: _Chain | None
 
 

@@ -118,17 +118,17 @@ def _blocks(arithmetic: Arithmetic, how: How) -> list[str]:
         case Few():
             return [text("panels_few.cuh")]
         case Many() if arithmetic.tensor:
-            own = [_wide(arithmetic, how.wide), text("panels_tensor.cuh")]
-            return [text("panels_many.cuh"), *own]
+            own = [multiply_wide(arithmetic, how.wide), text("panels_tensor.cuh")]
+            return [text("barriers.cuh"), text("panels_many.cuh"), *own]
         case Many():
-            return [text("panels_many.cuh"), text("panels_plain.cuh")]
+            return [text("barriers.cuh"), text("panels_many.cuh"), text("panels_plain.cuh")]
         case Into():
             return []
         case unknown:
             assert_never(unknown)
 
 
-def _wide(arithmetic: Arithmetic, wide: int) -> str:
+def multiply_wide(arithmetic: Arithmetic, wide: int) -> str:
     """The tensor cores' instruction for 64 rows and so many columns, over two pieces of the sum."""
     kind, step, more = ("f16", 16, ", 0, 0") if arithmetic.per_word == 2 else ("tf32", 8, "")
     count = wide // 2

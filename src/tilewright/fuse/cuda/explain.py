@@ -4,6 +4,7 @@ the tensor cores' instructions are, and what shared memory and registers hold. N
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tilewright.fuse.cuda.cut import Kernel, sources
@@ -11,6 +12,7 @@ from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import PIECE, Panels
 from tilewright.fuse.cuda.panels_ways import BAND, Many
+from tilewright.fuse.cuda.patches import PATCH, STEP, Patches
 from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.fuse.cuda.stack import Phase, Stack
@@ -72,6 +74,8 @@ def _described(plan: Kernel) -> tuple[str, str, tuple[Share, ...]]:
         return _panels(plan)
     if isinstance(plan, Tiles):
         return _tiles(plan)
+    if isinstance(plan, Patches):
+        return _patches(plan)
     return _dense(plan) if isinstance(plan, Dense) else _stack(plan)
 
 
@@ -163,6 +167,23 @@ def _tiles(plan: Tiles) -> tuple[str, str, tuple[Share, ...]]:
     if plan.softmax:
         shares.append(Share(plan.softmax, "a warp, an image", 1))
     return arrangement, memory, tuple(shares)
+
+
+def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
+    of = f"{_count(plan.images, 'image')}, " if plan.images > 1 else ""
+    arrangement = (
+        f"a block a multiprocessor, for {of}{PATCH * plan.down} x {PATCH * plan.across} positions "
+        f"and {plan.wide} filters; {4 * plan.groups} warps add up"
+    )
+    memory = f"{plan.shared_bytes:,} bytes shared: pictures and weights pass through in chunks"
+    operation = plan.operation
+    works = math.prod(plan.blocks) * plan.column_blocks
+    depth = STEP * plan.steps * plan.arithmetic.per_word
+    issued = works * PATCH**2 * plan.down * plan.across * plan.wide * depth
+    useful = math.prod(operation.summed[1:]) * operation.weights
+    unit = f"{PATCH} x {PATCH * plan.tall} positions, {plan.wide} filters"
+    share = Share(operation, unit, works, useful / issued, weights="shared memory")
+    return arrangement, memory, (share,)
 
 
 def _panels(plan: Panels) -> tuple[str, str, tuple[Share, ...]]:

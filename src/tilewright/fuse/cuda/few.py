@@ -13,11 +13,13 @@ from functools import lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, all_stacks, divisions, stack_as
-from tilewright.fuse.cuda.choice import Few, Spread, Stacked
+from tilewright.fuse.cuda.choice import Few, Patched, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import Panels
+from tilewright.fuse.cuda.patches import Patches, best_patches, patched
+from tilewright.fuse.cuda.patches import cycles as patches_cycles
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.fuse.cuda.tiles import Tiles, all_tiles, can_spread, fits
@@ -110,9 +112,11 @@ def dense_cycles(plan: Dense, images: int, gpu: Generation) -> float:
     return gpu.few.launch + gpu.few.block + 2 * gpu.few.gather + rounds * each
 
 
-def cycles(plan: Stack | Dense | Panels | Tiles, images: int, gpu: Generation) -> float:
+def cycles(plan: Stack | Dense | Panels | Tiles | Patches, images: int, gpu: Generation) -> float:
     if isinstance(plan, Tiles):
         return tiles_cycles(plan, images, gpu)
+    if isinstance(plan, Patches):
+        return patches_cycles(plan, images, gpu.few.processors)
     if isinstance(plan, Panels):
         processors = gpu.few.processors
         return plan.cycles(plan.how(images, processors, True), images, processors)
@@ -126,13 +130,13 @@ def choose_few(
     arithmetic: Arithmetic,
     gpu: Generation,
     images: int,
-    stacked: Callable[[Sequence[Operation]], list[Stacked]],
+    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched]],
 ) -> Few | None:
     """The kernels for up to so many images; `stacked` are those of operations with little to do.
 
     None if there is nothing to spread.
     """
-    kernels: list[Stacked | Spread] = []
+    kernels: list[Stacked | Spread | Patched] = []
     little: list[Operation] = []
     in_strips = _Strips(arithmetic, gpu, images)
     at, any_spread = 0, False
@@ -181,16 +185,26 @@ class _Strips:
                 yield _alone_cycles(plan, self.images, self.gpu), Stacked(1, *chosen)
 
 
-def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Spread | Stacked | None:
-    """The first of some operations, or two, over all multiprocessors: in tiles or in strips."""
+def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Spread | Stacked | Patched | None:
+    """The first of some operations, or two, over all multiprocessors: in tiles, strips or
+    patches."""
     arithmetic, gpu, images = in_strips.arithmetic, in_strips.gpu, in_strips.images
     for part in (tuple(todo), tuple(todo[:1])):
+        plan = None
         if can_spread(part) and _much(part[0]):
             plan = best_tiles(arithmetic, part, gpu, images)
-            strips = in_strips.best(part[0]) if len(part) == 1 else None
-            if plan is not None:
-                by_tiles = tiles_cycles(plan, images, gpu)
-                return strips[1] if strips and strips[0] < by_tiles else spread(plan)
+        if plan is None:
+            continue
+        ways: list[tuple[float, Spread | Stacked | Patched]] = [
+            (tiles_cycles(plan, images, gpu), spread(plan))
+        ]
+        if len(part) == 1:
+            strips = in_strips.best(part[0])
+            ways += [strips] if strips else []
+            wide = best_patches(arithmetic, part[0], gpu, images)
+            if wide is not None:
+                ways.append((patches_cycles(wide, images, gpu.few.processors), patched(wide)))
+        return min(ways, key=lambda each: each[0])[1]
     return None
 
 
@@ -201,8 +215,8 @@ def arrangement_of(chosen: Stacked) -> Arrangement:
 def _of_little(
     todo: Sequence[Operation],
     in_strips: _Strips,
-    stacked: Callable[[Sequence[Operation]], list[Stacked]],
-) -> list[Stacked]:
+    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched]],
+) -> Sequence[Stacked | Patched]:
     """Operations between those that are spread: as for many images, or each in strips of its own.
 
     A convolution of each channel by itself has little to compute, but a picture to read.
@@ -213,6 +227,8 @@ def _of_little(
         return usual
     at, least = 0, 0.0
     for each in usual:
+        if isinstance(each, Patched):
+            return usual
         part = todo[at : at + each.operations]
         plan = stack_as(arrangement_of(each), in_strips.arithmetic, part, in_strips.gpu)
         assert plan

@@ -91,6 +91,20 @@ class PanelRates:
     few_product: float  # and for each image of a tile that is computed
 
 
+@dataclass(frozen=True)
+class PatchRates:
+    """Cycles of wide convolutions in patches (`patches`)."""
+
+    product: float  # a step's sums of 64 positions and a filter
+    step: float  # of 64 positions, whatever the filters: tensor cores read these first
+    turn: float  # a tap of a chunk
+    copied: float  # bytes of weights that come in a cycle
+    fetched: float  # pieces of pictures that do
+    put: float  # results of 64 positions and a filter
+    work: float  # a piece of it
+    launch: float
+
+
 @dataclass(frozen=True, eq=False)  # looked up by what it is, in caches
 class Generation:
     """The multiprocessor that plans are made for. Cycles are its own."""
@@ -279,6 +293,10 @@ PANELS = {
         few_product=122,
     ),
 }
+# Of Hopper alone, too. Guessed.
+PATCHES = PatchRates(
+    product=0.5, step=32, turn=20, copied=24, fetched=2, put=1.5, work=1500, launch=4000
+)
 # What other generations take over: their tensor cores read registers.
 OTHERS = replace(HOPPER, name="others", warpgroups=False, panels=False)
 

@@ -1,5 +1,5 @@
-// Fully connected layers on many images. Needs panels.cuh, and panels_tensor.cuh or
-// panels_plain.cuh after it.
+// Fully connected layers on many images. Needs panels.cuh and barriers.cuh, and panels_tensor.cuh
+// or panels_plain.cuh after it.
 //
 // A block takes BANDS bands of 64 outputs and WIDE images, a group of warps TALL bands. What a turn
 // of the sums needs, a chunk of all these rows, comes into a ring in shared memory; four warps of
@@ -14,16 +14,6 @@
 #define TW_BAND_BYTES (TW_BAND * TW_ROW_BYTES)
 #define TW_WARPS (TW_TENSOR ? 128 : 64)  // threads
 
-__device__ __forceinline__ word shared_address(const void* at)
-{
-    return word(__cvta_generic_to_shared(at));
-}
-
-__device__ __forceinline__ void begin_barrier(word barrier, int count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-
 __device__ __forceinline__ word in_block(word at, int block)
 {
     word there;
@@ -31,34 +21,10 @@ __device__ __forceinline__ word in_block(word at, int block)
     return there;
 }
 
-__device__ __forceinline__ void arrive(word barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
 __device__ __forceinline__ void arrive_in(word barrier, int block)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(in_block(barrier, block))
                  : "memory");
-}
-
-__device__ __forceinline__ void expect(word barrier, int bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(bytes) : "memory");
-}
-
-__device__ __forceinline__ void wait_for(word barrier, int phase)
-{
-    asm volatile("{ .reg .pred done;\n"
-                 "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again; }" ::"r"(barrier), "r"(phase) : "memory");
-}
-
-__device__ __forceinline__ void copy(word to, const word* from, int bytes, word barrier)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
-                 "%2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
 // To the same place of all blocks of the cluster.

@@ -17,10 +17,12 @@ from tilewright.fuse.cuda.cut import Kernel, build, few_of, sources
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_panels import panels_text
+from tilewright.fuse.cuda.emit_patches import patches_text
 from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.emit_tiles import tiles_text
 from tilewright.fuse.cuda.panels import Panels, in_whole_panels
 from tilewright.fuse.cuda.panels_ways import How, Into
+from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles
 from tilewright.model.layers import Layer, Pixels, Shape
@@ -56,6 +58,8 @@ def kernel_text(
         return dense_text(plan, name)
     if isinstance(plan, Tiles):
         return tiles_text(plan, name, pixels, source)
+    if isinstance(plan, Patches):
+        return patches_text(plan, name)
     return stack_text(plan, name, pixels, source)
 
 
@@ -306,7 +310,7 @@ class Series:
     def _launch(
         self,
         index: int,
-        plan: Stack | Dense | Tiles,
+        plan: Stack | Dense | Tiles | Patches,
         kernel: GpuKernel,
         taken: list[Buffer],
         out: Buffer,
@@ -321,6 +325,9 @@ class Series:
             arguments: tuple[Any, ...] = (
                 x, out, self._weights(index), self.tables[index], items, *others
             )  # fmt: skip
+        elif isinstance(plan, Patches):
+            grid = (min(processors, plan.works(images)), 1, 1)
+            arguments = (x, out, self._weights(index), images, *others)
         else:
             arguments = (x, out, self._weights(index), self.parts, self.arrived, images, *others)
             if isinstance(plan, Dense):

@@ -1,0 +1,279 @@
+"""Ways to divide a wide convolution in patches, timed; and rates fitted to that.
+
+    python -m benchmarks.patches --output benchmarks/results/2026-11-18-patches-h200.json
+    python -m benchmarks.patches --fit benchmarks/results/2026-11-18-patches-h200.json
+
+The first needs a Hopper GPU: one convolution between two others, with ReLU and for some a pooling,
+by the plans that `tilewright.fuse.cuda.patches.cycles` holds for the best and some that it does
+not, as CUDA graphs of ten calls in turns with PyTorch's convolution alone (channels last, cuDNN's
+algorithm by trial). Every result is compared with float64. The second needs none: the rates of
+`tilewright.fuse.cuda.generations.PATCHES` are fitted to the times and printed beside those that
+stand there; and for each layer, how much longer what is chosen takes than the fastest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from benchmarks.cuda import set_tf32, timed, types
+from benchmarks.dense import CALLS, tenfold
+
+from tilewright import environment
+from tilewright.files import atomic_write
+from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.cut import to_do
+from tilewright.fuse.cuda.generations import HOPPER, PATCHES, PatchRates
+from tilewright.fuse.cuda.patches import Patches, all_patches, cycles, patched
+from tilewright.fuse.cuda.run import kernel_text
+from tilewright.model.layers import Convolution, Layer, MaxPool, Pixels, ReLU
+from tilewright.model.network import Network
+from tilewright.results.document import plain
+from tilewright.runtime.multiprocessor import REFERENCE
+from tilewright.truth.trials import random_parameters
+
+PRECISIONS = ("fp16", "tf32")
+BATCHES = (16, 100, 1000)
+COMPILERS = 14  # kernels that are compiled at a time
+TRIES, CHOICE = 4000, 4  # as in `benchmarks.panels`
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A convolution's channels, filters, side of the picture, taps along a side, and so on."""
+
+    channels: int
+    filters: int
+    side: int
+    taps: int = 3
+    stride: int = 1
+    pool: bool = False
+    valid: bool = False  # nothing is around the picture
+
+
+LAYERS = (
+    Wide(64, 64, 32, pool=True), Wide(64, 192, 32, 5, pool=True), Wide(128, 128, 16),
+    Wide(192, 384, 16), Wide(384, 256, 16, pool=True), Wide(256, 256, 8), Wide(96, 96, 32),
+    Wide(96, 96, 32, stride=2), Wide(192, 192, 8, valid=True), Wide(192, 160, 32, 1),
+    Wide(64, 128, 14), Wide(32, 64, 28, 5, pool=True),
+)  # fmt: skip
+
+
+def between(wide: Wide) -> Network:
+    """A convolution that takes words and gives words, and the network that it is one of."""
+    padding = 0 if wide.valid else wide.taps // 2
+    own: tuple[Layer, ...] = (
+        Convolution(wide.filters, wide.taps, stride=wide.stride, padding=padding), ReLU(),
+        *([MaxPool(2)] if wide.pool else []),
+    )  # fmt: skip
+    layers = Convolution(wide.channels, 1), ReLU(), *own, Convolution(8, 1)
+    bare = Network("between", Pixels((3, wide.side, wide.side)), layers)
+    return bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+
+
+def plans_of(wide: Wide, precision: str) -> list[Patches]:
+    operation = to_do(between(wide).stages, HOPPER)[1]
+    return list(all_patches(ARITHMETICS[precision], operation, HOPPER))
+
+
+def tried(plans: list[Patches], most: int) -> list[Patches]:
+    """Those that promise most for any batch, and others by chance."""
+    best: dict[Patches, None] = {}
+    each = most // (2 * len(BATCHES))
+    for images in BATCHES:
+        ordered = sorted(plans, key=lambda plan: cycles(plan, images, REFERENCE.processors))
+        best.update(dict.fromkeys(ordered[:each]))
+    rest = [plan for plan in plans if plan not in best]
+    random.Random(0).shuffle(rest)
+    return [*best, *rest[: most - len(best)]]
+
+
+def measured(
+    runtime: Any, precision: str, wide: Wide, given: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    import cupy
+    import torch
+
+    network, plans = between(wide), tried(plans_of(wide, precision), given.plans)
+
+    def compiled(plan: Patches) -> Any:
+        text = kernel_text(plan, "layer", network.input, "words")
+        return runtime.compile_text("layer", text, plan.threads, plan.shared_bytes)
+
+    with ThreadPoolExecutor(COMPILERS) as pool:
+        kernels = dict(zip(plans, pool.map(compiled, plans), strict=True))
+    weights = {plan: runtime.upload(plan.parameters(network.parameters)) for plan in plans}
+    weight, bias = (torch.from_numpy(network.parameters[f"conv2.{each}"].copy()).cuda()
+                    for each in ("weight", "bias"))  # fmt: skip
+    padding, kind = 0 if wide.valid else wide.taps // 2, types(precision)
+    for images in given.batches:
+        values = torch.randn((images, wide.channels, wide.side, wide.side), device="cuda")
+        if precision == "tf32":  # as operands: what a layer before it would give
+            values = ((values.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+        last = values.to(kind).contiguous(memory_format=torch.channels_last)
+        with torch.backends.cudnn.flags(benchmark=False):
+            few = slice(max(0, images - 20), images)  # the last ones
+            expected = torch.nn.functional.conv2d(
+                last[few].double(), weight.double(), bias.double(), wide.stride, padding
+            ).relu()
+            if wide.pool:
+                expected = torch.nn.functional.max_pool2d(expected, 2)
+        set_tf32(precision == "tf32")
+        own_weight = weight.to(kind).to(memory_format=torch.channels_last)
+        own_bias = bias.to(kind)
+        calls: dict[Any, Any] = {
+            "torch": tenfold(lambda w=own_weight, b=own_bias, x=last: torch.nn.functional.conv2d(
+                x, w, b, wide.stride, padding))
+        }  # fmt: skip
+        rows = last.permute(0, 2, 3, 1).contiguous()
+        out = torch.empty((images, *expected.shape[2:], expected.shape[1]), dtype=kind,
+                          device="cuda")  # fmt: skip
+        given_arrays = tuple(cupy.from_dlpack(each) for each in (rows, out))
+        difference = {}
+        for plan in plans:
+            grid = (min(runtime.limits.processors, plan.works(images)), 1, 1)
+
+            def ours(
+                plan: Patches = plan, grid: Any = grid, arrays: Any = given_arrays,
+                images: int = images,
+            ) -> None:  # fmt: skip
+                stream = torch.cuda.current_stream().cuda_stream
+                runtime.kernels = cupy.cuda.ExternalStream(stream)
+                runtime.enqueue(kernels[plan], grid, (*arrays, weights[plan], images), ())
+
+            out.fill_(float("nan"))
+            ours()
+            torch.cuda.synchronize()
+            found = out[few].permute(0, 3, 1, 2).double() - expected
+            whole = bool(torch.isfinite(out).all())
+            difference[plan] = float(found.norm() / expected.norm()) if whole else math.nan
+            calls[plan] = tenfold(ours)
+        seconds = {
+            each: [sample / CALLS for sample in of["samples_seconds"]]
+            for each, of in timed(calls, given.repeats).items()
+        }
+        yield {
+            "precision": precision, "layer": plain(wide), "images": images,
+            "torch_seconds": seconds["torch"],
+            "plans": [{"plan": plain(patched(plan)), "difference": difference[plan],
+                       "seconds": seconds[plan]} for plan in plans],
+        }  # fmt: skip
+
+
+def measure(given: argparse.Namespace) -> None:
+    import torch
+
+    from tilewright.runtime.cuda import CudaRuntime
+    from tilewright.runtime.device import CUDA
+
+    runtime = CudaRuntime(CUDA)
+    document: dict[str, Any] = {
+        "environment": plain(environment.fingerprint()), "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__, "calls_a_graph": CALLS, "rows": [],
+    }  # fmt: skip
+    with torch.inference_mode():
+        for wide in LAYERS[: given.layers]:
+            for precision in PRECISIONS:
+                for row in measured(runtime, precision, wide, given):
+                    document["rows"].append(row)
+                    best = min(row["plans"], key=lambda each: median(each["seconds"]))
+                    worst = max(each["difference"] for each in row["plans"])
+                    us, peer = 1e6 * median(best["seconds"]), 1e6 * median(row["torch_seconds"])
+                    print(f"{precision} {wide} {row['images']}: {us:.1f} µs, PyTorch {peer:.1f}; "
+                          f"difference {worst:.1e}; {best['plan']}", flush=True)  # fmt: skip
+                with atomic_write(given.output) as file:
+                    file.write(json.dumps(document).encode())
+
+
+class Case:
+    """A layer and a batch, and what all plans took."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        wide = Wide(**row["layer"])
+        self.name, self.images = f"{row['precision']} {wide}", row["images"]
+        every = plans_of(wide, row["precision"])
+        known = {json.dumps(plain(patched(each))): each for each in every}
+        self.seconds = {
+            known[json.dumps(each["plan"])]: median(each["seconds"])
+            for each in row["plans"] if json.dumps(each["plan"]) in known
+        }  # fmt: skip
+        self.least = min(self.seconds.values())
+        self.torch = median(row["torch_seconds"])
+
+    def estimate(self, plan: Patches, rates: PatchRates) -> float:
+        return cycles(plan, self.images, REFERENCE.processors, rates) / REFERENCE.hertz
+
+    def chosen(self, rates: PatchRates) -> float:
+        """Seconds of the plan that promises to be fastest."""
+        return self.seconds[min(self.seconds, key=lambda plan: self.estimate(plan, rates))]
+
+    def error(self, rates: PatchRates) -> float:
+        return sum(
+            math.log(self.estimate(plan, rates) / seconds) ** 2
+            for plan, seconds in self.seconds.items()
+        ) / len(self.seconds)
+
+
+def fitted(cases: list[Case], start: PatchRates) -> PatchRates:
+    """Rates nearer and nearer to the times: one or two change at random, and are kept if better."""
+    generator = random.Random(0)
+
+    def loss(rates: PatchRates) -> float:
+        lost = [math.log(case.chosen(rates) / case.least) for case in cases]
+        choice = sum(lost) / len(cases) + max(lost) / 4
+        return sum(case.error(rates) for case in cases) / len(cases) + CHOICE * choice
+
+    best, least = start, loss(start)
+    names = [each.name for each in fields(PatchRates)]
+    for number in range(TRIES):
+        step = 0.25 if number < TRIES // 2 else 0.08
+        changed = {
+            name: getattr(best, name) * math.exp(generator.gauss(0, step))
+            for name in generator.sample(names, generator.choice((1, 1, 2)))
+        }
+        other = replace(best, **changed)
+        if (found := loss(other)) < least:
+            best, least = other, found
+    return best
+
+
+def fit(rows: list[dict[str, Any]]) -> None:
+    cases = [Case(row) for row in rows]
+    table = {"stands": PATCHES, "fitted": fitted(cases, PATCHES)}
+    for each in fields(PatchRates):
+        values = "  ".join(f"{getattr(rates, each.name):9.4g}" for rates in table.values())
+        print(f"  {each.name:8} {values}    ({', '.join(table)})")
+    for case in cases:
+        longer = "  ".join(f"{case.chosen(of) / case.least - 1:6.1%}" for of in table.values())
+        times = "  ".join(f"{case.torch / case.chosen(of):5.2f}" for of in table.values())
+        off = "  ".join(f"{math.sqrt(case.error(of)):5.2f}" for of in table.values())
+        print(f"  {case.name} {case.images:,}: {longer} longer than the fastest, off by {off}; "
+              f"PyTorch takes {times} times as long")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, help="time plans, into this file")
+    parser.add_argument("--fit", type=Path, nargs="+", help="fit rates to such files")
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--layers", type=int, help="the first so many")
+    parser.add_argument("--plans", type=int, default=12, help="of a layer")
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    if given.output:
+        measure(given)
+    if given.fit:
+        fit([row for file in given.fit for row in json.loads(file.read_text())["rows"]])
+
+
+if __name__ == "__main__":
+    main()

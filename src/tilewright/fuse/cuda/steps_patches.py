@@ -1,0 +1,131 @@
+"""What a kernel of patches is told: all its constants, as `patches.cuh` takes them.
+
+As `steps` for stacks: `emit_patches` prints it, the tests' interpreter runs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.patches import PIECE, Patches
+from tilewright.fuse.cuda.pictures import plain
+from tilewright.fuse.cuda.program import pool_of
+from tilewright.fuse.cuda.steps import PoolStep
+from tilewright.fuse.cuda.sums import To, into
+from tilewright.model.layers import Elementwise
+
+
+@dataclass(frozen=True)
+class PatchesProgram:
+    """A kernel; names as in `Patches`. `height` and `width` are of the picture that is read,
+    `result_y` and `result_x` of what is written; sizes are words."""
+
+    arithmetic: Arithmetic
+    before: tuple[Elementwise, ...]
+    activations: tuple[Elementwise, ...]
+    pool: PoolStep
+    bias: int
+    weights: int
+    threads: int
+    registers: int
+    images: int
+    down: int
+    across: int
+    groups: int
+    tall: int
+    wide: int
+    stages: int
+    pictures: int
+    planes_y: int
+    planes_x: int
+    rows: int
+    pitch: int
+    slots: int
+    blocks_y: int
+    blocks_x: int
+    column_blocks: int
+    chunks: int
+    last_steps: int
+    height: int
+    width: int
+    words: int
+    taps_y: int
+    taps_x: int
+    stride_y: int
+    stride_x: int
+    top: int
+    left: int
+    result_y: int
+    result_x: int
+    result_words: int
+    out_words: int
+    out_pieces: int
+    filters: int
+    to: To
+    to_panels: bool
+    rounds: bool  # what is read is rounded to operands first
+    added: bool
+    STRUCT: ClassVar[tuple[str, ...]] = (
+        "images", "down", "across", "groups", "tall", "wide", "stages", "pictures", "planes_y",
+        "planes_x", "rows", "pitch", "slots", "blocks_y", "blocks_x", "column_blocks", "chunks",
+        "last_steps", "height", "width", "words", "taps_y", "taps_x", "stride_y", "stride_x", "top",
+        "left", "result_y", "result_x", "result_words", "out_words", "out_pieces", "filters", "to",
+        "to_panels", "rounds", "added",
+    )  # fmt: skip
+
+
+def patches_program(plan: Patches) -> PatchesProgram:
+    operation, arithmetic, window = plan.operation, plan.arithmetic, plan.operation.window
+    name, words = operation.names[0], plan.parameter_words
+    pool, before, after = pool_of(operation)
+    filters, result_y, result_x = operation.result
+    _, height, width = operation.source
+    return PatchesProgram(
+        arithmetic=arithmetic,
+        before=before,
+        activations=after,
+        pool=pool,
+        bias=words[f"{name}.bias"],
+        weights=words[f"{name}.weight"],
+        threads=plan.threads,
+        registers=plan.registers,
+        images=plan.images,
+        down=plan.down,
+        across=plan.across,
+        groups=plan.groups,
+        tall=plan.tall,
+        wide=plan.wide,
+        stages=plan.stages,
+        pictures=plan.pictures,
+        planes_y=plan.planes[0],
+        planes_x=plan.planes[1],
+        rows=plan.rows,
+        pitch=plan.pitch,
+        slots=plan.slots,
+        blocks_y=plan.blocks[0],
+        blocks_x=plan.blocks[1],
+        column_blocks=plan.column_blocks,
+        chunks=plan.chunks,
+        last_steps=plan.last_steps,
+        height=height,
+        width=width,
+        words=plan.words,
+        taps_y=window.taps[0],
+        taps_x=window.taps[1],
+        stride_y=window.stride[0],
+        stride_x=window.stride[1],
+        top=window.padding[0],
+        left=window.padding[1],
+        result_y=result_y,
+        result_x=result_x,
+        result_words=plan.result_words,
+        out_words=arithmetic.words(filters),
+        out_pieces=plan.result_words // PIECE,
+        filters=filters,
+        to=into(plain(arithmetic, operation.result), arithmetic, operation.only_sums).to,
+        to_panels=plan.gives == "panels",
+        rounds=operation.mixed and arithmetic.rounds,
+        added=operation.added,
+    )

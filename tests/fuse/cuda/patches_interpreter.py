@@ -1,0 +1,202 @@
+"""A wide convolution in patches, run in NumPy: the constants that the text is printed with.
+
+One piece of work after the other. Pieces of 16 bytes lie where threads put them, and tensor cores
+look for them by the address that a row has: a wrong place shows as wrong numbers, and what nobody
+fetched is not a number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.fuse.cuda.instructions import (
+    FLOAT,
+    activate,
+    products,
+    rounded_halves,
+    values,
+)
+from tests.fuse.cuda.memory import POISON, Memory, Mistake, part
+from tilewright.fuse.cuda.panels import in_whole_panels
+from tilewright.fuse.cuda.steps_patches import PatchesProgram
+
+Array = NDArray[Any]
+PATCH, PIXEL, PIECE, PIECES = 8, 32, 4, 8  # positions; words; words; pieces of a pixel
+
+
+def run_patches(
+    made: PatchesProgram, parameters: Array, images: Array, added: Array | None = None
+) -> Array:
+    """The results of all images, as words."""
+    rows = in_whole_panels(len(images)) if made.to_panels else len(images)
+    out = Memory("the results", rows * made.result_words, 0 if made.to_panels else POISON)
+    out.begin("results")
+    groups = -(-len(images) // made.images)
+    works = groups * made.blocks_y * made.blocks_x * made.column_blocks
+    for number in range(works):
+        Work(made, parameters, images, number).run(out, added)
+    return out.words if made.to_panels else out.words.reshape(rows, -1)
+
+
+def turned(rows: Array) -> Array:
+    """Rows of a chunk, whose pieces lie by their rows' addresses, in order."""
+    places = np.arange(PIECES) ^ np.arange(len(rows))[:, None] % 8
+    return np.take_along_axis(rows.reshape(len(rows), PIECES, PIECE), places[..., None], 1)
+
+
+class Work:
+    """Some images, positions and filters."""
+
+    def __init__(self, made: PatchesProgram, parameters: Array, images: Array, number: int) -> None:
+        self.made, self.parameters, self.images = made, parameters, images
+        number, self.column = divmod(number, made.column_blocks)
+        number, x = divmod(number, made.blocks_x)
+        number, y = divmod(number, made.blocks_y)
+        self.image = number * made.images
+        self.y, self.x = y * PATCH * made.down, x * PATCH * made.across
+        self.plane = made.rows * made.pitch
+        self.each = made.planes_y * made.planes_x * self.plane
+
+    def run(self, out: Memory, added: Array | None) -> None:
+        made = self.made
+        if made.groups * made.tall != made.images * made.down * made.across:
+            raise Mistake("patches that nobody takes, or that are none")
+        taps = made.taps_y * made.taps_x
+        bias = part(self.parameters, made.bias + self.column * made.wide, made.wide).view(FLOAT)
+        logical = np.array([self.filter_of(each) for each in range(made.wide)])
+        patches = made.groups * made.tall
+        sums = np.tile(bias[logical].astype(np.float64), (patches, PATCH * PATCH, 1))
+        for chunk in range(made.chunks):
+            slots = turned(self.fetched(chunk)).reshape(made.slots, PIXEL)
+            words = PIXEL if chunk < made.chunks - 1 else 8 * made.last_steps
+            for tap in range(taps):
+                block = (self.column * made.chunks + chunk) * taps + tap
+                size = made.wide * PIXEL
+                weights = part(self.parameters, made.weights + block * size, size)
+                columns = turned(weights.reshape(made.wide, PIXEL)).reshape(made.wide, PIXEL)
+                for patch in range(patches):
+                    rows = slots[self.rows_of(patch, tap)][:, :words]
+                    sums[patch] += self.products(rows, columns[:, :words])
+        for patch in range(patches):
+            self.put(out, patch, sums[patch][:, np.argsort(logical)].astype(FLOAT), added)
+
+    @staticmethod
+    def filter_of(column: int) -> int:
+        """Lane t has columns 2t and 2t+1 of 8; of four times 8 these follow each other."""
+        n, (t, j) = column // 8, divmod(column % 8, 2)
+        return n // 4 * 32 + t * 8 + n % 4 * 2 + j
+
+    def products(self, rows: Array, columns: Array) -> Array:
+        arithmetic = self.made.arithmetic
+        given, weights = (
+            values(np.ascontiguousarray(each), arithmetic.per_word).astype(np.float64)
+            for each in (rows, columns)
+        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            return products(given, weights.T, arithmetic)
+
+    def fetched(self, chunk: int) -> Array:
+        """`fetch_pictures`: a piece after the other, each to its place."""
+        made = self.made
+        shared = np.full((made.slots, PIXEL), POISON, np.uint32)
+        slot = np.arange(made.images * self.each)
+        if len(slot) > made.slots:
+            raise Mistake("more pixels than places")
+        image, rest = np.divmod(slot, self.each)
+        plane, rest = np.divmod(rest, self.plane)
+        row, column = np.divmod(rest, made.pitch)
+        image = image + self.image
+        y = (self.y + row) * made.stride_y - made.top + plane // made.planes_x
+        x = (self.x + column) * made.stride_x - made.left + plane % made.planes_x
+        there = (y >= 0) & (y < made.height) & (x >= 0) & (x < made.width)
+        there &= image < len(self.images)
+        given = self.images.reshape(len(self.images), -1)
+        for piece in range(PIECES):
+            first = chunk * PIXEL + piece * PIECE
+            own = there & (first < made.words)
+            words = np.zeros((len(slot), PIECE), np.uint32)
+            at = ((y * made.width + x) * made.words + first)[:, None] + np.arange(PIECE)
+            if own.any() and at[own].max() >= given.shape[1]:
+                raise Mistake("device memory: beyond an image")
+            words[own] = given[image[own][:, None], at[own]]
+            if made.rounds:
+                words = made.arithmetic.operands(words.view(FLOAT)[..., None]).reshape(-1, PIECE)
+            place = (piece ^ slot) % PIECES * PIECE
+            shared[slot[:, None], place[:, None] + np.arange(PIECE)] = words
+        return shared
+
+    def rows_of(self, patch: int, tap: int) -> Array:
+        """The places of a patch's pixels that a tap reads: eight rows, as far apart as the
+        descriptor says, of eight neighbours."""
+        made = self.made
+        image, rest = divmod(patch, made.down * made.across)
+        down, across = divmod(rest, made.across)
+        first = image * self.each + down * PATCH * made.pitch + across * PATCH
+        y, x = divmod(tap, made.taps_x)
+        plane = y % made.stride_y * made.planes_x + x % made.stride_x
+        first += (plane * made.rows + y // made.stride_y) * made.pitch + x // made.stride_x
+        found = first + np.arange(PATCH)[:, None] * made.pitch + np.arange(PATCH)
+        if found.max() >= made.slots:
+            raise Mistake(f"place {found.max()} of {made.slots}")
+        return found.ravel()
+
+    def put(self, out: Memory, patch: int, sums: Array, added: Array | None) -> None:
+        """`put`: pooling, what is added, activations, and the results."""
+        made, per_word = self.made, self.made.arithmetic.per_word
+        image, rest = divmod(patch, made.down * made.across)
+        down, across = divmod(rest, made.across)
+        image += self.image
+        y, x = self.y + down * PATCH, self.x + across * PATCH
+        found = sums.reshape(PATCH, PATCH, -1)
+        if made.pool:
+            found = found if made.pool == "max" else activate(found, made.before)
+            upper, lower = found[::2], found[1::2]
+            if made.pool == "average":
+                both = upper + lower
+                found = FLOAT(0.25) * (both[:, ::2] + both[:, 1::2])
+            else:
+                both = np.maximum(upper, lower)
+                found = np.maximum(both[:, ::2], both[:, 1::2])
+                found = activate(found, made.before) if made.pool == "max" else found
+            y, x = y // 2, x // 2
+        first = self.column * made.wide
+        filters = min(made.wide, made.filters - first)
+        if image >= len(self.images):
+            return
+        for row in range(len(found)):
+            for column in range(found.shape[1]):
+                at = y + row, x + column
+                if at[0] >= made.result_y or at[1] >= made.result_x:
+                    continue
+                pixel = at[0] * made.result_x + at[1]
+                mine = found[row, column, :filters]
+                if made.added:
+                    assert added is not None
+                    own = added.reshape(len(self.images), -1, made.out_words)[image, pixel]
+                    mine = activate(mine, made.before)
+                    mine = mine + values(own[None], per_word)[0, first : first + filters]
+                mine = activate(mine, made.activations)
+                place = pixel * made.out_words + first // per_word
+                words = place + np.arange(filters // per_word)
+                if made.to_panels:
+                    out.write(in_panels(made, image, words), self.words(mine), 0)
+                else:
+                    out.write(image * made.result_words + words, self.words(mine), 0)
+
+    def words(self, found: Array) -> Array:
+        made = self.made
+        if made.to == "TW_TO_HALVES":
+            return np.ascontiguousarray(rounded_halves(found)).view(np.uint32)
+        if made.to == "TW_TO_OPERANDS":
+            return made.arithmetic.operands(found[:, None]).ravel()
+        return np.ascontiguousarray(found, FLOAT).view(np.uint32)
+
+
+def in_panels(made: PatchesProgram, image: int, words: Array) -> Array:
+    """`piece_at` of an image's words."""
+    piece, inside = words // PIECE, words % PIECE
+    begin = image // 256 * (made.out_pieces * 256 * 4) + piece // 8 * (256 * 32)
+    return begin + image % 256 * 32 + (piece ^ image) % 8 * 4 + inside
