@@ -2,9 +2,10 @@
 
     python -m benchmarks.kernels ece408,10000,fp16 cifar10,50000,tf32
 
-Networks are those of `benchmarks.builds`, with random weights; images lie on the device as bytes, and
-calls are `tilewright.compile`'s, with `out`. Above the kernels (averages of ten calls, profiled)
-stands what a call takes without the profiler: the median and the least of 15 turns of ten calls.
+Networks are those of `benchmarks.builds`, with random weights; images lie on the device as bytes,
+and calls are `tilewright.compile`'s, with `out`. Above the kernels (averages of ten calls,
+profiled) stands what a call takes without the profiler: the median and the least of 15 turns of ten
+calls.
 """
 
 from __future__ import annotations

@@ -62,12 +62,12 @@ class Work:
 
     def run(self, out: Memory, added: Array | None) -> None:
         made = self.made
-        if made.groups * made.tall != made.images * made.down * made.across:
-            raise Mistake("patches that nobody takes, or that are none")
+        patches = made.images * made.down * made.across
+        if made.groups * made.units * made.columns * 64 != patches * PATCH**2 * made.wide:
+            raise Mistake("sums that nobody has, or that are none")
         taps = made.taps_y * made.taps_x
         bias = part(self.parameters, made.bias + self.column * made.wide, made.wide).view(FLOAT)
         logical = np.array([self.filter_of(each) for each in range(made.wide)])
-        patches = made.groups * made.tall
         sums = np.tile(bias[logical].astype(np.float64), (patches, PATCH * PATCH, 1))
         for chunk in range(made.chunks):
             slots = turned(self.fetched(chunk)).reshape(made.slots, PIXEL)
@@ -83,9 +83,12 @@ class Work:
         for patch in range(patches):
             self.put(out, patch, sums[patch][:, np.argsort(logical)].astype(FLOAT), added)
 
-    @staticmethod
-    def filter_of(column: int) -> int:
-        """Lane t has columns 2t and 2t+1 of 8; of four times 8 these follow each other."""
+    def filter_of(self, column: int) -> int:
+        """Lane t has columns 2t and 2t+1 of 8; of four times 8 these follow each other. Where
+        filters are rows, lane g has rows g and g+8 of 16, and these do."""
+        if self.made.turned:
+            j, g = divmod(column % 16, 8)
+            return column // 16 * 16 + 2 * g + j
         n, (t, j) = column // 8, divmod(column % 8, 2)
         return n // 4 * 32 + t * 8 + n % 4 * 2 + j
 

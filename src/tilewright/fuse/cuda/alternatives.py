@@ -21,7 +21,7 @@ from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Patched, 
 from tilewright.fuse.cuda.cut import build, choose, cost_of, recut
 from tilewright.fuse.cuda.dense import CHUNKS, STAGES
 from tilewright.fuse.cuda.generations import Generation, generation
-from tilewright.fuse.cuda.patches import COLUMNS, GROUPS, MOST_WIDE, Patches, image_cycles
+from tilewright.fuse.cuda.patches import COLUMNS, GROUPS, MOST_COLUMNS, Patches, image_cycles
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.model.network import Stage
@@ -103,10 +103,12 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
         for few in FEW:
             yield replace(kernel, few=few)
     elif isinstance(kernel, Patched):
-        for images, down, across, groups, wide in itertools.product(
-            PATCHES, PATCHES, PATCHES, GROUPS, range(COLUMNS, MOST_WIDE + 1, COLUMNS)
-        ):
-            yield replace(kernel, images=images, down=down, across=across, groups=groups, wide=wide)
+        sizes = itertools.product(
+            PATCHES, PATCHES, PATCHES, GROUPS, range(COLUMNS, MOST_COLUMNS + 1, COLUMNS)
+        )
+        for turned, (images, down, across, groups, wide) in itertools.product((False, True), sizes):
+            yield replace(kernel, images=images, down=down, across=across, groups=groups,
+                          wide=wide, turned=turned)  # fmt: skip
     else:
         tiles = range(MOST_TILES, 0, -1)
         for more, stages, chunk in itertools.product(tiles, STAGES, CHUNKS):

@@ -21,17 +21,30 @@ __device__ __forceinline__ float one_of_planes(const T* image, int channel, int 
     return L::value(image[(channel * L::HEIGHT + y) * L::WIDTH + x], channel);
 }
 
-// Values of several pictures, as `value` finds them, and activations: two channels at a time.
+// Values of several pictures, as `value` finds them, and activations: two channels at a time. A
+// thread reads four times before it writes: values may come from device memory, and a write might be
+// to where the next is read.
 template <class L, class Value, class Out>
 __device__ __forceinline__ void join(Value value, Out out, int thread)
 {
-    constexpr int PAIRS = (L::FILTERS + 1) / 2;
-    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
-        const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
-        const float low = value(channel, y, x);
-        const float high = channel + 1 < L::FILTERS ? value(channel + 1, y, x) : 0.0f;
-        put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, channel, L::after(low),
-               L::after(high));
+    constexpr int PAIRS = (L::FILTERS + 1) / 2, ALL = L::OUT_Y * L::OUT_X * PAIRS, AT_ONCE = 4;
+    for (int first = thread; first < ALL; first += AT_ONCE * L::THREADS) {
+        float2 found[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            const int i = min(first + k * L::THREADS, ALL - 1);
+            const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+            found[k].x = value(channel, y, x);
+            found[k].y = channel + 1 < L::FILTERS ? value(channel + 1, y, x) : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            const int i = first + k * L::THREADS;
+            const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+            if (i < ALL)
+                put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, channel,
+                       L::after(found[k].x), L::after(found[k].y));
+        }
     }
 }
 

@@ -71,6 +71,7 @@ class Patched(
     wide: int
     stages: int
     pictures: int
+    turned: bool = False
 
 
 class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

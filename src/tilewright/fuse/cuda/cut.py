@@ -462,7 +462,7 @@ def _stacks(
             part = todo[first:end]
             if part[:-1] and not _together(part, {each.index for each in part}):
                 continue
-            ways = list(_in_patches(part, arithmetic, gpu))
+            ways: list[tuple[float, Stacked | Patched]] = [*_in_patches(part, arithmetic, gpu)]
             try:
                 plan, chosen = arranged(arithmetic, part, gpu, known)
                 ways.append((cost_of(plan, gpu), Stacked(len(part), *chosen)))

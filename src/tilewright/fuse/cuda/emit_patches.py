@@ -15,7 +15,7 @@ def patches_text(plan: Patches, name: str) -> str:
     values = {**constants(made), "POOL": POOLS[made.pool]}
     return "\n".join([
         head(made.arithmetic, "words.cuh", "panels.cuh", "barriers.cuh"),
-        multiply_wide(made.arithmetic, made.wide),
+        multiply_wide(made.arithmetic, made.columns),
         text("patches.cuh"),
         struct("Layer", values, *functions),
         _kernel(made, name),
@@ -46,7 +46,7 @@ def _kernel(made: PatchesProgram, name: str) -> str:
         "#pragma unroll 1",
         "        for (int number = blockIdx.x; number < all; number += gridDim.x) {",
         "            const Work<Layer> work(number);",
-        f"            float sum[{made.tall}][{made.wide // 2}];",
+        f"            float sum[{made.units}][{made.columns // 2}];",
         f"            patches.add_up(sum, bias + work.column * {made.wide}, turns);",
         f"            patches.put(sum, results, {taken}, work, count);",
         "        }",

@@ -181,7 +181,10 @@ def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     depth = STEP * plan.steps * plan.arithmetic.per_word
     issued = works * PATCH**2 * plan.down * plan.across * plan.wide * depth
     useful = math.prod(operation.summed[1:]) * operation.weights
-    unit = f"{PATCH} x {PATCH * plan.tall} positions, {plan.wide} filters"
+    positions, filters = PATCH**2, plan.columns
+    if plan.turned:
+        positions, filters = plan.columns, BAND
+    unit = f"{positions} positions, {filters} filters"
     share = Share(operation, unit, works, useful / issued, weights="shared memory")
     return arrangement, memory, (share,)
 

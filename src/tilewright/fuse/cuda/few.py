@@ -175,9 +175,9 @@ class _Strips:
 
     def _all(self, operation: Operation) -> Iterator[tuple[float, Stacked]]:
         for division in enumerate(divisions([operation])):
-            _, (parts, strip) = division
+            _, (_, strip) = division
             load = self.images * (len(strip.starts) if strip else 1) / self.gpu.few.processors
-            if parts[0].direct or load > MOST_BLOCKS:
+            if load > MOST_BLOCKS:
                 break
             if operation.kind == "sum" and load < LEAST_BLOCKS:
                 continue  # tiles are better
@@ -216,25 +216,26 @@ def _of_little(
     todo: Sequence[Operation],
     in_strips: _Strips,
     stacked: Callable[[Sequence[Operation]], list[Stacked | Patched]],
-) -> Sequence[Stacked | Patched]:
+) -> Iterator[Stacked | Patched]:
     """Operations between those that are spread: as for many images, or each in strips of its own.
 
     A convolution of each channel by itself has little to compute, but a picture to read.
     """
-    usual = stacked(todo)
-    apart = [each for each in map(in_strips.best, todo) if each is not None]
-    if len(apart) < len(todo):
-        return usual
-    at, least = 0, 0.0
-    for each in usual:
-        if isinstance(each, Patched):
-            return usual
-        part = todo[at : at + each.operations]
-        plan = stack_as(arrangement_of(each), in_strips.arithmetic, part, in_strips.gpu)
+    at = 0
+    for usual in stacked(todo):
+        part = todo[at : at + usual.operations]
+        at += usual.operations
+        apart = [each for each in map(in_strips.best, part) if each is not None]
+        if isinstance(usual, Patched) or len(apart) < len(part):
+            yield usual
+            continue
+        plan = stack_as(arrangement_of(usual), in_strips.arithmetic, part, in_strips.gpu)
         assert plan
-        least += _alone_cycles(plan, in_strips.images, in_strips.gpu)
-        at += each.operations
-    return [kernel for _, kernel in apart] if sum(cost for cost, _ in apart) < least else usual
+        together = _alone_cycles(plan, in_strips.images, in_strips.gpu)
+        if sum(cost for cost, _ in apart) < together:
+            yield from (kernel for _, kernel in apart)
+        else:
+            yield usual
 
 
 def _alone_cycles(plan: Stack, images: int, gpu: Generation) -> float:

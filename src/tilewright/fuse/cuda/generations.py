@@ -127,6 +127,9 @@ class Generation:
     image_wait: float
     # Chosen: reads of pooling, and other work on single values, in a cycle.
     each_a_cycle: float
+    # Chosen: until a thread has read two values from device memory, of four times two that it reads
+    # at once; one after the other took 765 cycles each (measured, 2026-11-18).
+    pair_wait: float
     # Measured: what reads of single words cost against reads of two (fp32).
     unaligned: float
     # Measured: registers of a lane besides sums and operands, as the compiler hands them out.
@@ -200,6 +203,7 @@ HOPPER = Generation(
     image_work=0,
     image_wait=250,
     each_a_cycle=16,
+    pair_wait=250,
     unaligned=1.3,
     other_registers=34,
     launch_cycles=130,
@@ -295,7 +299,7 @@ PANELS = {
 }
 # Of Hopper alone, too. Guessed.
 PATCHES = PatchRates(
-    product=0.5, step=32, turn=20, copied=24, fetched=2, put=1.5, work=1500, launch=4000
+    product=0.35, step=42, turn=110, copied=60, fetched=1.5, put=5.4, work=100, launch=5200
 )
 # What other generations take over: their tensor cores read registers.
 OTHERS = replace(HOPPER, name="others", warpgroups=False, panels=False)

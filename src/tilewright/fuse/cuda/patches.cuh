@@ -1,11 +1,14 @@
 // A convolution of many channels whose operands tensor cores read in shared memory, both of them.
-// Needs words.cuh, panels.cuh, barriers.cuh, and `multiply_wide` for WIDE columns.
+// Needs words.cuh, panels.cuh, barriers.cuh, and `multiply_wide` for COLUMNS columns.
 //
 // 64 rows of an instruction are a patch, 8 x 8 positions of the picture: eight neighbours are a group
 // of rows, and groups lie as far apart as rows of the picture do. So a picture is fetched once, with
 // what is around it, and every tap reads it from another place on. A block takes IMAGES x DOWN x
-// ACROSS patches and WIDE filters; four warps take TALL of its patches. What a tap needs of the
-// channels' chunks of 128 bytes comes through two rings: PICTURES chunks of pictures, STAGES of
+// ACROSS patches and WIDE filters. What is 64 rows, and a column, may be exchanged (TURNED): an
+// instruction costs some time for its rows, so that it is best with many columns, be they filters or
+// positions, then of DOWN patches one above the other. Four warps have UNITS instructions' sums.
+//
+// What a tap needs of the channels' chunks of 128 bytes comes through two rings: PICTURES chunks of pictures, STAGES of
 // weights. Four warps more begin the copies, one of them those of weights, and leave their registers
 // to the others. A block works on until nothing is left.
 //
@@ -198,12 +201,12 @@ struct Patches {
 
     // ---- sums ------------------------------------------------------------------------------------
 
-    // Where a patch of the block begins, in places.
-    static __device__ __forceinline__ int patch_at(int patch)
+    // Where a unit's patches begin, in places.
+    template <class U>
+    static __device__ __forceinline__ int patch_at(const U& unit)
     {
         constexpr int IMAGE = L::PLANES_Y * L::PLANES_X * L::ROWS * L::PITCH;
-        return patch / (L::DOWN * L::ACROSS) * IMAGE
-            + patch / L::ACROSS % L::DOWN * (TW_PATCH * L::PITCH) + patch % L::ACROSS * TW_PATCH;
+        return unit.image() * IMAGE + unit.y() * L::PITCH + unit.x();
     }
 
     // How far from there a tap reads.
@@ -230,34 +233,66 @@ struct Patches {
         }
     };
 
+    // The n-th unit of these four warps: the patch, or the first of those above each other, and 64
+    // filters of the block where these are rows.
+    struct Unit {
+        int patch, band;
+
+        __device__ __forceinline__ Unit(int n)
+        {
+            const int group = threadIdx.x / 128;
+            if (!L::TURNED) {
+                patch = group * L::UNITS + n;
+                band = 0;
+                return;
+            }
+            constexpr int BANDS = L::WIDE / 64;
+            const int strip = group * (L::UNITS / BANDS) + n / BANDS;
+            patch = strip / L::ACROSS * (L::DOWN * L::ACROSS) + strip % L::ACROSS;
+            band = n % BANDS;
+        }
+
+        __device__ __forceinline__ int image() const { return patch / (L::DOWN * L::ACROSS); }
+        __device__ __forceinline__ int y() const
+        {
+            return patch / L::ACROSS % L::DOWN * TW_PATCH;
+        }
+        __device__ __forceinline__ int x() const { return patch % L::ACROSS * TW_PATCH; }
+    };
+
     // A chunk's products, STEPS of two pieces each. What a tap read is given back when the next tap's
     // products have begun.
     template <int STEPS>
     __device__ __forceinline__ void add_chunk(
-        float (&sum)[L::TALL][L::WIDE / 2], Turns& turns) const
+        float (&sum)[L::UNITS][L::COLUMNS / 2], Turns& turns) const
     {
-        const int group = threadIdx.x / 128;
-        unsigned long long rows[L::TALL];
+        unsigned long long positions[L::UNITS];
         wait_for(pictures_full + 8 * turns.pictures.stage, turns.pictures.phase);
         // What threads have copied is seen by tensor cores.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #pragma unroll
-        for (int m = 0; m < L::TALL; ++m)
-            rows[m] = described(pictures + turns.pictures.stage * PICTURE_BYTES
-                                    + patch_at(group * L::TALL + m) * TW_PIXEL_BYTES,
-                                L::PITCH * TW_PIXEL_BYTES);
+        for (int n = 0; n < L::UNITS; ++n)
+            positions[n] = described(pictures + turns.pictures.stage * PICTURE_BYTES
+                                         + patch_at(Unit(n)) * TW_PIXEL_BYTES,
+                                     L::PITCH * TW_PIXEL_BYTES);
 #pragma unroll 1
         for (int tap = 0; tap < TAPS; ++tap) {
             const int reach = tap_at(tap) * (TW_PIXEL_BYTES / 16);
-            const unsigned long long columns =
-                described(weights + turns.weights.stage * WEIGHT_BYTES, 1024);
+            const unsigned long long filters =
+                described(weights + turns.weights.stage * WEIGHT_BYTES, 8 * TW_PIXEL_BYTES);
             wait_for(weights_full + 8 * turns.weights.stage, turns.weights.phase);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int i = 0; i < STEPS; ++i)
 #pragma unroll
-                for (int m = 0; m < L::TALL; ++m)
-                    multiply_wide(sum[m], rows[m] + reach + 2 * i, columns + 2 * i);
+                for (int n = 0; n < L::UNITS; ++n) {
+                    const unsigned long long own = filters + 2 * i
+                        + Unit(n).band * (64 * TW_PIXEL_BYTES / 16);
+                    if (L::TURNED)
+                        multiply_wide(sum[n], own, positions[n] + reach + 2 * i);
+                    else
+                        multiply_wide(sum[n], positions[n] + reach + 2 * i, own);
+                }
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
             turns.give_back();
@@ -270,17 +305,14 @@ struct Patches {
 
     // All sums of a piece of work, from the bias on.
     __device__ __forceinline__ void add_up(
-        float (&sum)[L::TALL][L::WIDE / 2], const float* bias, Turns& turns) const
+        float (&sum)[L::UNITS][L::COLUMNS / 2], const float* bias, Turns& turns) const
     {
 #pragma unroll
-        for (int n = 0; n < L::WIDE / 8; ++n)
+        for (int n = 0; n < L::UNITS; ++n)
 #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                const float start = __ldg(bias + filter_of(n) + j);
-#pragma unroll
-                for (int m = 0; m < L::TALL; ++m)
-                    sum[m][4 * n + j] = sum[m][4 * n + 2 + j] = start;
-            }
+            for (int i = 0; i < L::COLUMNS / 2; ++i)
+                sum[n][i] = __ldg(bias + (L::TURNED ? row_filter(n) + i / 2 % 2
+                                                    : column_filter(i / 4) + i % 2));
         hold(sum);
 #pragma unroll 1
         for (int chunk = 1; chunk < L::CHUNKS; ++chunk)
@@ -292,126 +324,204 @@ struct Patches {
     }
 
     // The compiler is to leave sums alone from here on, or until here.
-    static __device__ __forceinline__ void hold(float (&sum)[L::TALL][L::WIDE / 2])
+    static __device__ __forceinline__ void hold(float (&sum)[L::UNITS][L::COLUMNS / 2])
     {
 #pragma unroll
-        for (int m = 0; m < L::TALL; ++m)
+        for (int n = 0; n < L::UNITS; ++n)
 #pragma unroll
-            for (int i = 0; i < L::WIDE / 2; ++i)
-                asm volatile("" : "+f"(sum[m][i])::"memory");
+            for (int i = 0; i < L::COLUMNS / 2; ++i)
+                asm volatile("" : "+f"(sum[n][i])::"memory");
     }
 
     // ---- what goes out ---------------------------------------------------------------------------
 
     // The first of a lane's two filters in the n-th column of 8: weights lie so that in four columns
     // a lane has eight that follow each other.
-    static __device__ __forceinline__ int filter_of(int n)
+    static __device__ __forceinline__ int column_filter(int n)
     {
         return n / 4 * 32 + threadIdx.x % 4 * 8 + n % 4 * 2;
     }
 
-    // Lane 4g+t of the w-th of four warps has rows 2w and 2w+1 of a patch, column g.
+    // The same where filters are rows: weights lie so that a lane's two rows, 8 apart, are two filters
+    // that follow each other.
+    static __device__ __forceinline__ int row_filter(int n)
+    {
+        return Unit(n).band * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 * 2;
+    }
+
     __device__ __forceinline__ void put(
-        const float (&sum)[L::TALL][L::WIDE / 2], word* results, const word* added,
+        const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
         const Work<L>& work, int count) const
     {
-        const int g = threadIdx.x % 32 / 4, warp = threadIdx.x / 32 % 4, group = threadIdx.x / 128;
+        if constexpr (L::TURNED)
+            put_rows(sum, results, added, work, count);
+        else
+            put_columns(sum, results, added, work, count);
+    }
+
+    // Lane 4g+t of the w-th of four warps has rows 2w and 2w+1 of a patch, column g.
+    static __device__ __forceinline__ void put_columns(
+        const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
+        const Work<L>& work, int count)
+    {
+        const int g = threadIdx.x % 32 / 4, warp = threadIdx.x / 32 % 4;
 #pragma unroll
-        for (int m = 0; m < L::TALL; ++m) {
-            const int patch = group * L::TALL + m;
-            const int image = work.image + patch / (L::DOWN * L::ACROSS);
-            const int y = work.y + patch / L::ACROSS % L::DOWN * TW_PATCH + 2 * warp;
-            const int x = work.x + patch % L::ACROSS * TW_PATCH + g;
-            constexpr int RESULTS = L::POOL ? 1 : 2;
+        for (int unit = 0; unit < L::UNITS; ++unit) {
+            const Unit own(unit);
+            const int image = work.image + own.image();
+            const int y = work.y + own.y() + 2 * warp, x = work.x + own.x() + g;
 #pragma unroll
-            for (int half = 0; half < RESULTS; ++half) {
+            for (int half = 0; half < (L::POOL ? 1 : 2); ++half) {
                 const int row = L::POOL ? y / 2 : y + half, column = L::POOL ? x / 2 : x;
-                const bool own = image < count && row < L::RESULT_Y && column < L::RESULT_X
+                const bool mine = image < count && row < L::RESULT_Y && column < L::RESULT_X
                     && !(L::POOL && g % 2);
-                const size_t pixel = (size_t(image) * L::RESULT_Y + row) * L::RESULT_X + column;
+                const int pixel = row * L::RESULT_X + column;
 #pragma unroll
-                for (int n = 0; n < L::WIDE / 8; n += 4) {
-                    const int filter = work.column * L::WIDE + filter_of(n);
-                    const bool there = own && filter < L::FILTERS;
+                for (int n = 0; n < L::COLUMNS / 8; n += 4) {
+                    const int filter = work.column * L::WIDE + column_filter(n);
+                    const bool there = mine && filter < L::FILTERS;
                     float values[8];
 #pragma unroll
                     for (int i = 0; i < 8; ++i) {
-                        const float* two = sum[m] + 4 * (n + i / 2) + i % 2;
-                        values[i] = L::POOL ? pooled(two[0], two[2]) : two[2 * half];
+                        const float* two = sum[unit] + 4 * (n + i / 2) + i % 2;
+                        if (L::POOL) {
+                            // The lane beside this one has the window's other column.
+                            const float both = first_pooled(two[0], two[2]);
+                            values[i] = pooled(both, __shfl_xor_sync(0xffffffff, both, 4));
+                        } else {
+                            values[i] = two[2 * half];
+                        }
                     }
-                    if (L::ADDED && there)
-                        add_more(values, added + pixel * L::OUT_WORDS + filter / TW_PER_WORD);
-#pragma unroll
-                    for (int i = 0; i < 8; ++i)
-                        values[i] = L::after(values[i]);
                     if (there)
-                        put_eight(values, results, image, row * L::RESULT_X + column,
-                                  filter / TW_PER_WORD);
+                        put_filters(values, results, added, image, pixel, filter);
                 }
             }
         }
     }
 
-    // What a pooling window comes to, of which this lane has a column of two, and the one beside it
-    // the other.
-    static __device__ __forceinline__ float pooled(float upper, float lower)
+    // Lane 4g+t has columns 2t and 2t+1 of every row of the patches above each other.
+    static __device__ __forceinline__ void put_rows(
+        const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
+        const Work<L>& work, int count)
     {
-        float both;
-        if (L::POOL == TW_POOL_MAX)
-            both = maximum(upper, lower);
-        else if (L::POOL == TW_POOL_MAX_OF_EACH)
-            both = maximum(L::before(upper), L::before(lower));
-        else
-            both = L::before(upper) + L::before(lower);
-        const float beside = __shfl_xor_sync(0xffffffff, both, 4);
-        if (L::POOL == TW_POOL_MAX)
-            return L::before(maximum(both, beside));
-        return L::POOL == TW_POOL_MAX_OF_EACH ? maximum(both, beside) : 0.25f * (both + beside);
-    }
-
-    static __device__ __forceinline__ void add_more(float (&values)[8], const word* added)
-    {
+        const int t = threadIdx.x % 4;
 #pragma unroll
-        for (int i = 0; i < 8 / TW_PER_WORD; i += 4) {
-            const uint4 four = __ldg(reinterpret_cast<const uint4*>(added + i));
-            const word words[4] = {four.x, four.y, four.z, four.w};
+        for (int unit = 0; unit < L::UNITS; ++unit) {
+            const Unit own(unit);
+            const int image = work.image + own.image(), x = work.x + own.x() + 2 * t;
+            const int filter = work.column * L::WIDE + row_filter(unit);
+            const bool mine = image < count && filter < L::FILTERS;
 #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-#if TW_PER_WORD == 2
-                const float2 two = unpack(words[k]);
-                values[2 * k] = L::before(values[2 * k]) + two.x;
-                values[2 * k + 1] = L::before(values[2 * k + 1]) + two.y;
-#else
-                values[i + k] = L::before(values[i + k]) + __uint_as_float(words[k]);
-#endif
+            for (int n = 0; n < L::COLUMNS / 8; n += L::POOL ? 2 : 1) {
+                const float* four = sum[unit] + 4 * n;  // filter, column
+                const int y = work.y + n;
+#pragma unroll
+                for (int i = 0; i < (L::POOL ? 1 : 2); ++i) {
+                    const int row = L::POOL ? y / 2 : y, column = L::POOL ? x / 2 : x + i;
+                    float values[2];
+#pragma unroll
+                    for (int j = 0; j < 2; ++j)
+                        values[j] = L::POOL
+                            ? pooled(first_pooled(four[2 * j], four[2 * j + 1]),
+                                     first_pooled(four[(2 * j + 4) % (L::COLUMNS / 2)],
+                                                  four[(2 * j + 5) % (L::COLUMNS / 2)]))
+                            : four[2 * j + i];
+                    if (mine && row < L::RESULT_Y && column < L::RESULT_X)
+                        put_filters(values, results, added, image, row * L::RESULT_X + column,
+                                    filter);
+                }
             }
         }
     }
 
-    // Eight filters' values of a pixel that follow each other.
-    static __device__ __forceinline__ void put_eight(
-        const float (&values)[8], word* results, int image, int pixel, int first)
+    // What two positions of a pooling window come to, and then all four.
+    static __device__ __forceinline__ float first_pooled(float a, float b)
     {
+        if (L::POOL == TW_POOL_MAX)
+            return maximum(a, b);
+        a = L::before(a);
+        b = L::before(b);
+        return L::POOL == TW_POOL_MAX_OF_EACH ? maximum(a, b) : a + b;
+    }
+
+    static __device__ __forceinline__ float pooled(float two, float others)
+    {
+        if (L::POOL == TW_POOL_MAX)
+            return L::before(maximum(two, others));
+        return L::POOL == TW_POOL_MAX_OF_EACH ? maximum(two, others) : 0.25f * (two + others);
+    }
+
+    // Some words that follow each other, at once.
+    template <int WORDS>
+    struct Words {
+        static_assert(WORDS == 1 || WORDS == 2 || WORDS == 4);
+        word at[WORDS];
+
+        __device__ __forceinline__ void read(const word* from)
+        {
+            if constexpr (WORDS == 4)
+                *reinterpret_cast<uint4*>(at) = __ldg(reinterpret_cast<const uint4*>(from));
+            else if constexpr (WORDS == 2)
+                *reinterpret_cast<uint2*>(at) = __ldg(reinterpret_cast<const uint2*>(from));
+            else
+                at[0] = __ldg(from);
+        }
+
+        __device__ __forceinline__ void write(word* to) const
+        {
+            if constexpr (WORDS == 4)
+                *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(at);
+            else if constexpr (WORDS == 2)
+                *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(at);
+            else
+                *to = at[0];
+        }
+    };
+
+    // Filters' values of a pixel that follow each other, with what is added and activations.
+    template <int COUNT>
+    static __device__ __forceinline__ void put_filters(
+        float (&values)[COUNT], word* results, const word* added, int image, int pixel, int filter)
+    {
+        constexpr int WORDS = COUNT / TW_PER_WORD < 4 ? COUNT / TW_PER_WORD : 4;
+        constexpr int EACH = WORDS * TW_PER_WORD;
 #pragma unroll
-        for (int i = 0; i < 8 / TW_PER_WORD; i += 4) {
-            const int at = pixel * L::OUT_WORDS + first + i;
-            word* to = results
-                + (L::TO_PANELS ? piece_at<L::OUT_PIECES>(image, at / 4)
-                                : size_t(image) * L::RESULT_WORDS + at);
-#if TW_PER_WORD == 2
-            *reinterpret_cast<uint4*>(to) =
-                make_uint4(pack(values[0], values[1]), pack(values[2], values[3]),
-                           pack(values[4], values[5]), pack(values[6], values[7]));
-#else
-            *reinterpret_cast<uint4*>(to) =
-                make_uint4(put_float(values[i]), put_float(values[i + 1]),
-                           put_float(values[i + 2]), put_float(values[i + 3]));
-#endif
+        for (int i = 0; i < COUNT; i += EACH) {
+            const int at = pixel * L::OUT_WORDS + (filter + i) / TW_PER_WORD;
+            Words<WORDS> words;
+            if (L::ADDED)
+                words.read(added + size_t(image) * (L::RESULT_Y * L::RESULT_X * L::OUT_WORDS) + at);
+#pragma unroll
+            for (int k = 0; k < EACH; ++k)
+                values[i + k] = L::after(
+                    L::ADDED ? L::before(values[i + k]) + value_of(words.at[k / TW_PER_WORD], k)
+                             : values[i + k]);
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k)
+                words.at[k] = word_of(values[i + k * TW_PER_WORD],
+                                      values[i + k * TW_PER_WORD + TW_PER_WORD - 1]);
+            words.write(results
+                        + (L::TO_PANELS ? piece_at<L::OUT_PIECES>(image, at / 4) + at % 4
+                                        : size_t(image) * L::RESULT_WORDS + at));
         }
     }
 
-    static __device__ __forceinline__ word put_float(float value)
+    static __device__ __forceinline__ float value_of(word both, int half)
     {
-        return L::TO == TW_TO_OPERANDS ? operand(value) : __float_as_uint(value);
+#if TW_PER_WORD == 2
+        const float2 two = unpack(both);
+        return half % 2 ? two.y : two.x;
+#else
+        return __uint_as_float(both);
+#endif
+    }
+
+    static __device__ __forceinline__ word word_of(float low, float high)
+    {
+#if TW_PER_WORD == 2
+        return pack(low, high);
+#else
+        return L::TO == TW_TO_OPERANDS ? operand(low) : __float_as_uint(low);
+#endif
     }
 };

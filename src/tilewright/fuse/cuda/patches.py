@@ -22,7 +22,7 @@ from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.generations import PATCHES, Generation, PatchRates
 from tilewright.fuse.cuda.operations import Form, Operation
 from tilewright.fuse.cuda.packing import expanded, pack_all
-from tilewright.fuse.cuda.panels_ways import FETCHING, REGISTERS
+from tilewright.fuse.cuda.panels_ways import BAND, FETCHING, REGISTERS
 from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
 
@@ -31,8 +31,9 @@ CHUNK = 32  # words of a pixel that lie together
 PIECE = 4  # words of it that change places
 STEP = 8  # words of a sum that an instruction takes
 COLUMNS = 32  # filters of which a lane has eight that follow each other
-MOST_WIDE = 256  # filters of an instruction
+MOST_COLUMNS = 256  # of an instruction
 GROUPS = 1, 2, 3, 4  # of four warps
+MOST_PATCHES = 1, 2, 3, 4, 6, 8  # of a block
 LEFT = 40  # registers of a thread that fetches
 OTHERS = 40  # of one that adds up, besides sums
 STAGES = 6  # of weights, at most
@@ -52,6 +53,7 @@ class Patches:
     wide: int  # filters
     stages: int  # of weights
     pictures: int  # chunks of pictures
+    turned: bool = False  # filters are an instruction's rows, and positions its columns
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -87,9 +89,16 @@ class Patches:
         return self.images * self.down * self.across
 
     @property
-    def tall(self) -> int:
-        """Patches of four warps."""
-        return self.patches // self.groups
+    def columns(self) -> int:
+        """Of an instruction: filters, or positions of patches above each other."""
+        return PATCH**2 * self.down if self.turned else self.wide
+
+    @property
+    def units(self) -> int:
+        """Instructions whose sums four warps have: of patches, or of 64 filters of some."""
+        if not self.turned:
+            return self.patches // self.groups
+        return self.images * self.across // self.groups * (self.wide // BAND)
 
     @property
     def threads(self) -> int:
@@ -157,7 +166,7 @@ class Patches:
     @property
     def sums(self) -> int:
         """Of a lane."""
-        return self.tall * self.wide // 2
+        return self.units * self.columns // 2
 
     @property
     def blocks(self) -> tuple[int, int]:
@@ -203,8 +212,10 @@ class Patches:
         values = np.zeros((filters, *taps, CHUNK * self.chunks * arithmetic.per_word), np.float32)
         values[: len(weight), ..., :channels] = weight.transpose(0, 2, 3, 1)
         words = arithmetic.operands(values.reshape(filters, -1, arithmetic.per_word))
-        # Of 32 filters a lane's eight come from four columns of 8, two of each.
-        turned = words.reshape(filters // COLUMNS, 4, 4, 2, -1).transpose(0, 2, 1, 3, 4)
+        # Of 32 filters a lane's eight come from four columns of 8, two of each; of 16 rows, where
+        # filters are these, its two are 8 apart.
+        lanes = (8, 2) if self.turned else (4, 4, 2)
+        turned = words.reshape(filters // math.prod(lanes), *lanes, -1).swapaxes(1, 2)
         each = math.prod(taps), self.chunks, CHUNK // PIECE, PIECE
         split = turned.reshape(self.column_blocks, self.wide, *each)
         places = np.arange(CHUNK // PIECE) ^ np.arange(self.wide)[:, None, None, None] % 8
@@ -215,7 +226,7 @@ class Patches:
 def patched(plan: Patches) -> Patched:
     """A plan as it is chosen."""
     return Patched(1, plan.images, plan.down, plan.across, plan.groups, plan.wide, plan.stages,
-                   plan.pictures)  # fmt: skip
+                   plan.pictures, plan.turned)  # fmt: skip
 
 
 def patches_as(
@@ -223,15 +234,15 @@ def patches_as(
 ) -> Patches | None:
     """The plan that was chosen, if there is such a one."""
     plan = Patches(arithmetic, operation, chosen.images, chosen.down, chosen.across, chosen.groups,
-                   chosen.wide, chosen.stages, chosen.pictures)  # fmt: skip
+                   chosen.wide, chosen.stages, chosen.pictures, chosen.turned)  # fmt: skip
     return plan if can_be_patches(arithmetic, operation, gpu) and fits(plan, gpu) else None
 
 
 def work_cycles(plan: Patches, rates: PatchRates = PATCHES) -> float:
     """About how long a block takes for a piece of work."""
     taps = math.prod(plan.operation.window.taps) * plan.chunks
-    step = rates.step + rates.product * plan.wide
-    sums = plan.patches * plan.steps * step + taps * rates.turn
+    step = rates.step + rates.product * plan.columns
+    sums = plan.groups * plan.units * plan.steps * step + taps * rates.turn
     weights = taps * plan.wide * 4 * CHUNK / rates.copied
     pictures = plan.chunks * plan.used_slots * (CHUNK // PIECE) / rates.fetched
     # With one chunk of pictures at a time, all wait while it comes.
@@ -293,9 +304,10 @@ def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation
 def fits(plan: Patches, gpu: Generation) -> bool:
     return (
         min(plan.images, plan.down, plan.across, plan.groups) >= 1
-        and plan.patches % plan.groups == 0
-        and COLUMNS <= plan.wide <= MOST_WIDE
-        and plan.wide % COLUMNS == 0
+        and (plan.images * plan.across if plan.turned else plan.patches) % plan.groups == 0
+        and plan.wide >= COLUMNS
+        and plan.wide % (BAND if plan.turned else COLUMNS) == 0
+        and plan.columns <= MOST_COLUMNS
         and 2 <= plan.stages <= STAGES
         and 1 <= plan.pictures <= 4
         and plan.shared_bytes <= gpu.shared_bytes - 1024
@@ -309,17 +321,18 @@ def all_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -
         return
     filters, height, width = operation.summed
     high, broad = -(-height // PATCH), -(-width // PATCH)
-    columns = -(-filters // COLUMNS)
-    widths = {COLUMNS * -(-columns // count) for count in range(1, columns + 1)}
-    for groups, tall, wide in itertools.product(GROUPS, (1, 2), sorted(widths)):
-        for down, across in itertools.product(range(1, high + 1), range(1, broad + 1)):
-            images, rest = divmod(groups * tall, down * across)
-            # Several images only where each is whole.
-            if rest or (images > 1 and (down, across) != (high, broad)):
-                continue
-            for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
-                plan = Patches(arithmetic, operation, images, down, across, groups, wide, stages,
-                               pictures)  # fmt: skip
-                if fits(plan, gpu):
-                    yield plan
-                    break
+    for turned, unit in ((False, COLUMNS), (True, BAND)):
+        columns = -(-filters // unit)
+        widths = {unit * -(-columns // count) for count in range(1, columns + 1)}
+        for groups, patches, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
+            for down, across in itertools.product(range(1, high + 1), range(1, broad + 1)):
+                images, rest = divmod(patches, down * across)
+                # Several images only where each is whole.
+                if rest or (images > 1 and (down, across) != (high, broad)):
+                    continue
+                for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
+                    plan = Patches(arithmetic, operation, images, down, across, groups, wide,
+                                   stages, pictures, turned)  # fmt: skip
+                    if fits(plan, gpu):
+                        yield plan
+                        break

@@ -101,7 +101,9 @@ class Phase:
     def wait(self, warps: int, generation: Generation) -> float:
         """Cycles until the warp with most to do is done."""
         if self.shares is None:
-            return 0.0
+            distant = self.operation.direct or not all(taken.held for taken in self.reads)
+            pairs = math.prod(self.operation.result) / 2
+            return generation.pair_wait * pairs / (32 * warps) if distant else 0.0
         rates = generation.rates(self.shares.arithmetic)
         together, distant = self.warpgroup > 0, not self.shared
         return self.shares.wait(self.steps, warps, rates, together, distant)

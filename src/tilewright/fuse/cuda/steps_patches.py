@@ -34,8 +34,10 @@ class PatchesProgram:
     down: int
     across: int
     groups: int
-    tall: int
     wide: int
+    turned: bool
+    units: int
+    columns: int
     stages: int
     pictures: int
     planes_y: int
@@ -68,11 +70,11 @@ class PatchesProgram:
     rounds: bool  # what is read is rounded to operands first
     added: bool
     STRUCT: ClassVar[tuple[str, ...]] = (
-        "images", "down", "across", "groups", "tall", "wide", "stages", "pictures", "planes_y",
-        "planes_x", "rows", "pitch", "slots", "blocks_y", "blocks_x", "column_blocks", "chunks",
-        "last_steps", "height", "width", "words", "taps_y", "taps_x", "stride_y", "stride_x", "top",
-        "left", "result_y", "result_x", "result_words", "out_words", "out_pieces", "filters", "to",
-        "to_panels", "rounds", "added",
+        "images", "down", "across", "groups", "wide", "turned", "units", "columns", "stages",
+        "pictures", "planes_y", "planes_x", "rows", "pitch", "slots", "blocks_y", "blocks_x",
+        "column_blocks", "chunks", "last_steps", "height", "width", "words", "taps_y", "taps_x",
+        "stride_y", "stride_x", "top", "left", "result_y", "result_x", "result_words", "out_words",
+        "out_pieces", "filters", "to", "to_panels", "rounds", "added",
     )  # fmt: skip
 
 
@@ -95,8 +97,10 @@ def patches_program(plan: Patches) -> PatchesProgram:
         down=plan.down,
         across=plan.across,
         groups=plan.groups,
-        tall=plan.tall,
         wide=plan.wide,
+        turned=plan.turned,
+        units=plan.units,
+        columns=plan.columns,
         stages=plan.stages,
         pictures=plan.pictures,
         planes_y=plan.planes[0],
