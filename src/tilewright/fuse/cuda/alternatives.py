@@ -106,9 +106,11 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
         sizes = itertools.product(
             PATCHES, PATCHES, PATCHES, GROUPS, range(COLUMNS, MOST_COLUMNS + 1, COLUMNS)
         )
-        for turned, (images, down, across, groups, wide) in itertools.product((False, True), sizes):
+        for turned, (images, down, across, groups, filters) in itertools.product(
+            (False, True), sizes
+        ):
             yield replace(kernel, images=images, down=down, across=across, groups=groups,
-                          wide=wide, turned=turned)  # fmt: skip
+                          wide=filters, turned=turned)  # fmt: skip
     else:
         tiles = range(MOST_TILES, 0, -1)
         for more, stages, chunk in itertools.product(tiles, STAGES, CHUNKS):

@@ -253,12 +253,16 @@ def work_cycles(plan: Patches, rates: PatchRates = PATCHES) -> float:
 
 def image_cycles(plan: Patches, gpu: Generation) -> float:
     """Of a multiprocessor, of one image of many, with what its launch costs."""
-    works = math.prod(plan.blocks) * plan.column_blocks / plan.images
     moved = plan.result_words + sum(
         plan.arithmetic.words(channels) * height * width
         for channels, height, width in plan.input_shapes
     )
-    return max(works * work_cycles(plan), moved / gpu.words_a_cycle) + gpu.launch_cycles
+    return max(_own_cycles(plan), moved / gpu.words_a_cycle) + gpu.launch_cycles
+
+
+def _own_cycles(plan: Patches) -> float:
+    """Of a multiprocessor, of an image: without what device memory moves."""
+    return math.prod(plan.blocks) * plan.column_blocks / plan.images * work_cycles(plan)
 
 
 # Of layers that are alike, and for a search in every number of kernels.
@@ -269,7 +273,9 @@ def best_patches(
     """The best for so many images, or for many; None: there is none."""
     plans = _tried(arithmetic, operation, gpu)
     if images is None:
-        return min(plans, key=lambda plan: image_cycles(plan, gpu), default=None)
+        # Of those that wait for device memory, the one that has least to do besides.
+        return min(plans, key=lambda plan: (image_cycles(plan, gpu), _own_cycles(plan)),
+                   default=None)  # fmt: skip
     processors = gpu.few.processors
     return min(plans, key=lambda plan: cycles(plan, images, processors), default=None)
 
