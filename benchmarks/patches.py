@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
 import numpy as np
 from benchmarks.cuda import set_tf32, timed, types
 from benchmarks.dense import CALLS, tenfold
@@ -31,6 +32,7 @@ from benchmarks.dense import CALLS, tenfold
 from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
+from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.cut import to_do
 from tilewright.fuse.cuda.generations import HOPPER, PATCHES, PatchRates
 from tilewright.fuse.cuda.patches import Patches, all_patches, cycles, patched
@@ -121,7 +123,7 @@ def measured(
             values = ((values.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
         last = values.to(kind).contiguous(memory_format=torch.channels_last)
         with torch.backends.cudnn.flags(benchmark=False):
-            few = slice(max(0, images - 20), images)  # the last ones
+            few = slice(max(0, images - 8), images)  # the last ones
             expected = torch.nn.functional.conv2d(
                 last[few].double(), weight.double(), bias.double(), wide.stride, padding
             ).relu()
@@ -195,19 +197,19 @@ def measure(given: argparse.Namespace) -> None:
 
 
 class Case:
-    """A layer and a batch, and what all plans took."""
+    """A layer and a batch, and what all plans took, in one run or several."""
 
-    def __init__(self, row: dict[str, Any]) -> None:
-        wide = Wide(**row["layer"])
-        self.name, self.images = f"{row['precision']} {wide}", row["images"]
-        every = plans_of(wide, row["precision"])
-        known = {json.dumps(plain(patched(each))): each for each in every}
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        wide, precision = Wide(**rows[0]["layer"]), rows[0]["precision"]
+        self.name, self.images = f"{precision} {wide}", rows[0]["images"]
+        known = {patched(each): each for each in plans_of(wide, precision)}
         self.seconds = {
-            known[json.dumps(each["plan"])]: median(each["seconds"])
-            for each in row["plans"] if json.dumps(each["plan"]) in known
+            known[chosen]: median(each["seconds"])
+            for row in rows for each in row["plans"]
+            if (chosen := msgspec.convert(each["plan"], Patched)) in known
         }  # fmt: skip
         self.least = min(self.seconds.values())
-        self.torch = median(row["torch_seconds"])
+        self.torch = min(median(row["torch_seconds"]) for row in rows)
 
     def estimate(self, plan: Patches, rates: PatchRates) -> float:
         return cycles(plan, self.images, REFERENCE.processors, rates) / REFERENCE.hertz
@@ -247,7 +249,11 @@ def fitted(cases: list[Case], start: PatchRates) -> PatchRates:
 
 
 def fit(rows: list[dict[str, Any]]) -> None:
-    cases = [Case(row) for row in rows]
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        key = row["precision"], *row["layer"].values(), row["images"]
+        alike.setdefault(key, []).append(row)
+    cases = [Case(each) for each in alike.values()]
     table = {"stands": PATCHES, "fitted": fitted(cases, PATCHES)}
     for each in fields(PatchRates):
         values = "  ".join(f"{getattr(rates, each.name):9.4g}" for rates in table.values())

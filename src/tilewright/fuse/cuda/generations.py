@@ -299,7 +299,7 @@ PANELS = {
 }
 # Of Hopper alone, too. Guessed.
 PATCHES = PatchRates(
-    product=0.35, step=42, turn=110, copied=60, fetched=1.5, put=5.4, work=100, launch=5200
+    product=0.55, step=12, turn=50, copied=40, fetched=0.8, put=2, work=1000, launch=5000
 )
 # What other generations take over: their tensor cores read registers.
 OTHERS = replace(HOPPER, name="others", warpgroups=False, panels=False)

@@ -8,9 +8,9 @@
 // instruction costs some time for its rows, so that it is best with many columns, be they filters or
 // positions, then of DOWN patches one above the other. Four warps have UNITS instructions' sums.
 //
-// What a tap needs of the channels' chunks of 128 bytes comes through two rings: PICTURES chunks of pictures, STAGES of
-// weights. Four warps more begin the copies, one of them those of weights, and leave their registers
-// to the others. A block works on until nothing is left.
+// What a tap needs of the channels' chunks of 128 bytes comes through two rings: PICTURES chunks of
+// pictures, STAGES of weights. Four warps more begin the copies, one of them those of weights, and
+// leave their registers to the others. A block works on until nothing is left.
 //
 // With strides, pixels that a tap reads as neighbours lie as such: all with the same remainders of
 // their coordinates are a plane of their own.
@@ -69,11 +69,21 @@ struct Patches {
     static constexpr int WEIGHT_BYTES = L::WIDE * TW_PIXEL_BYTES;
     static constexpr int TAPS = L::TAPS_Y * L::TAPS_X;
     static constexpr int ADDING = 128 * L::GROUPS;  // threads
+    static constexpr int USED = L::IMAGES * L::PLANES_Y * L::PLANES_X * L::ROWS * L::PITCH;
+    const uint4* memory;
     word pictures, weights;  // where the rings begin
     word pictures_full, pictures_empty, weights_full, weights_empty;
 
-    __device__ __forceinline__ void begin(const uint4* memory, const void* barriers)
+    // Behind the rings.
+    __device__ __forceinline__ const int2* at_places() const
     {
+        return reinterpret_cast<const int2*>(
+            memory + (L::STAGES * WEIGHT_BYTES + L::PICTURES * PICTURE_BYTES) / 16);
+    }
+
+    __device__ __forceinline__ void begin(const uint4* all, const void* barriers)
+    {
+        memory = all;
         weights = shared_address(memory);
         pictures = weights + L::STAGES * WEIGHT_BYTES;
         pictures_full = shared_address(barriers);
@@ -116,74 +126,68 @@ struct Patches {
         }
     }
 
-    // The places of a chunk that this thread fetches a piece of, one after the other.
-    struct Place {
-        int slot, plane, row, column;
-
-        __device__ __forceinline__ Place(int thread) : slot(thread / TW_PIECES)
-        {
-            column = slot % L::PITCH;
-            row = slot / L::PITCH % L::ROWS;
-            plane = slot / L::PITCH / L::ROWS;
+    // Where the pixel lies that belongs to each place of a chunk, from the work's first on: its word,
+    // its row and its column. By the threads that fetch pictures, once for all.
+    __device__ __forceinline__ void find_places() const
+    {
+        int2* places = const_cast<int2*>(at_places());
+        for (int slot = threadIdx.x - ADDING - 32; slot < USED; slot += TW_FETCHING) {
+            const int plane = slot / L::PITCH / L::ROWS;
+            const int y = slot / L::PITCH % L::ROWS * L::STRIDE_Y
+                + plane / L::PLANES_X % L::PLANES_Y;
+            const int x = slot % L::PITCH * L::STRIDE_X + plane % L::PLANES_X;
+            const int row = plane / (L::PLANES_Y * L::PLANES_X) * L::HEIGHT + y;
+            places[slot] = make_int2((row * L::WIDTH + x) * L::WORDS, y << 16 | x);
         }
+        asm volatile("bar.sync 1, %0;" ::"n"(TW_FETCHING) : "memory");
+    }
 
-        __device__ __forceinline__ void next()
-        {
-            slot += TW_FETCHING / TW_PIECES;
-            column += TW_FETCHING / TW_PIECES;
-            while (column >= L::PITCH) {
-                column -= L::PITCH;
-                if (++row == L::ROWS) {
-                    row = 0;
-                    ++plane;
-                }
-            }
-        }
-
-        __device__ __forceinline__ word address(word picture, int piece) const
-        {
-            return picture + slot * TW_PIXEL_BYTES + ((piece ^ slot) % TW_PIECES) * 16;
-        }
-    };
+    // Where a place's piece lies in a chunk.
+    static __device__ __forceinline__ word piece_of_place(word picture, int slot, int piece)
+    {
+        return picture + slot * TW_PIXEL_BYTES + ((piece ^ slot) % TW_PIECES) * 16;
+    }
 
     __device__ __forceinline__ void fetch_pictures(const word* images, int count) const
     {
-        constexpr int USED = L::IMAGES * L::PLANES_Y * L::PLANES_X * L::ROWS * L::PITCH;
+        constexpr int STEP = TW_FETCHING / TW_PIECES;
         const int thread = threadIdx.x - ADDING - 32, piece = thread % TW_PIECES;
+        const int2* places = at_places();
         Turn<L::PICTURES> turn;
+        find_places();
         for (int number = blockIdx.x; number < Work<L>::all(count); number += gridDim.x) {
             const Work<L> work(number);
+            const int top = work.y * L::STRIDE_Y - L::TOP, left = work.x * L::STRIDE_X - L::LEFT;
+            const int used = min(L::IMAGES, count - work.image) * (USED / L::IMAGES);
+            const word* next = images + piece * 4
+                + ((long long)(work.image) * L::HEIGHT + top) * (L::WIDTH * L::WORDS)
+                + left * L::WORDS;
 #pragma unroll 1
             for (int chunk = 0; chunk < L::CHUNKS; ++chunk) {
                 const word picture = pictures + turn.stage * PICTURE_BYTES;
-                const int first = chunk * TW_PIXEL_WORDS + piece * 4;  // word of a pixel
+                const bool in_pixel = chunk * TW_PIXEL_WORDS + piece * 4 < L::WORDS;
                 wait_for(pictures_empty + 8 * turn.stage, turn.phase ^ 1);
 #pragma unroll 4
-                for (Place place(thread); place.slot < USED; place.next()) {
-                    const int image = work.image + place.plane / (L::PLANES_Y * L::PLANES_X);
-                    const int y = (work.y + place.row) * L::STRIDE_Y - L::TOP
-                        + place.plane / L::PLANES_X % L::PLANES_Y;
-                    const int x = (work.x + place.column) * L::STRIDE_X - L::LEFT
-                        + place.plane % L::PLANES_X;
+                for (int slot = thread / TW_PIECES; slot < USED; slot += STEP) {
+                    const int2 place = places[slot];
+                    const int y = top + (place.y >> 16), x = left + (place.y & 0xffff);
                     const bool there = unsigned(y) < L::HEIGHT && unsigned(x) < L::WIDTH
-                        && image < count && first < L::WORDS;
-                    const word* from = images
-                        + (there ? ((size_t(image) * L::HEIGHT + y) * L::WIDTH + x) * L::WORDS + first
-                                 : 0);
+                        && slot < used && in_pixel;
                     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                                 ::"r"(place.address(picture, piece)), "l"(from),
+                                 ::"r"(piece_of_place(picture, slot, piece)), "l"(next + place.x),
                                  "r"(there ? 16 : 0) : "memory");
                 }
                 const word full = pictures_full + 8 * turn.stage;
                 if (L::ROUNDS) {
                     fetched();
-                    for (Place place(thread); place.slot < USED; place.next())
-                        round_piece(place.address(picture, piece));
+                    for (int slot = thread / TW_PIECES; slot < USED; slot += STEP)
+                        round_piece(piece_of_place(picture, slot, piece));
                     arrive(full);
                 } else {
                     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full)
                                  : "memory");
                 }
+                next += TW_PIXEL_WORDS;
                 turn.next();
             }
         }
@@ -241,15 +245,15 @@ struct Patches {
         __device__ __forceinline__ Unit(int n)
         {
             const int group = threadIdx.x / 128;
-            if (!L::TURNED) {
+            if constexpr (L::TURNED) {
+                constexpr int BANDS = L::WIDE / 64;
+                const int strip = group * (L::UNITS / BANDS) + n / BANDS;
+                patch = strip / L::ACROSS * (L::DOWN * L::ACROSS) + strip % L::ACROSS;
+                band = n % BANDS;
+            } else {
                 patch = group * L::UNITS + n;
                 band = 0;
-                return;
             }
-            constexpr int BANDS = L::WIDE / 64;
-            const int strip = group * (L::UNITS / BANDS) + n / BANDS;
-            patch = strip / L::ACROSS * (L::DOWN * L::ACROSS) + strip % L::ACROSS;
-            band = n % BANDS;
         }
 
         __device__ __forceinline__ int image() const { return patch / (L::DOWN * L::ACROSS); }

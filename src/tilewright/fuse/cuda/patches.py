@@ -29,6 +29,7 @@ from tilewright.model.network import Parameters
 PATCH = 8  # positions along a side: 64 of them are the rows of an instruction
 CHUNK = 32  # words of a pixel that lie together
 PIECE = 4  # words of it that change places
+PLACE_BYTES = 8  # that say where a pixel lies
 STEP = 8  # words of a sum that an instruction takes
 COLUMNS = 32  # filters of which a lane has eight that follow each other
 MOST_COLUMNS = 256  # of an instruction
@@ -154,7 +155,8 @@ class Patches:
 
     @property
     def shared_bytes(self) -> int:
-        return 4 * CHUNK * (self.pictures * self.slots + self.stages * self.wide)
+        rings = self.pictures * self.slots + self.stages * self.wide
+        return 4 * CHUNK * rings + PLACE_BYTES * self.slots
 
     @property
     def registers(self) -> int:
