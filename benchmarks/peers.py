@@ -2,9 +2,11 @@
 
 - `eager`, `channels-last`: PyTorch with cuDNN's algorithms chosen by trial.
 - `compile`: torch.compile, channels last; `compile-autotune`: asked for `max-autotune`.
-- `-graph`: the same as a CUDA graph; `-pieces`: of many images some at a time.
+- `-graph`: the same as a CUDA graph, and then not called plainly; `-pieces`: of many images some at
+  a time, besides.
 
-PyTorch gets pixels that are normalised already, in its own type.
+As a graph PyTorch was faster in all 264 cases of `benchmarks/results/2026-11-15-cuda-h200.json` and
+`2026-11-17-few-h200.json`. It gets pixels that are normalised already, in its own type.
 """
 
 from __future__ import annotations
@@ -133,6 +135,7 @@ def peers(
             calls[name] = lambda forward=forward, x=x: forward(x)
             if len(x) <= GRAPHS_UP_TO:
                 calls[f"{name}-graph"] = graphed(forward, x)
+                del calls[name]
             if len(x) > PIECE and name not in MODES:  # which would compile once more
                 calls[f"{name}-pieces"] = in_pieces(forward, x)
         except Exception as error:
