@@ -7,7 +7,8 @@ layer by layer (`tensor`): planned, compiled on the cores that are given, loaded
 of its own, whose start and opening of the device do not count. Without a GPU all but the loading is
 done, for sm_90. With `--kernels` every kernel is compiled alone, too: a machine with enough cores
 takes as long as the longest.
-`all-cnn` is Springenberg and others' All-CNN-C (2014), whose 96 and 192 channels make long kernels.
+`all-cnn` is Springenberg and others' All-CNN-C (2014), whose 96 and 192 channels make long kernels;
+`mlp` is a perceptron of three layers.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tilewright.model.layers import (
     AveragePool,
     Convolution,
     Flatten,
+    FullyConnected,
     Layer,
     Pixels,
     ReLU,
@@ -65,6 +67,11 @@ def all_cnn() -> Network:
     return Network("all-cnn", Pixels((3, 32, 32)), (*layers, AveragePool(6), Flatten(), Softmax()))
 
 
+MLP = Network("mlp", Pixels((1, 28, 28)), (
+    Flatten(), FullyConnected(512), ReLU(), FullyConnected(512), ReLU(), FullyConnected(10),
+    Softmax()))  # fmt: skip
+
+
 class CompilesOnly(Gathering):
     """A GPU that is not here: kernels are compiled for it, and nothing else."""
 
@@ -84,7 +91,7 @@ class CompilesOnly(Gathering):
 
 
 def every_network() -> dict[str, Network]:
-    return {each.name: each for each in (*networks(), all_cnn(), *strangers())}
+    return {each.name: each for each in (*networks(), all_cnn(), MLP, *strangers())}
 
 
 def opened(network: str, name: str, precision: str) -> tuple[Network, Rung]:

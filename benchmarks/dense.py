@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.cuda import PRECISIONS, forward_of, graphed, set_tf32, timed, types
-from benchmarks.few import MLP
+from benchmarks.builds import MLP
+from benchmarks.peers import forward_of, graphed, set_tf32, timed, types
 
 import tilewright
 from tilewright import environment
@@ -40,6 +40,7 @@ from tilewright.runtime.device import CUDA
 from tilewright.truth.trials import random_parameters
 
 BATCHES = (1, 4, 16, 64, 128, 256, 512, 1000, 2000, 4000, 10_000)
+PRECISIONS = ("fp16", "tf32", "fp32")
 MANY = 256  # images, from which on single layers are timed
 FEATURES = (784, 512, 3136)
 OUTPUTS = 512

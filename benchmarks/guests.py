@@ -7,7 +7,6 @@ same work as a rung under the `resident` memory plan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, cast
 
 import numpy as np
@@ -168,12 +167,12 @@ def jax(stages: Stages, parameters: Parameters, runtime: Any) -> Forward:
     return forward
 
 
-def guests() -> list[Rung]:
-    """Those that are installed."""
+def guests(with_jax: bool) -> list[Rung]:
+    """PyTorch's, and JAX's if it is wanted."""
     found = [
         guest("torch-tf32", "PyTorch eager, operands rounded to TF32", with_tf32),
         guest("torch-compile", "torch.compile: layers fused by Inductor, TF32 off", compiled),
     ]
-    if find_spec("jax") is not None:
+    if with_jax:
         found.append(guest("jax", "XLA's program for the network, in full float32", jax))
     return found

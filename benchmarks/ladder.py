@@ -1,15 +1,15 @@
 """The whole GPU ladder on both networks, and the thesis's memory plans, in one run.
 
     pip install -e '.[cuda,torch]'
-    python -m benchmarks.ladder --device cuda --thesis FOLDER --fashion-mnist FOLDER \\
-        --output benchmarks/results/DATE-ladder-gpu
+    python -m benchmarks.ladder --device cuda --fashion-mnist FOLDER [--thesis FOLDER] \\
+        --output benchmarks/results/DATE-ladder-h200
 
-`--thesis` has the thesis's weights (convnetjs-cifar10) and images (cifar-10-batches-bin),
-`--fashion-mnist` the IDX files. Every rung is verified, then all take turns with PyTorch (TF32 off
-and on), torch.compile and JAX: `cifar10` on 50,000
-random images, `ece408` on the 10,000 of Fashion-MNIST's test set. Then the thesis's question: 1,200
-images one by one, under every memory plan. Writes OUTPUT.json, with every raw sample, and
-OUTPUT.md.
+Every rung in each of its precisions is verified, unless it was on this machine before, then all
+take turns with PyTorch (TF32 off and on) and torch.compile, with `--jax` also with JAX: `cifar10`
+on 10,000 drawn images, `ece408` on the 10,000 of Fashion-MNIST's test set (`--fashion-mnist` has
+the IDX files). With `--thesis`, which has the thesis's weights (convnetjs-cifar10) and images
+(cifar-10-batches-bin), its question follows: 1,200 images one by one, under every memory plan.
+Writes OUTPUT.json, with every raw sample, and OUTPUT.md.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ THESIS_IMAGES, THESIS_ACCURACY = 1200, 0.7825
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", type=Device.parse, default="cuda")
-    parser.add_argument("--thesis", type=Path, required=True)
+    parser.add_argument("--thesis", type=Path, help="weights and images, for the memory plans")
     parser.add_argument("--fashion-mnist", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--images", type=int, nargs=2, default=(50_000, 10_000))
+    parser.add_argument("--images", type=int, nargs=2, default=(10_000, 10_000))
     parser.add_argument("--batch", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--jax", action="store_true", help="XLA's program takes part")
     given = parser.parse_args()
     document: dict[str, Any] = {
         "command": " ".join(["python -m benchmarks.ladder", *sys.argv[1:]]),
@@ -68,8 +69,9 @@ def main() -> None:
     for (net, data), images in zip(sources.items(), given.images, strict=True):
         document["networks"][net] = _ladder(net, data, images, given, screen)
         _write(given.output, document, text)
-    document["memory"] = _memory(given, screen)
-    _write(given.output, document, text)
+    if given.thesis:
+        document["memory"] = _memory(given, screen)
+        _write(given.output, document, text)
 
 
 def _ladder(
@@ -77,10 +79,11 @@ def _ladder(
 ) -> dict[str, Any]:
     """Every rung and guest on one network."""
     subject = prepare(net, None, data, images)
-    invited = guests.guests() if given.device.kind == "cuda" else []
+    invited = guests.guests(given.jax) if given.device.kind == "cuda" else []
     ladder = climb(
         subject.network, subject.dataset.images, given.device, given.batch, given.repeats,
         guests=invited, progress=lambda doing, done, of: _say(f"{net}: {doing} {done}/{of}"),
+        keep=True,
     )  # fmt: skip
     count = len(subject.dataset)
     screen.print(

@@ -26,8 +26,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.cuda import set_tf32, timed, types
 from benchmarks.dense import CALLS, layer_between, panels_of, tenfold, values_of
+from benchmarks.peers import set_tf32, timed, types
 
 from tilewright import environment
 from tilewright.files import atomic_write

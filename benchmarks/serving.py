@@ -136,7 +136,7 @@ def cpu_engines(network: Network, precision: str) -> Callable[[int], dict[str, M
 
 def cuda_engines(network: Network, precision: str) -> Callable[[int], dict[str, Make]]:
     import torch
-    from benchmarks.cuda import set_tf32
+    from benchmarks.peers import set_tf32
 
     set_tf32(precision == "tf32")
     compiled = tilewright.compile(network, "cuda", precision=precision)
@@ -172,7 +172,7 @@ def torch_graph(
 ) -> Make:
     """PyTorch's kernels as a CUDA graph from bytes to outputs; one for each thread that calls."""
     import torch
-    from benchmarks.cuda import forward_of, types
+    from benchmarks.peers import forward_of, types
 
     forward = forward_of(network, precision, channels_last)
     scale, shift = network.input.scale, network.input.shift

@@ -1,4 +1,4 @@
-"""Networks that no constant was fitted to, of many kinds, for `benchmarks.few --networks`.
+"""Networks that no constant was fitted to, of many kinds, for `benchmarks.cuda --networks`.
 
 They are what people bring: wide and narrow, deep and shallow, large kernels and 1x1, large pictures
 and small ones, one image after the other by depth, and perceptrons.

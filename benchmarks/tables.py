@@ -1,30 +1,38 @@
 """The tables of docs/ladder.md, docs/serving.md and docs/cluster.md, made from `results/`.
 
-    python -m benchmarks.tables [NAME]
+    python -m benchmarks.tables [NAME ...]
+    python -m benchmarks.tables --write
 
-prints them, each under its name. In a document a table stands below the comment
-`<!-- python -m benchmarks.tables NAME -->`, and the tests compare the two.
+prints them, each under its name, or writes them into the documents. There a table stands below the
+comment `<!-- python -m benchmarks.tables NAME -->`, and the tests compare the two. Of results with
+the same name the latest counts; a table whose results are not there yet is left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import rows as of_rows
+from benchmarks.rows import OURS, Row
+
+from tilewright.files import atomic_write
 from tilewright.measure.samples import Sample, ratio
 from tilewright.rungs import rungs as rungs_of
 from tilewright.runtime.device import DEVICES
 from tilewright.views import units
 
 RESULTS = Path(__file__).parent / "results"
-DAY = "2026-11-15"
-PRECISIONS = {"fp16": "fp16", "tf32": "TF32", "fp32": "fp32"}
-LIBRARIES = ("eager", "channels-last", "compile", "jax")
+DOCUMENTS = RESULTS.parents[1] / "docs"
+# A table's place in a document, and what stands there.
+PLACE = re.compile(r"(<!-- python -m benchmarks\.tables (\S+) -->\n\n)((?:\|.*\n)*)")
+PRECISIONS = {"fp16": "fp16", "tf32": "TF32", "tf32x3": "tf32x3", "fp32": "fp32"}
 # Published op times of the course (2019, Fashion-MNIST at 70x70, 10,000 images, kernels in MXNet
 # on a Volta GPU), conv1 and conv2 in ms, and our rung of the same idea.
 COURSE = (
@@ -47,32 +55,53 @@ THESIS = (
     ("pad, copies per layer, reduction", 3.827, 3.726, "padded-reduce", "per-layer"),
     ("pad, everything resident", 2.769, 1.956, "padded", "resident"),
 )
-# What stands in the table of the whole network: which file, network and batch.
-WHOLE = (
-    ("cuda-h200", "cifar10", 50_000), ("cuda-h200", "ece408", 10_000),
-    ("cuda-h200", "cifar64", 10_000),
-)  # fmt: skip
+# What stands in the table of the whole network: which network and how many images.
+WHOLE = (("cifar10", 50_000), ("ece408", 10_000), ("cifar64", 10_000))
 # Single images, where they are fewer than multiprocessors.
 FEW = (
-    ("cuda-h200", "cifar10", 1), ("cuda-h200", "lenet5", 1), ("cuda-h200", "mnist3x3", 1),
-    ("cuda-h200", "strided", 1), ("cuda-h200", "ece408", 1), ("cuda-h200", "ece408", 16),
-    ("cuda-h200", "cifar64", 1),
+    ("cifar10", 1), ("lenet5", 1), ("mnist3x3", 1), ("strided", 1), ("ece408", 1), ("ece408", 16),
+    ("cifar64", 1),
 )  # fmt: skip
+SUMMARY = (*WHOLE, ("cifar10", 1), ("ece408", 1), ("cifar64", 1))
+SUMMARY_PRECISIONS = ("fp16", "tf32", "fp32")
 # The libraries beside the fused rung: the beginning of their engines' names.
 CPU_LIBRARIES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 SERVING_THREADS = (1, 8)  # of those measured, that stand in docs/serving.md
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--write", action="store_true", help="into the documents")
+    given = parser.parse_args()
     made = tables()
-    for name in sys.argv[1:] or made:
+    if given.write:
+        for page in sorted(DOCUMENTS.rglob("*.md")):
+            text = page.read_text()
+            if (changed := written(text, made)) != text:
+                with atomic_write(page) as file:
+                    file.write(changed.encode())
+        return
+    for name in given.names or made:
         print(f"{name}\n\n{made[name]}\n")
+
+
+def written(text: str, made: dict[str, str]) -> str:
+    """A document with these tables at their places."""
+
+    def put(place: re.Match[str]) -> str:
+        head, name, shown = place.groups()
+        if name not in made:
+            return place[0]
+        return head + made[name] + ("\n" if shown else "\n\n")
+
+    return PLACE.sub(put, text)
 
 
 def tables() -> dict[str, str]:
     """Every table by its name, as Markdown."""
-    gpu = _result("ladder-h200")["networks"]
-    cpu = {name: _result(f"ladder-cpu-{name}") for name in ("cifar10", "ece408")}
+    gpu = result("ladder-h200")["networks"]
+    cpu = {name: result(f"ladder-cpu-{name}") for name in ("cifar10", "ece408")}
     return {
         "cpu-cifar10": ladder(cpu["cifar10"]),
         "cpu-ece408": ladder(cpu["ece408"]),
@@ -82,9 +111,10 @@ def tables() -> dict[str, str]:
         "memory": memory(),
         "course": course(),
         "thesis": thesis(),
-        "network": whole_network(WHOLE),
-        "network-few": whole_network(FEW),
+        "network": whole_network(WHOLE, _short),
+        "network-few": whole_network(FEW, _microseconds),
         "network-summary": summary(),
+        **strangers(),
         "tune": tuned(),
         "load": load(),
         "cluster-kill": cluster_kill(),
@@ -100,42 +130,60 @@ def changed() -> dict[str, str]:
     return {rung.name: rung.against for rung in own if rung.against}
 
 
-def ladder(result: dict[str, Any]) -> str:
-    """Every rung: its convolutions, the network, and both against the rung that it changes."""
-    rungs = {rung["rung"]: rung for rung in result["rungs"] if rung["network"]}
+def ladder(found: dict[str, Any]) -> str:
+    """Every rung: its convolutions, the network, and both against the rung that it changes.
+
+    Where the time on a GPU was measured, networks are compared by it: what copies take is the same
+    for all, and more than the fastest compute.
+    """
+    rungs = {rung["rung"]: rung for rung in found["rungs"] if rung["network"]}
     operations = list(next(iter(rungs.values()))["operations"])
-    libraries = [rung for rung in rungs.values() if rung["vendor"]]
-    library = min(libraries, key=lambda rung: _median(rung["network"]))
+    on_gpu = all(rung.get("device_time") for rung in rungs.values())
+
+    def seconds(rung: dict[str, Any]) -> float:
+        return _median(rung["device_time" if on_gpu else "network"])
+
+    library = min((rung for rung in rungs.values() if rung["vendor"]), key=seconds)
     rows = []
     for name, rung in rungs.items():
         samples = rung["network"]["samples_seconds"]
-        other = rungs.get(changed().get(name, ""))
+        other = rungs.get(_changed_by(rung))
         rows.append(
             [
                 f"`{name}`" + rung["operations_mark"].replace("*", "\\*"),
                 *(units.milliseconds(_median(rung["operations"][each])) for each in operations),
                 units.milliseconds(_convolutions(rung)),
+                *([units.milliseconds(seconds(rung))] if on_gpu else []),
                 units.milliseconds(_median(rung["network"])),
                 f"{units.milliseconds(min(samples))} to {units.milliseconds(max(samples))}",
-                units.count(result["images"] / _median(rung["network"])),
+                units.count(found["images"] / _median(rung["network"])),
                 f"`{other['rung']}`" if other else "",
                 units.times(_convolutions(other) / _convolutions(rung)) if other else "",
-                units.times(_median(other["network"]) / _median(rung["network"])) if other else "",
-                units.times(_median(library["network"]) / _median(rung["network"])),
+                units.times(seconds(other) / seconds(rung)) if other else "",
+                units.times(seconds(library) / seconds(rung)),
             ]
         )
+    compared = "on the GPU" if on_gpu else "network"
     heads = [
-        "rung", *(f">{each}, ms" for each in operations), ">convolutions, ms", ">network, ms",
-        ">lowest to highest", ">images/s", "against", ">convolutions", ">network",
-        f">network against `{library['rung']}`",
+        "rung", *(f">{each}, ms" for each in operations), ">convolutions, ms",
+        *([">on the GPU, ms"] if on_gpu else []), ">network, ms", ">lowest to highest",
+        ">images/s", "against", ">convolutions", f">{compared}",
+        f">{compared} against `{library['rung']}`",
     ]  # fmt: skip
     return _markdown(heads, rows)
+
+
+def _changed_by(rung: dict[str, Any]) -> str:
+    """The row that one of a ladder is compared with, in its precision where there are several."""
+    if "against" in rung:
+        return rung["against"]["rung"] if rung["against"] else ""
+    return changed().get(rung["rung"], "")  # before rows had precisions
 
 
 def one_by_one() -> str:
     """The convolutions' kernels of 1,200 single images, layer by layer, as CUPTI timed them."""
     rows = []
-    for profile in _result("profiles-h200")["profiles"]:
+    for profile in result("profiles-h200")["profiles"]:
         if profile["memory"] != "resident":
             continue
         kernels = [row for row in profile["detail"] if row["kind"] == "kernel"]
@@ -162,7 +210,7 @@ def one_by_one() -> str:
 def memory() -> str:
     """1,200 images one by one under every memory plan."""
     rows = []
-    for case in _result("ladder-h200")["memory"]:
+    for case in result("ladder-h200", "memory")["memory"]:
         samples = case["samples_seconds"]
         rows.append(
             [
@@ -185,7 +233,7 @@ def memory() -> str:
 
 def course() -> str:
     """The course's published op times beside ours."""
-    rungs = {rung["rung"]: rung for rung in _result("ladder-h200")["networks"]["ece408"]["rungs"]}
+    rungs = {rung["rung"]: rung for rung in result("ladder-h200")["networks"]["ece408"]["rungs"]}
     rows = []
     for step, conv1, conv2, name in COURSE:
         ours = [units.milliseconds(_median(each)) for each in rungs[name]["operations"].values()]
@@ -201,7 +249,7 @@ def thesis() -> str:
     """The thesis's published times beside ours."""
     ours = {
         (case["rung"], case["memory"]): median(case["samples_seconds"])
-        for case in _result("ladder-h200")["memory"]
+        for case in result("ladder-h200", "memory")["memory"]
     }
     rows = [
         [
@@ -217,53 +265,82 @@ def thesis() -> str:
     return _markdown(heads, rows)
 
 
-def whole_network(cases: tuple[tuple[str, str, int], ...]) -> str:
+def whole_network(cases: Sequence[tuple[str, int]], shown: Callable[[float | None], str]) -> str:
     """`network` beside the libraries, in every precision."""
-    rows = []
-    for file, network, batch in cases:
-        for precision, label in PRECISIONS.items():
-            times = engines(file, network, batch, precision)
-            best = min(seconds for name, seconds in times.items() if name != "network")
-            rows.append(
-                [
-                    f"`{network}`, {units.count(batch)}",
-                    label,
-                    *(_short(times.get(name)) for name in ("network", *LIBRARIES)),
-                    f"{best / times['network']:.2f}",
-                ]
-            )
-    heads = [
-        "network, images", "precision", ">`network`", ">PyTorch eager", ">channels last",
-        ">torch.compile", ">JAX", ">times as fast as the best",
-    ]  # fmt: skip
-    return _markdown(heads, rows)
+    rows = [row for case in cases for row in rows_of("cuda-h200", *case)]
+    there = {each: head for each, head in of_rows.LIBRARIES.items()
+             if any(of_rows.fastest(row, each) for row in rows)}  # fmt: skip
+    lines = []
+    for row in rows:
+        found = of_rows.times(row)
+        lines.append([
+            f"`{row['network']}`, {units.count(row['batch'])}", PRECISIONS[row["precision"]],
+            *(shown(of_rows.least(row, each)) for each in (OURS, *there)),
+            of_rows.value_of(found), of_rows.interval_of(found),
+        ])  # fmt: skip
+    heads = [f">{head}" for head in there.values()]
+    heads = ["network, images", "precision", ">`network`", *heads, ">times as fast as the best"]
+    return _markdown([*heads, ">95 %"], lines)
 
 
 def summary() -> str:
-    """README's table: where `network` wins, and where it loses."""
-    rows = []
-    for file, network, batch in (*WHOLE, *FEW):
-        if network not in ("cifar10", "ece408", "cifar64") or batch == 16:
-            continue
+    """Where `network` wins most and least: its time, the best library's, and their ratio."""
+    lines = []
+    for case in SUMMARY:
+        rows = {row["precision"]: row for row in rows_of("cuda-h200", *case)}
         cells = []
-        for precision in PRECISIONS:
-            times = engines(file, network, batch, precision)
-            best = min(seconds for name, seconds in times.items() if name != "network")
-            cells += [
-                f"{_short(times['network'])} ({_short(best)})", f"{best / times['network']:.2f}"
-            ]  # fmt: skip
-        rows.append([f"`{network}`, {units.count(batch)}", *cells])
+        for precision in SUMMARY_PRECISIONS:
+            row = rows.get(precision)
+            if row is None:
+                cells += ["-", "-"]
+                continue
+            best = of_rows.least(row, *of_rows.LIBRARIES)
+            cells += [f"{_short(of_rows.least(row, OURS))} ({_short(best)})", _times(row)]
+        lines.append([f"`{case[0]}`, {units.count(case[1])}", *cells])
     heads = ["network, images"]
-    for label in PRECISIONS.values():
-        heads += [f">{label}, ms (best library)", ">times as fast"]
-    return _markdown(heads, rows)
+    for precision in SUMMARY_PRECISIONS:
+        heads += [f">{PRECISIONS[precision]}, ms (best library)", ">times as fast"]
+    return _markdown(heads, lines)
+
+
+def strangers() -> dict[str, str]:
+    """Networks that nothing was fitted to: how many times as fast as the best library."""
+    if not of_name("strangers-h200"):
+        return {}
+    cells = {
+        (row["network"], row["precision"], row["batch"]): _times(row)
+        for row in result("strangers-h200")["rows"]
+    }
+    names, precisions, counts = (dict.fromkeys(each) for each in zip(*cells, strict=True))
+    lines = [
+        [f"`{name}`", label, *(cells.get((name, precision, count), "-") for count in counts)]
+        for name in names
+        for precision, label in PRECISIONS.items()
+        if precision in precisions
+    ]
+    heads = ["network", "precision", *(f">{units.count(count)}" for count in counts)]
+    return {"strangers": _markdown(heads, lines)}
+
+
+def rows_of(name: str, network: str, images: int) -> list[Row]:
+    """Those of a case, one a precision in the order of `PRECISIONS`; what failed is not there."""
+    found = [row for row in result(name)["rows"]
+             if (row["network"], row["batch"]) == (network, images)]  # fmt: skip
+    return sorted(found, key=lambda row: list(PRECISIONS).index(row["precision"]))
+
+
+def _times(row: Row) -> str:
+    """The best library's time over ours, with its interval where that is known."""
+    found = of_rows.times(row)
+    known = f" ({of_rows.interval_of(found)})" if found.interval.known else ""
+    return of_rows.value_of(found) + known
 
 
 def tuned() -> str:
     """What a search found, beside the best rung's own choice."""
     rows = []
     for network in ("ece408", "cifar10"):
-        found = _result(f"tune-h200-{network}")
+        found = result(f"tune-h200-{network}")
         seconds = {plan["name"]: _median(plan["network"]) for plan in found["plans"]}
         before, after = found["gain"]["rung"], found["written"]
         low, high = found["gain"]["interval"]
@@ -414,26 +491,15 @@ def host_costs(document: dict[str, Any]) -> str:
     return _markdown(["images and call", *heads], lines)
 
 
-def engines(file: str, network: str, batch: int, precision: str) -> dict[str, float]:
-    """Seconds of a batch by engine; of a CUDA graph where there is one and it is faster."""
-    wanted = (network, batch, precision)
-    (row,) = (
-        row
-        for row in _result(file)["rows"]
-        if (row["network"], row["batch"], row["precision"]) == wanted
-    )
-    found: dict[str, float] = {}
-    for name, engine in row["engines"].items():
-        plain = name.removesuffix("-graph")
-        found[plain] = min(found.get(plain, float("inf")), engine["median_seconds"])
-    return found
-
-
 def _short(seconds: float | None) -> str:
     """Milliseconds with three digits, also far below one."""
     if seconds is None:
         return "-"
     return f"{1e3 * seconds:.3f}" if seconds < 1e-3 else units.milliseconds(seconds)
+
+
+def _microseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e6 * seconds:,.1f}"
 
 
 def _convolutions(rung: dict[str, Any]) -> float:
@@ -451,9 +517,19 @@ def _markdown(heads: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [*lines, *rows])
 
 
+def of_name(name: str) -> list[Path]:
+    """The results with a name, of all days."""
+    return sorted(RESULTS.glob(f"????-??-??-{name}.json"))
+
+
 @cache
-def _result(name: str) -> Any:
-    return json.loads((RESULTS / f"{DAY}-{name}.json").read_text())
+def result(name: str, part: str = "environment") -> Any:
+    """The latest with a name that has such a part."""
+    for path in reversed(of_name(name)):
+        document = json.loads(path.read_text())
+        if part in document:
+            return document
+    raise SystemExit(f"{RESULTS} has no {name} with {part!r}")
 
 
 if __name__ == "__main__":
