@@ -26,8 +26,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from benchmarks.cuda import set_tf32, timed, types
 from benchmarks.dense import CALLS, tenfold
+from benchmarks.peers import set_tf32, timed, types
 
 from tilewright import environment
 from tilewright.files import atomic_write
