@@ -107,6 +107,8 @@ def tables() -> dict[str, str]:
         "cpu-ece408": ladder(cpu["ece408"]),
         "gpu-cifar10": ladder(gpu["cifar10"]),
         "gpu-ece408": ladder(gpu["ece408"]),
+        "climbed-cifar10": ladder(result("ladder-h200-cifar10")),
+        "climbed-ece408": ladder(result("ladder-h200-ece408")),
         "one-by-one": one_by_one(),
         "memory": memory(),
         "course": course(),
