@@ -14,7 +14,7 @@ import tilewright
 from tests.serving import called
 from tilewright.execute import program_of
 from tilewright.model import zoo
-from tilewright.model.layers import Convolution, FullyConnected, Pixels, ReLU
+from tilewright.model.layers import Add, Convolution, FullyConnected, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.rungs import choose
 from tilewright.runtime import cuda
@@ -104,6 +104,27 @@ def test_layers_that_are_alike(precision, off):
     """Five of them are a loop in the kernel: one layer left out is far from what it should be."""
     alike = (Convolution(16, 3, padding=1), ReLU()) * 6
     network = filled(Network("alike", Pixels((3, 16, 16)), (*alike, FullyConnected(5))))
+    program = program_of(network, choose(CUDA, "network", precision), CUDA, 300)
+    images = drawn(network, 300)
+    expected = reference.chain(network.stages, network.parameters, images)[-1].value
+    largest = np.abs(expected).max()
+    for count in (300, 3):
+        np.testing.assert_allclose(program(images[:count]), expected[:count], atol=off * largest)
+
+
+@pytest.mark.parametrize(
+    "precision, off", [("fp32", 1e-5), ("tf32x3", 1e-5), ("tf32", 5e-3), ("fp16", 5e-3)]
+)
+@pytest.mark.parametrize("channels", [16, 24])
+def test_residual_blocks_that_are_alike(precision, off, channels):
+    """A loop in which each turn chooses what it does; with 24 channels by warpgroups, too."""
+    one = Convolution(channels, 3, padding=1)
+    layers, sources = [one, ReLU()], [(0,), (1,)]
+    for first in range(2, 17, 5):
+        layers += [one, ReLU(), one, Add(), ReLU()]
+        sources += [(first,), (first + 1,), (first + 2,), (first + 3, first), (first + 4,)]
+    layers, sources = (*layers, FullyConnected(5)), (*sources, (len(layers),))
+    network = filled(Network("blocks", Pixels((3, 16, 16)), layers, sources=sources))
     program = program_of(network, choose(CUDA, "network", precision), CUDA, 300)
     images = drawn(network, 300)
     expected = reference.chain(network.stages, network.parameters, images)[-1].value

@@ -39,6 +39,7 @@ from tilewright.model.layers import (
     Layer,
     MaxPool,
     Pixels,
+    ReLU,
     Softmax,
     Take,
 )
@@ -163,6 +164,23 @@ def test_layers_that_are_alike() -> None:
     (made,) = compiled(Network("alike", Pixels((3, 12, 12)), tuple(layers)), "fp16", 90)
     assert made.spilled_bytes == 0
     assert made.constant_bytes
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_residual_blocks_that_are_alike(capability: int) -> None:
+    """A loop over what differs: a block's second convolution adds what the block began with, the
+    last of all gives the kernel's result."""
+    block = Convolution(16, 3, padding=1), ReLU(), Convolution(16, 3, padding=1), Add(), ReLU()
+    sources = [(0,), (1,)]
+    for first in range(2, 17, 5):
+        one, two, three, four, five = range(first, first + 5)
+        sources += [(one,), (two,), (three,), (four, one), (five,)]
+    layers = (Convolution(16, 3, padding=1), ReLU(), *block * 3)
+    network = Network("blocks", Pixels((3, 12, 12)), layers, sources=tuple(sources))
+    for precision in ("fp16", "fp32"):
+        (made,) = compiled(network, precision, capability)
+        assert made.spilled_bytes == 0
+        assert made.constant_bytes
 
 
 def test_tiles_of_few_images() -> None:

@@ -29,6 +29,10 @@ class Arithmetic:
     tensor: bool
     parts: int = 1
 
+    def __hash__(self) -> int:
+        """Of its name, which strings keep: it is part of whatever plans are looked up by."""
+        return hash(self.precision.name)
+
     @property
     def name(self) -> str:
         return self.precision.name

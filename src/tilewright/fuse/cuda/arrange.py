@@ -138,7 +138,8 @@ def _different(
 ) -> Iterable[tuple[float, bool]]:
     """Weights, each without and with units for warpgroups, that share out work as none before."""
     registers = lane_registers(warps * groups)
-    sums = [each for each in _as_phases(operations, arithmetic, strip) if each.kind == "sum"]
+    every = _as_phases(operations, arithmetic, strip)
+    sums = list({each.geometry: each for each in every if each.kind == "sum"}.values())
     met = []
     for weight, wide in itertools.product(WEIGHTS, (False, True)):
         if wide and not can_be_wide(arithmetic, generation, warps, groups):
@@ -305,7 +306,7 @@ def _plan(
             left.remove(phase)
             room -= 4 * phase.weight_words
     if excess > 0 or left:
-        kept = tuple(replace(each, shared=False) if each in left else each for each in phases)
+        kept = tuple(each.distant if each in left else each for each in phases)
         whole = replace(whole, phases=kept, staged_bytes=staged if excess <= 0 else 0)
     if wide and not (_wide(whole) and all(each.shared for each in _wide(whole))):
         return None  # it is the same as without, or tensor cores cannot read the weights

@@ -56,6 +56,7 @@ class _Held:
     windows: list[Operation] = field(default_factory=list)
     source: Operation | None = None  # that gives the shape, if nobody has a window on it
     shape: Shape = ()
+    read_until: int = -1  # the index of the last operation that takes one of its values
     softmax: bool = False
     pixels: bool = False
     readers: int = 0
@@ -125,10 +126,11 @@ def _held(
     held: list[_Held] = []
     pictures_of: dict[int, int] = {}
     windows = {each.takes[0] for each in part if each.kind != "join" and not each.direct}
+    last = {value: each.index for each in part for value in each.takes}
     for value in inputs:
         if value in windows:
             pictures_of[value] = len(held)
-            held.append(_Held(-1, -1))
+            held.append(_Held(-1, -1, read_until=last[value]))
     for place, each in enumerate(part):
         for position, value in enumerate(each.takes):
             if value in pictures_of:
@@ -140,20 +142,21 @@ def _held(
                     one.softmax = each.kind == "softmax"
         if each is part[-1]:
             break
-        if _in_place(each, pictures_of, part, shares):
+        if _in_place(each, pictures_of, held, shares):
             pictures_of[each.index] = pictures_of[each.takes[1]]
             held[pictures_of[each.index]].readers += 1
         else:
             pictures_of[each.index] = len(held)
             held.append(_Held(place, place, source=each))
-        held[pictures_of[each.index]].shape = each.result
+        one = held[pictures_of[each.index]]
+        one.shape, one.read_until = each.result, max(one.read_until, last.get(each.index, -1))
     return held, pictures_of
 
 
 def _in_place(
     each: Operation,
     pictures_of: dict[int, int],
-    part: Sequence[Operation],
+    held: Sequence[_Held],
     shares: dict[int, Shares],
 ) -> bool:
     """Whether results may lie where what is added to them was: nobody needs it any more, and no row
@@ -161,13 +164,9 @@ def _in_place(
     if not each.added or each.takes[1] not in pictures_of:
         return False
     number = pictures_of[each.takes[1]]
-    read_later = any(
-        pictures_of.get(value) == number and other.index > each.index
-        for other in part for value in other.takes
-    )  # fmt: skip
     own = shares[each.index]
     return (
-        not read_later
+        held[number].read_until <= each.index
         and pictures_of.get(each.takes[0]) != number
         and own.blocks * own.rows == own.needed[0]
     )

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.emit import activation, constants, head, struct, text, value
-from tilewright.fuse.cuda.emit_repeats import Printed, repeated
+from tilewright.fuse.cuda.emit import head, text
+from tilewright.fuse.cuda.emit_repeats import Turn, lines_of, repeated
+from tilewright.fuse.cuda.emit_structs import (
+    Sums,
+    alike_sums,
+    declared,
+    load_name,
+    named_once,
+    sums_of,
+)
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Rows, Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -34,12 +43,6 @@ from tilewright.fuse.cuda.steps import (
 from tilewright.model.layers import Pixels
 from tilewright.model.layers.take import place_of
 
-POOLS: dict[str, int | str] = {
-    "": 0,
-    "max": "TW_POOL_MAX",
-    "max of each": "TW_POOL_MAX_OF_EACH",
-    "average": "TW_POOL_AVERAGE",
-}
 TYPES = {"uint8": "unsigned char", "float32": "float", "words": "word"}
 
 
@@ -55,10 +58,28 @@ def program_text(made: Program, name: str) -> str:
     if columns := _warpgroups(made):
         parts += [_multiply_wide(each, made.arithmetic) for each in columns]
         parts.append(text("warpgroups.cuh"))
-    item = repeated([Printed(_declared(step), _call(made, step)) for step in made.item])
-    parts += [text for step in item for text in step.declared]
-    parts.append(_kernel(made, name, [line for step in item for line in step.lines]))
+    steps = named_once(made.item)
+    parts += dict.fromkeys(text for step in steps for text in declared(step))
+    looped = repeated(_turns(made, steps, alike_sums(steps)))
+    if looped:
+        parts.append(looped.table)
+    item = looped.lines if looped else lines_of(_turns(made, steps, {}))
+    parts.append(_kernel(made, name, item))
     return "\n".join(parts)
+
+
+def _turns(made: Program, steps: Sequence[Step], alike: dict[Sums, list[int]]) -> list[Turn]:
+    """A turn for each layer; what comes before them is one, too. Sums that are `alike` are called
+    alike."""
+    turns = [Turn([], [])]
+    for step in steps:
+        if isinstance(step, Border | Barrier | Outside | Arrived | Fill | FetchImage):
+            turns[-1].after.extend(_call(made, step))
+        elif isinstance(step, Convolve):
+            turns.append(Turn(_convolve(made, step, alike.get(sums_of(step), [step.index])), []))
+        else:
+            turns.append(Turn(_call(made, step), []))
+    return turns
 
 
 def _warpgroups(made: Program) -> list[int]:
@@ -90,47 +111,6 @@ def _multiply_wide(columns: int, arithmetic: Arithmetic) -> str:
     ])  # fmt: skip
 
 
-def _declared(step: Step) -> list[str]:
-    """Structs of a step, or of those that only some strips do, or several images together."""
-    steps = step.steps if isinstance(step, Outside | Together) else (step,)
-    return [text for each in steps for text in _struct(each)]
-
-
-def _struct(step: Step | Blank) -> list[str]:
-    """A step's constants, if it has any, as the building blocks take them."""
-    match step:
-        case Fill():
-            return [struct(_load(step), constants(step), value(step.pixels))]
-        case Border():
-            return [struct(f"Border{step.index}", constants(step))]
-        case Blank():
-            return [struct(f"Blank{step.index}", constants(step))]
-        case Convolve():
-            values = {
-                **constants(step), "POOL": POOLS[step.pool], "ADDED": int(step.added is not None),
-                "ADDED_ROW": step.added.row if step.added else 0, **constants(step.target),
-            }  # fmt: skip
-            functions = activation("before", step.before), activation("after", step.activations)
-            return [struct(f"Layer{step.index}", values, *functions)]
-        case Each() | Windows() | Join():
-            values = {**constants(step), **constants(step.target)}
-            made = [struct(f"Layer{step.index}", values, activation("after", step.activations))]
-            if isinstance(step, Join):
-                made += [
-                    struct(f"Layer{step.index}Part{number}", constants(part), value(part.pixels))
-                    for number, part in enumerate(step.parts)
-                ]
-            return made
-        case Channels():
-            values = {**constants(step), "FLOATS": 0, **constants(step.target)}
-            return [struct(f"Layer{step.index}", values, activation("after", step.activations))]
-    return []
-
-
-def _load(step: Fill) -> str:
-    return f"Load{step.index}" if step.index else "Load"
-
-
 def _kernel(made: Program, name: str, item: list[str]) -> str:
     kind, threads = TYPES[made.source], made.group_threads
     uniform = [f"threadIdx.x / {threads}", "thread / 32"]
@@ -145,7 +125,8 @@ def _kernel(made: Program, name: str, item: list[str]) -> str:
         "{",
         "    extern __shared__ uint4 memory[];",
         "    word* shared = reinterpret_cast<word*>(memory);",
-        f"    const int group = {uniform[0]}, thread = threadIdx.x % {threads};",
+        f"    const int group = {uniform[0]};",
+        f"    int thread = threadIdx.x % {threads};",
         f"    const int warp = {uniform[1]};",
         f"    word* own = shared + {made.shared_words} + group * {made.group_words};",
     ]
@@ -220,13 +201,7 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             inside = [f"    {line}" for each in step.steps for line in _call(made, each)]
             return [f"if ({first} < 0 || {first} > {last}) {{", *inside, "}"]
         case Convolve():
-            weights = "shared" if step.weights_shared else "parameters"
-            name = "convolve_wide" if step.warpgroup else "convolve"
-            return [
-                f"{name}<Layer{step.index}>(own + {step.at}, {weights} + {step.weights}, "
-                f"reinterpret_cast<const float*>(shared + {step.bias}), "
-                f"tables + {step.tables}, {_place(step.target)}, warp{_added(made, step)});"
-            ]
+            return _convolve(made, step, [step.index])
         case Channels():
             weights = "shared" if step.weights_shared else "parameters"
             return [
@@ -256,6 +231,20 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             return [test, *inside, "    turn = 0;", "}"]
         case unknown:
             assert_never(unknown)
+
+
+def _convolve(made: Program, step: Convolve, alike: list[int]) -> list[str]:
+    """The call for sums of any of the layers that are `alike` in them, and which of them it is."""
+    weights = "shared" if step.weights_shared else "parameters"
+    name = "convolve_wide" if step.warpgroup else "convolve"
+    added, which = _added(made, step), ""
+    if len(alike) > 1:
+        added, which = added or ", own + 0", f", {alike.index(step.index)}"
+    return [
+        f"{name}<{', '.join(f'Layer{each}' for each in alike)}>(own + {step.at}, "
+        f"{weights} + {step.weights}, reinterpret_cast<const float*>(shared + {step.bias}), "
+        f"tables + {step.tables}, {_place(step.target)}, warp{added}{which});"
+    ]
 
 
 def _place(target: Target) -> str:
@@ -331,14 +320,14 @@ def _fill(made: Program, step: Fill) -> str:
     source = "staged" if step.staged is not None else _pointer(made, step.given)
     match step.form:
         case "threes":
-            return f"fill_threes<{_load(step)}>({source}, own + {step.at}, thread);"
+            return f"fill_threes<{load_name(step)}>({source}, own + {step.at}, thread);"
         case "fours":
             fetched = "true" if step.staged is not None else "false"
-            return f"fill_fours<{_load(step)}, {fetched}>({source}, own + {step.at}, thread);"
+            return f"fill_fours<{load_name(step)}, {fetched}>({source}, own + {step.at}, thread);"
         case "values":
-            name = f"fill<{_load(step)}>"
+            name = f"fill<{load_name(step)}>"
         case "words":
-            name = f"fill_words<{_load(step)}>"
+            name = f"fill_words<{load_name(step)}>"
         case unknown:
             assert_never(unknown)
     row = _first_row(step.rows) if step.rows else "0"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.fuse.cuda.emit import activation, constants, head, struct, value
-from tilewright.fuse.cuda.emit_stack import POOLS, TYPES
+from tilewright.fuse.cuda.emit_stack import TYPES
+from tilewright.fuse.cuda.emit_structs import POOLS
 from tilewright.fuse.cuda.stack import Source
 from tilewright.fuse.cuda.steps_tiles import TilesProgram, tiles_program
 from tilewright.fuse.cuda.tiles import Tiles

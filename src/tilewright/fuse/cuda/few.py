@@ -22,13 +22,13 @@ from tilewright.fuse.cuda.patches import Patches, best_patches, patched
 from tilewright.fuse.cuda.patches import cycles as patches_cycles
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
-from tilewright.fuse.cuda.tiles import Tiles, all_tiles, can_spread, fits
+from tilewright.fuse.cuda.tiles import Tiles, can_spread, fits
+from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
 
 # Images of a batch that kernels are made for, at most.
 TIERS = (1, 4, 16, 64, 128)
 # Multiply-adds of an image's layer that are not worth a launch of their own.
 LITTLE = 500
-SCHEDULERS = 4  # of a multiprocessor: so many warps work at a time
 # Cycles until a thread has read a word of a picture. Chosen: a read takes some 600, four at once.
 READING = 150
 # Strips for each multiprocessor: smaller ones overlap more; sums in fewer blocks are for tiles.
@@ -51,44 +51,6 @@ def tiles_as(
     plan = Tiles(arithmetic, part[0], softmax, chosen.tiles, chosen.columns, chosen.down,
                  chosen.across, chosen.deep, chosen.chunk, chosen.stages, chosen.parts)  # fmt: skip
     return plan if fits(plan, gpu) else None
-
-
-@lru_cache(maxsize=1000)
-def best_tiles(
-    arithmetic: Arithmetic, part: tuple[Operation, ...], gpu: Generation, images: int
-) -> Tiles | None:
-    """The best for so many images, or fewer; None: none fits."""
-    plans = _tried(arithmetic, part, gpu)
-    return min(plans, key=lambda plan: tiles_cycles(plan, images, gpu), default=None)
-
-
-# The same for all numbers of images.
-@lru_cache(maxsize=50)
-def _tried(
-    arithmetic: Arithmetic, part: tuple[Operation, ...], gpu: Generation
-) -> tuple[Tiles, ...]:
-    return tuple(all_tiles(arithmetic, part, gpu))
-
-
-def tiles_cycles(plan: Tiles, images: int, gpu: Generation) -> float:
-    """About how long a launch takes."""
-    few, tensor = gpu.few, plan.arithmetic.tensor
-    parts = plan.parts(images, few.processors)
-    blocks = plan.row_blocks(images) * plan.column_blocks * parts
-    warps, steps = plan.threads // 32, plan.chunk // plan.arithmetic.step
-    products = plan.tiles * plan.columns
-    registers = plan.threads * (plan.registers + gpu.other_registers)
-    resident = max(1, min(gpu.shared_bytes // plan.shared_bytes, 65536 // registers))
-    load = -(-blocks // few.processors)
-    together = min(load, resident)
-    others = max(0, together * warps - SCHEDULERS)
-    product = few.product[tensor] + few.more_product[tensor] * others
-    each = few.step + products * plan.arithmetic.products * product
-    fetch = plan.corners * few.corner + together * plan.round_weights / few.weights_a_cycle
-    least = few.ahead / (plan.stages - 1)
-    rounds = -(-plan.rounds // parts) * max(few.round + steps * each + fetch, least)
-    gather = few.gather + few.part * -(-parts // plan.deep) * products if parts > 1 else 0
-    return few.launch + -(-load // resident) * (few.block + rounds) + gather
 
 
 def stack_cycles(plan: Stack, images: int, gpu: Generation) -> float:
@@ -247,12 +209,21 @@ def one_kernel(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, images: int
 ) -> tuple[Stack, Stacked] | None:
     """All operations in one kernel that is arranged for so many images; None: there is none."""
+    found = _in_one(tuple(todo), arithmetic, gpu)
+    return min(found, key=lambda each: stack_cycles(each[0], images, gpu), default=None)
+
+
+# The same for all numbers of images.
+@lru_cache(maxsize=10)
+def _in_one(
+    todo: tuple[Operation, ...], arithmetic: Arithmetic, gpu: Generation
+) -> list[tuple[Stack, Stacked]]:
     found = []
     for (warps, groups), weight in itertools.product(SHAPES, WEIGHTS):
         plan = stack_as(Arrangement(0, warps, groups, weight), arithmetic, todo, gpu)
         if plan is not None:
             found.append((plan, Stacked(len(todo), 0, warps, groups, weight)))
-    return min(found, key=lambda each: stack_cycles(each[0], images, gpu), default=None)
+    return found
 
 
 def _much(operation: Operation) -> bool:

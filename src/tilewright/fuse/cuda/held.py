@@ -45,7 +45,7 @@ def holding(plan: Stack, shared_bytes: int) -> Stack:
 def _phases(plan: Stack) -> Iterator[tuple[Phase, ...]]:
     yield plan.phases
     *others, last, softmax = plan.phases
-    yield (*others, replace(last, shared=False), softmax)
+    yield (*others, last.distant, softmax)
 
 
 def _can_hold(plan: Stack) -> bool:

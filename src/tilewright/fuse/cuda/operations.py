@@ -62,6 +62,10 @@ class Geometry:
     pool: Pool  # of positions that lie beside each other
     folded: bool = False
 
+    def __hash__(self) -> int:
+        """Of what most differ in: it is looked up a hundred thousand times for a network."""
+        return hash((self.source, self.summed))
+
 
 @dataclass(frozen=True, eq=False)  # looked up by what it is: thousands of times in a deep network
 class Operation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -118,6 +119,7 @@ def picture(
             for extra in range(0, 32, 1 if arithmetic.per_word == 2 else 2)
         ]
 
+    halves = _halves(reads)
     best, least = candidates[0], (math.inf, 0)
     for each in candidates:
         count, full, half = runs(arithmetic, each, taps_x, reads, whole)
@@ -126,7 +128,7 @@ def picture(
         if not arithmetic.tensor and not aligned(each, reads):
             length *= unaligned
         if (2 * length, each.size) < least:  # else it is no better, even without a conflict
-            cost = length * (2 + conflicts(arithmetic, each, reads)), each.size
+            cost = length * (2 + _conflicts(arithmetic, each, reads, halves)), each.size
             best, least = min((best, least), (each, cost), key=lambda found: found[1])
     return best
 
@@ -184,14 +186,35 @@ def conflicts(arithmetic: Arithmetic, source: Picture, reads: Sequence[Reads]) -
 
     On tensor cores 4 lanes read a word each of a row; otherwise all read the same two, or one.
     """
-    words = 4 if arithmetic.tensor else 2 if aligned(source, reads) else 1
-    turns = []
+    return _conflicts(arithmetic, source, reads, _halves(reads))
+
+
+def _halves(reads: Sequence[Reads]) -> list[tuple[Reads, int]]:
+    """Rows that are read at once, each counted from the first, and how many are so."""
+    found: Counter[Reads] = Counter()
     for read in reads:
         for rows in (read[:8], read[8:]):
-            # Where all of them lie does not matter: banks follow each other in a circle.
-            first = source.place(*rows[0])
-            turns.append(bank_turns(tuple([source.place(*each) - first for each in rows]), words))
-    return sum(turns) / len(turns) - 1
+            top, left = rows[0]
+            found[tuple((y - top, x - left) for y, x in rows)] += 1
+    return list(found.items())
+
+
+def _conflicts(
+    arithmetic: Arithmetic,
+    source: Picture,
+    reads: Sequence[Reads],
+    halves: Sequence[tuple[Reads, int]],
+) -> float:
+    words = 4 if arithmetic.tensor else 2 if aligned(source, reads) else 1
+    if source.tight:  # where a row begins depends on where the first does
+        halves = [(rows, 1) for read in reads for rows in (read[:8], read[8:])]
+    turns = 0
+    for rows, count in halves:
+        # Where all of them lie does not matter: banks follow each other in a circle.
+        first = source.place(*rows[0])
+        places = tuple([source.place(*each) - first for each in rows])
+        turns += count * bank_turns(places, words)
+    return turns / (2 * len(reads)) - 1
 
 
 @lru_cache(maxsize=10_000)

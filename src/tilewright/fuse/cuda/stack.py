@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Literal, NamedTuple
 
@@ -65,6 +65,11 @@ class Phase:
     gives: int | None = None
     added: Sink | None = None  # where what is added to its sums lies
     warpgroup: int = 0  # rows of sums that four warps compute at a time; 0: each its own
+
+    @cached_property
+    def distant(self) -> Phase:
+        """The same with its weights in device memory."""
+        return replace(self, shared=False)
 
     @property
     def weighted(self) -> bool:

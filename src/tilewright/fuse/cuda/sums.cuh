@@ -343,13 +343,29 @@ __device__ __forceinline__ void store(
     }
 }
 
+// The same, as it is done for the first of several layers whose sums are alike, or another of them.
+template <class L, class... Others, class Out>
+__device__ __forceinline__ void store_for(
+    int which, const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, Out out, int first,
+    const word* added, const int* from)
+{
+    if constexpr (sizeof...(Others) > 0) {
+        if (which > 0) {
+            store_for<Others...>(which - 1, sum, places, out, first, added, from);
+            return;
+        }
+    }
+    store<L>(sum, places, out, first, added, from);
+}
+
 // A convolution, or a fully connected layer as a convolution with one position. The unit of work of
 // a warp is 16 columns of the picture, ROWS high, for 8 * COLUMNS output channels; tables say where
-// each column begins in the input, in the output and in what is `added` to the sums.
-template <class L, class Out>
+// each column begins in the input, in the output and in what is `added` to the sums. Of several
+// layers whose sums are alike `which` is the one that it is for.
+template <class L, class... Others, class Out>
 __device__ __forceinline__ void convolve(
     const word* in, const word* weights, const float* bias, const int* tables, Out out, int warp,
-    const word* added = nullptr)
+    const word* added = nullptr, int which = 0)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     for (int unit = warp; unit < L::UNITS; unit += L::WARPS) {
@@ -387,6 +403,7 @@ __device__ __forceinline__ void convolve(
                 + i % ONE_HALF * HALF_STEP + own;
             step<L, HALF_STEP>(sum, even + at, odd + at, half + i * EACH);
         }
-        store<L>(sum, places, out, split * L::COLUMNS, added, places + L::TILES * 16);
+        store_for<L, Others...>(which, sum, places, out, split * L::COLUMNS, added,
+                                places + L::TILES * 16);
     }
 }

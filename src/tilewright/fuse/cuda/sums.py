@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation, Rates
@@ -48,6 +48,9 @@ class Shares:
     columns: int
     wide: int = 0
     in_turn: bool = False
+
+    def __hash__(self) -> int:
+        return hash((self.geometry, self.rows, self.columns, self.wide))
 
     @property
     def needed(self) -> tuple[int, int]:
@@ -198,29 +201,53 @@ def share(
     weight: float,
 ) -> Shares:
     """The best units for so many warps of so many registers."""
+    tried = _tried(geometry, arithmetic, generation, warps, registers)
+    return min(tried, key=lambda one: (one.work + weight * one.wait, one.shares.units)).shares
+
+
+class _Tried(NamedTuple):
+    """Units, and the cycles of all warps and of the one that has most to do."""
+
+    shares: Shares
+    work: float
+    wait: float
+
+
+# The same for all weights.
+@lru_cache(maxsize=1000)
+def _tried(
+    geometry: Geometry, arithmetic: Arithmetic, generation: Generation, warps: int, registers: int
+) -> list[_Tried]:
+    words = arithmetic.words(geometry.source[0]) * geometry.window.taps[1]
+    steps = max(0.5, words / arithmetic.step)
+    rates = generation.rates(arithmetic)
+    return [
+        _Tried(
+            one, one.work(steps, rates, warps, TYPICAL_GROUPS), one.wait(steps, warps, rates)
+        )
+        for one in _units(geometry, arithmetic, registers, generation.other_registers)
+    ]  # fmt: skip
+
+
+@lru_cache(maxsize=1000)
+def _units(
+    geometry: Geometry, arithmetic: Arithmetic, registers: int, other_registers: int
+) -> list[Shares]:
+    """All that so many registers hold, and the smallest."""
     most_columns = -(-geometry.summed[0] // 8)
     # Four columns, or the last two, have all sums of some filters, if they are folded.
     together = most_columns if geometry.folded and most_columns % 4 else 4 if geometry.folded else 1
-    smallest = Shares(
-        geometry, arithmetic, 2 if geometry.pool else 1, together, in_turn=geometry.folded
-    )
-    words = arithmetic.words(geometry.source[0]) * geometry.window.taps[1]
-    steps = max(0.5, words / arithmetic.step)
-    candidates = [smallest]
+    least = 2 if geometry.pool else 1
+    smallest = Shares(geometry, arithmetic, least, together, in_turn=geometry.folded)
+    found = [smallest]
     most_rows = min(smallest.needed[0], registers // 4)  # each takes four registers at least
-    for rows in range(smallest.rows, most_rows + 1, smallest.rows):
+    for rows in range(least, most_rows + 1, least):
         for columns in range(together, most_columns + 1, together):
-            one = replace(smallest, rows=rows, columns=columns)
-            if one.registers + generation.other_registers > registers:
+            one = Shares(geometry, arithmetic, rows, columns, in_turn=geometry.folded)
+            if one.registers + other_registers > registers:
                 break
-            candidates.append(one)
-
-    def cost(one: Shares) -> tuple[float, int]:
-        rates = generation.rates(arithmetic)
-        work = one.work(steps, rates, warps, TYPICAL_GROUPS)
-        return work + weight * one.wait(steps, warps, rates), one.units
-
-    return min(candidates, key=cost)
+            found.append(one)
+    return found
 
 
 @dataclass(frozen=True)

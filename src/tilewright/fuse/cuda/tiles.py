@@ -84,9 +84,12 @@ class Tiles:
         """Of an image: positions, or windows of four of them."""
         return math.prod(self.operation.result[1:])
 
+    @property
+    def block_results(self) -> int:
+        return self.rows // (4 if self.operation.pool else 1)
+
     def row_blocks(self, images: int) -> int:
-        each = self.rows // (4 if self.operation.pool else 1)
-        return -(-images * self.results // each)
+        return -(-images * self.results // self.block_results)
 
     def parts(self, images: int, processors: int) -> int:
         """How many blocks share each sum."""

@@ -20,10 +20,10 @@ __device__ __forceinline__ void fetched_for_all()
 
 // As `convolve`; all warps have the same number of units, and four that follow each other the same
 // filters.
-template <class L, class Out>
+template <class L, class... Others, class Out>
 __device__ __forceinline__ void convolve_wide(
     const word* in, const word* weights, const float* bias, const int* tables, Out out, int warp,
-    const word* added = nullptr)
+    const word* added = nullptr, int which = 0)
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     constexpr int AT_A_TIME = L::WARPGROUP < L::ROWS ? L::WARPGROUP : L::ROWS;
@@ -70,6 +70,7 @@ __device__ __forceinline__ void convolve_wide(
                 asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             }
         }
-        store<L>(sum, places, out, split * L::COLUMNS, added, places + L::TILES * 16);
+        store_for<L, Others...>(which, sum, places, out, split * L::COLUMNS, added,
+                                places + L::TILES * 16);
     }
 }

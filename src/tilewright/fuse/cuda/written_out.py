@@ -30,7 +30,7 @@ def written_out(steps: int, products: int, most_products: int = MOST_PRODUCTS) -
 
 def most_products(plan: Stack) -> int:
     """Of a layer, so that those of all layers are not too many; of layers that are alike one
-    counts, as three and more are printed once (`emit_repeats`)."""
+    counts, as those that come again are printed once (`emit_repeats`)."""
     layers = {
         (phase.operation.alike, phase.shares): steps_of(phase)
         for phase in plan.phases
