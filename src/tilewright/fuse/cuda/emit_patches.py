@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.fuse.cuda.emit import activation, constants, head, struct, text
 from tilewright.fuse.cuda.emit_panels import multiply_wide
-from tilewright.fuse.cuda.emit_stack import POOLS
+from tilewright.fuse.cuda.emit_structs import POOLS
 from tilewright.fuse.cuda.patches import LEFT, Patches
 from tilewright.fuse.cuda.steps_patches import PatchesProgram, patches_program
 
