@@ -57,11 +57,12 @@ THESIS = (
 )
 # What stands in the table of the whole network: which network and how many images.
 WHOLE = (("cifar10", 50_000), ("ece408", 10_000), ("cifar64", 10_000))
-# Single images, where they are fewer than multiprocessors.
-FEW = (
-    ("cifar10", 1), ("lenet5", 1), ("mnist3x3", 1), ("strided", 1), ("ece408", 1), ("ece408", 16),
-    ("cifar64", 1),
-)  # fmt: skip
+# Fewer images than multiprocessors.
+FEW = tuple(
+    (name, images)
+    for name in ("cifar10", "ece408", "cifar64", "mnist3x3", "all-cnn", "mlp")
+    for images in (1, 64)
+)
 SUMMARY = (*WHOLE, ("cifar10", 1), ("ece408", 1), ("cifar64", 1))
 SUMMARY_PRECISIONS = ("fp16", "tf32", "fp32")
 # The libraries beside the fused rung: the beginning of their engines' names.

@@ -7,6 +7,7 @@ fetched is not a number.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.fuse.cuda.instructions import (
     values,
 )
 from tests.fuse.cuda.memory import POISON, Memory, Mistake, part
+from tilewright.fuse.cuda.emit import text
 from tilewright.fuse.cuda.panels import in_whole_panels
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
@@ -34,11 +36,61 @@ def run_patches(
     rows = in_whole_panels(len(images)) if made.to_panels else len(images)
     out = Memory("the results", rows * made.result_words, 0 if made.to_panels else POISON)
     out.begin("results")
+    check_rings(made)
     groups = -(-len(images) // made.images)
     works = groups * made.blocks_y * made.blocks_x * made.column_blocks
     for number in range(works):
         Work(made, parameters, images, number).run(out, added)
     return out.words if made.to_panels else out.words.reshape(rows, -1)
+
+
+def check_rings(made: PatchesProgram) -> None:
+    """Who fetches pictures, who fetches weights and who adds up, waiting for each other as the
+    kernel has them wait: nobody may wait forever. All that add up do the same."""
+    taps, works = made.taps_y * made.taps_x, 2
+    early = made.pictures == 1 and "L::PICTURES == 1 && turns.done_picture" in text("patches.cuh")
+    filled, free = [0, 0], [made.pictures, made.stages]  # of pictures, of weights
+    fetched = [0, 0]  # in all
+
+    def fetching(which: int, count: int) -> Iterator[None]:
+        for _ in range(count):
+            while not free[which]:
+                yield
+            free[which] -= 1
+            filled[which] += 1
+            fetched[which] += 1
+
+    def adding() -> Iterator[None]:
+        held = [0, 0]  # read, and not given back yet
+
+        def give_back() -> None:
+            for which in (0, 1):
+                free[which] += held[which]
+                held[which] = 0
+
+        for _ in range(works):
+            for _ in range(made.chunks):
+                if early:
+                    give_back()
+                while not filled[0]:
+                    yield
+                filled[0] -= 1
+                for _ in range(taps):
+                    while not filled[1]:
+                        yield
+                    filled[1] -= 1
+                    give_back()  # what the tap before read
+                    held[1] = 1
+                held[0] = 1
+            give_back()
+
+    chunks = works * made.chunks
+    everybody = [fetching(0, chunks), fetching(1, chunks * taps), adding()]
+    while everybody:
+        before = *fetched, len(everybody)
+        everybody = [each for each in everybody if next(each, "done") != "done"]
+        if before == (*fetched, len(everybody)):
+            raise Mistake("all wait for each other")
 
 
 def turned(rows: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,11 @@ from msgspec import structs
 
 from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.memory import Mistake
-from tests.fuse.cuda.patches_interpreter import run_patches
+from tests.fuse.cuda.patches_interpreter import check_rings, run_patches
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.choice import Choice, Connected, Patched, Stacked
-from tilewright.fuse.cuda.cut import Kernel, build, to_do
+from tilewright.fuse.cuda.cut import build, to_do
 from tilewright.fuse.cuda.emit_patches import patches_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.patches import (
@@ -24,6 +25,7 @@ from tilewright.fuse.cuda.patches import (
     patched,
     patches_as,
 )
+from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.fuse.cuda.steps_patches import patches_program
 from tilewright.model.layers import (
     Add,
@@ -38,11 +40,15 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
+from tilewright.runtime import cuda
+from tilewright.runtime.cuda import CudaRuntime
+from tilewright.runtime.device import CUDA
 from tilewright.runtime.nvrtc import compile_cubin
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 
+REASON = cuda.missing(CUDA)
 IMAGES = 3
 # Channels that leave a chunk half empty, filters that leave columns empty, both poolings, strides,
 # zeros on some sides only, a sum that something is added to and that others read, and a picture
@@ -64,33 +70,68 @@ def network() -> Network:
     return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
 
 
-def kernels(precision: str, number: int) -> list[Kernel]:
-    """A network's, with patches wherever they can be: of all plans one or another."""
-    arithmetic, stages = ARITHMETICS[precision], network().stages
-    chosen: list[Stacked | Patched | Connected] = []
-    for operation in to_do(stages, HOPPER):
+def chosen(given: Network, precision: str, number: int) -> Choice:
+    """A network's kernels, with patches wherever they can be: of all plans one or another."""
+    arithmetic = ARITHMETICS[precision]
+    found: list[Stacked | Patched | Connected] = []
+    for operation in to_do(given.stages, HOPPER):
         plans = list(all_patches(arithmetic, operation, HOPPER))
         if plans:
-            chosen.append(patched(plans[(number * 37 + 11 * operation.index) % len(plans)]))
+            found.append(patched(plans[(number * 37 + 11 * operation.index) % len(plans)]))
         elif operation.forms[0] == "panels" or operation.gives == "panels":
-            chosen.append(Connected(1, HOPPER.most_few))
+            found.append(Connected(1, HOPPER.most_few))
         else:
             _, arrangement = arranged(arithmetic, [operation], HOPPER, {})
-            chosen.append(Stacked(1, *arrangement))
-    return build(stages, arithmetic, 90, Choice(HOPPER.name, tuple(chosen)))
+            found.append(Stacked(1, *arrangement))
+    return Choice(HOPPER.name, tuple(found))
 
 
 @pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize("precision", ["fp16", "tf32"])
 def test_a_network_of_patches(precision: str, number: int) -> None:
-    made = kernels(precision, number)
     given, generator = network(), np.random.default_rng(number)
+    made = build(given.stages, ARITHMETICS[precision], 90, chosen(given, precision, number))
     images = generator.integers(0, 256, (IMAGES, *given.input.shape), np.uint8)
     arithmetic = ARITHMETICS[precision]
     truth = reference.chain(given.stages, given.parameters, images, arithmetic.precision)
     output = interpret(made, given, images)
     assert compare(output, truth[-1])[1] is None
     assert sum(isinstance(each, Patches) for each in made) == 5
+
+
+def one_by_one() -> Network:
+    """Pictures so large that one chunk of them is there at a time, or with strides four by four."""
+    layers = (
+        Convolution(128, 1), Convolution(128, 3, padding=12, dilation=12), Tanh(),
+        Convolution(128, 8, stride=4), ReLU(), FullyConnected(5),
+    )  # fmt: skip
+    made = Network("one by one", Pixels((3, 40, 40)), layers)
+    return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(REASON is not None, reason=str(REASON))
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("given", [network(), one_by_one()], ids=lambda each: each.name)
+def test_on_a_gpu(given: Network, precision: str, number: int) -> None:
+    """More work than multiprocessors, so that blocks go on; and again, with less."""
+    runtime = CudaRuntime(CUDA)
+    if runtime.capability != 90:
+        pytest.skip("no Hopper GPU")
+    fused = FusedNetwork(runtime, "network", precision, given.stages, given.parameters,
+                         chosen(given, precision, number))  # fmt: skip
+    images = np.random.default_rng(number).integers(0, 256, (200, *given.input.shape), np.uint8)
+    some = [*range(3), *range(195, 200)]
+    precise = ARITHMETICS[precision].precision
+    truth = reference.chain(given.stages, given.parameters, images[some], precise)[-1]
+    out = runtime.allocate((200, *given.output_shape))
+    for count in (200, 3, 200):
+        out.fill(np.nan)
+        fused(runtime.upload(images[:count]), out[:count])
+    found = runtime.download(out)
+    assert np.isfinite(found).all()
+    assert compare(found[some], truth)[1] is None
 
 
 # Constants that a kernel reads or writes by: a wrong one gives other results, or is caught.
@@ -174,7 +215,8 @@ def test_kernels_that_cannot_be_are_refused() -> None:
     right = patched(next(all_patches(arithmetic, operation, HOPPER)))
     assert patches_as(right, arithmetic, operation, HOPPER)
     wrong = ({"images": 0}, {"groups": 3}, {"wide": 40}, {"wide": 288}, {"stages": 1},
-             {"pictures": 9}, {"down": 40}, {"wide": 32, "turned": True})  # fmt: skip
+             {"pictures": 9}, {"down": 40}, {"groups": 8, "images": 8}, {"images": 2},
+             {"wide": 32, "turned": True})  # fmt: skip
     for each in wrong:
         assert patches_as(structs.replace(right, **each), arithmetic, operation, HOPPER) is None
     assert patches_as(right, ARITHMETICS["fp32"], operation, HOPPER) is None
@@ -200,3 +242,71 @@ def test_what_is_read_and_written_value_by_value_has_no_such_kernel() -> None:
         "fp16": [False, False, False, False, False],
         "tf32": [False, False, False, True, False],
     }
+
+
+def test_one_chunk_of_pictures_at_a_time() -> None:
+    """It is given back before the next is waited for; one after it, all would wait."""
+    layers = Convolution(256, 1), Convolution(256, 3, padding=12, dilation=12), Convolution(8, 1)
+    stages = Network("net", Pixels((3, 32, 32)), layers).stages
+    operation = to_do(stages, HOPPER)[1]
+    plans = list(all_patches(ARITHMETICS["fp16"], operation, HOPPER))
+    alone = [plan for plan in plans if plan.pictures == 1 and plan.chunks > 1]
+    assert alone
+    for plan in alone:
+        check_rings(patches_program(plan))
+
+
+@pytest.mark.parametrize("stride", [(5000, 1), (1, 9363)])
+def test_places_that_the_table_has_no_room_for(stride: tuple[int, int]) -> None:
+    layers = Convolution(32, 1), Convolution(32, 1, stride=stride), Convolution(8, 1)
+    stages = Network("net", Pixels((3, 8 * stride[0], 8 * stride[1])), layers).stages
+    for plan in all_patches(ARITHMETICS["tf32"], to_do(stages, HOPPER)[1], HOPPER):
+        assert plan.rows * stride[0] < 2**15 and plan.pitch * stride[1] < 2**16
+
+
+def registers(plan: Patches, thread: int, unit: int) -> list[tuple[int, int, int, int]]:
+    """What a lane's sums are, by where `wgmma` has them: image, row, column, and filter, as weights
+    are packed."""
+    lanes = (8, 2) if plan.turned else (4, 4, 2)
+    packed = np.arange(plan.wide).reshape(-1, *lanes).swapaxes(1, 2).ravel()
+    g, t, warp, group = thread % 32 // 4, thread % 4, thread // 32 % 4, thread // 128
+    if plan.turned:
+        bands = plan.wide // 64
+        strip, band = group * (plan.units // bands) + unit // bands, unit % bands
+        (image, right), down = divmod(strip, plan.across), 0
+    else:
+        image, place = divmod(group * plan.units + unit, plan.down * plan.across)
+        (down, right), band = divmod(place, plan.across), 0
+    found = []
+    for i in range(plan.columns // 2):
+        row, column = 16 * warp + g + 8 * (i // 2 % 2), i // 4 * 8 + 2 * t + i % 2
+        position, own = (column, 64 * band + row) if plan.turned else (row, column)
+        found.append((image, 8 * down + position // 8, 8 * right + position % 8, int(packed[own])))
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+def test_lanes_write_what_they_have(precision: str) -> None:
+    """`put_columns` and `put_rows`, lane by lane: filters that follow each other."""
+    layers = Convolution(64, 1), Convolution(192, 3, padding=1), Convolution(8, 1)
+    stages = Network("net", Pixels((3, 24, 16)), layers).stages
+    plans = all_patches(ARITHMETICS[precision], to_do(stages, HOPPER)[1], HOPPER)
+    for plan in list(plans)[::9]:
+        written = set()
+        for thread, unit in itertools.product(range(128 * plan.groups), range(plan.units)):
+            g, t, warp = thread % 32 // 4, thread % 4, thread // 32 % 4
+            have = registers(plan, thread, unit)
+            image, y, x, _ = have[0]
+            for i, held in enumerate(have):
+                n = i // 4
+                if plan.turned:
+                    j, beside = divmod(i % 4, 2)
+                    own = 64 * (unit % (plan.wide // 64)) + 16 * warp + 2 * g + j
+                    assert held == (image, n, x // 8 * 8 + 2 * t + beside, own)
+                else:
+                    half, j = divmod(i % 4, 2)
+                    own = n // 4 * 32 + t * 8 + n % 4 * 2 + j
+                    assert held == (image, y + half, x, own)
+                    assert (y % 8, x % 8) == (2 * warp, g)
+            written.update(have)
+        assert len(written) == plan.patches * 64 * plan.wide

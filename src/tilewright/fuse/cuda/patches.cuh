@@ -182,6 +182,7 @@ struct Patches {
                     fetched();
                     for (int slot = thread / TW_PIECES; slot < USED; slot += STEP)
                         round_piece(piece_of_place(picture, slot, piece));
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
                     arrive(full);
                 } else {
                     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full)
@@ -191,6 +192,7 @@ struct Patches {
                 turn.next();
             }
         }
+        fetched();  // before anybody leaves
     }
 
     // Floats as operands.
@@ -271,6 +273,11 @@ struct Patches {
         float (&sum)[L::UNITS][L::COLUMNS / 2], Turns& turns) const
     {
         unsigned long long positions[L::UNITS];
+        // Of one chunk of pictures at a time the last must be given back before the next can come.
+        if (L::PICTURES == 1 && turns.done_picture) {
+            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            turns.give_back();
+        }
         wait_for(pictures_full + 8 * turns.pictures.stage, turns.pictures.phase);
         // What threads have copied is seen by tensor cores.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

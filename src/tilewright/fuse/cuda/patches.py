@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -267,13 +267,28 @@ def _own_cycles(plan: Patches) -> float:
     return math.prod(plan.blocks) * plan.column_blocks / plan.images * work_cycles(plan)
 
 
-# Of layers that are alike, and for a search in every number of kernels.
-@lru_cache(maxsize=1000)
 def best_patches(
     arithmetic: Arithmetic, operation: Operation, gpu: Generation, images: int | None
 ) -> Patches | None:
     """The best for so many images, or for many; None: there is none."""
-    plans = _tried(arithmetic, operation, gpu)
+    given = operation.alike, operation.forms, operation.gives
+    found = _best(arithmetic, _Alike(given, operation), gpu, images)
+    return replace(found, operation=operation) if found else None
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """An operation that stands for all that are planned the same."""
+
+    given: tuple[object, ...]
+    operation: Operation = field(compare=False)
+
+
+@lru_cache(maxsize=1000)
+def _best(
+    arithmetic: Arithmetic, alike: _Alike, gpu: Generation, images: int | None
+) -> Patches | None:
+    plans = _tried(arithmetic, alike, gpu)
     if images is None:
         # Of those that wait for device memory, the one that has least to do besides.
         return min(plans, key=lambda plan: (image_cycles(plan, gpu), _own_cycles(plan)),
@@ -283,8 +298,8 @@ def best_patches(
 
 
 @lru_cache(maxsize=100)
-def _tried(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> tuple[Patches, ...]:
-    return tuple(all_patches(arithmetic, operation, gpu))
+def _tried(arithmetic: Arithmetic, alike: _Alike, gpu: Generation) -> tuple[Patches, ...]:
+    return tuple(all_patches(arithmetic, alike.operation, gpu))
 
 
 def cycles(plan: Patches, images: int, processors: int, rates: PatchRates = PATCHES) -> float:
@@ -310,8 +325,15 @@ def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation
 
 
 def fits(plan: Patches, gpu: Generation) -> bool:
+    """Whether there can be such a kernel: it finds room, and the kernel's table of places does for
+    the rows and columns that it holds in 15 and 16 bits."""
+    window = plan.operation.window
     return (
-        min(plan.images, plan.down, plan.across, plan.groups) >= 1
+        min(plan.images, plan.down, plan.across) >= 1
+        and plan.groups in GROUPS
+        and (plan.images == 1 or plan.blocks == (1, 1))  # of several images, each is whole
+        and window.stride[0] * plan.rows < 2**15
+        and window.stride[1] * plan.pitch < 2**16
         and (plan.images * plan.across if plan.turned else plan.patches) % plan.groups == 0
         and plan.wide >= COLUMNS
         and plan.wide % (BAND if plan.turned else COLUMNS) == 0
@@ -328,15 +350,14 @@ def all_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -
     if not can_be_patches(arithmetic, operation, gpu):
         return
     filters, height, width = operation.summed
-    high, broad = -(-height // PATCH), -(-width // PATCH)
+    high, broad = (min(-(-side // PATCH), MOST_PATCHES[-1]) for side in (height, width))
     for turned, unit in ((False, COLUMNS), (True, BAND)):
         columns = -(-filters // unit)
         widths = {unit * -(-columns // count) for count in range(1, columns + 1)}
         for groups, patches, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
             for down, across in itertools.product(range(1, high + 1), range(1, broad + 1)):
                 images, rest = divmod(patches, down * across)
-                # Several images only where each is whole.
-                if rest or (images > 1 and (down, across) != (high, broad)):
+                if rest or images == 0:
                     continue
                 for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
                     plan = Patches(arithmetic, operation, images, down, across, groups, wide,
