@@ -107,7 +107,8 @@ def jax_function(stages: Stages, parameters: Parameters, dtype: str) -> Forward:
             if isinstance(layer, Pixels):
                 x = x.astype(dtype) * layer.scale + layer.shift if x.dtype == jnp.uint8 else x
             elif isinstance(layer, Convolution):
-                padding = [(p, p) for p in layer.padding]
+                top, left, bottom, right = layer.padding
+                padding = [(top, bottom), (left, right)]
                 x = lax.conv_general_dilated(
                     x, given[f"{stage.name}.weight"], layer.stride, padding
                 )
@@ -136,7 +137,7 @@ def jax_network(network: Network, precision: str) -> Callable[[Any], Callable[[]
 
     dtype = "float16" if precision == "fp16" else "float32"
     run = jax_function(network.stages[1:], network.parameters, dtype)
-    products = {"tf32": "tensorfloat32", "fp32": "highest"}.get(precision, "default")
+    products = {"tf32": "tensorfloat32", "fp16": "default"}.get(precision, "highest")
 
     def on(x: Any) -> Callable[[], Any]:
         torch.cuda.synchronize()
