@@ -208,13 +208,12 @@ class Work:
         found = sums.reshape(PATCH, PATCH, -1)
         if made.pool:
             found = found if made.pool == "max" else activate(found, made.before)
-            upper, lower = found[::2], found[1::2]
+            # Two of a window are added first: above each other, or beside each other.
+            first, second = (1, 0) if made.turned else (0, 1)
             if made.pool == "average":
-                both = upper + lower
-                found = FLOAT(0.25) * (both[:, ::2] + both[:, 1::2])
+                found = FLOAT(0.25) * _twos(np.add, _twos(np.add, found, first), second)
             else:
-                both = np.maximum(upper, lower)
-                found = np.maximum(both[:, ::2], both[:, 1::2])
+                found = _twos(np.maximum, _twos(np.maximum, found, first), second)
                 found = activate(found, made.before) if made.pool == "max" else found
             y, x = y // 2, x // 2
         first = self.column * made.wide
@@ -248,6 +247,12 @@ class Work:
         if made.to == "TW_TO_OPERANDS":
             return made.arithmetic.operands(found[:, None]).ravel()
         return np.ascontiguousarray(found, FLOAT).view(np.uint32)
+
+
+def _twos(join: np.ufunc, values: Array, axis: int) -> Array:
+    """Neighbours along an axis as one."""
+    even, odd = (np.take(values, range(each, values.shape[axis], 2), axis) for each in (0, 1))
+    return np.asarray(join(even, odd))
 
 
 def in_panels(made: PatchesProgram, image: int, words: Array) -> Array:

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from tests.fuse.cuda import on_host
 from tests.fuse.cuda.interpreter import interpret
-from tests.fuse.cuda.memory import Mistake
-from tests.fuse.cuda.patches_interpreter import check_rings, run_patches
+from tests.fuse.cuda.memory import Memory, Mistake
+from tests.fuse.cuda.patches_interpreter import Work, check_rings, run_patches
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.choice import Choice, Connected, Patched, Stacked
 from tilewright.fuse.cuda.cut import build, to_do
 from tilewright.fuse.cuda.emit_patches import patches_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
+from tilewright.fuse.cuda.panels import in_whole_panels
 from tilewright.fuse.cuda.patches import (
     Patches,
     all_patches,
@@ -310,3 +312,38 @@ def test_lanes_write_what_they_have(precision: str) -> None:
                     assert (y % 8, x % 8) == (2 * warp, g)
             written.update(have)
         assert len(written) == plan.patches * 64 * plan.wide
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("index", [1, 2, 3, 5])  # pooled, added to, averaged, into panels
+def test_what_lanes_write_is_what_was_computed(index: int, precision: str, turned: bool) -> None:
+    """The kernel's own text for what becomes of sums, run here, against the interpreter."""
+    arithmetic, given = ARITHMETICS[precision], network()
+    operation = to_do(given.stages, HOPPER)[index]
+    plans = [plan for plan in all_patches(arithmetic, operation, HOPPER) if plan.turned == turned]
+    plan = max(plans[index::5], key=lambda plan: (plan.units * plan.column_blocks, plan.wide))
+    made = replace(patches_program(plan), before=(), activations=())
+    generator, count = np.random.default_rng(0), plan.images + 1
+    added = None
+    if made.added:
+        values = generator.normal(size=(count, made.result_y * made.result_x, made.filters))
+        own = values.reshape(count, -1, arithmetic.per_word).astype(np.float32)
+        added = arithmetic.operands(own).reshape(count, -1)
+    rows = in_whole_panels(count) if made.to_panels else count
+    ours, theirs = (np.zeros((rows, made.result_words), np.uint32) for _ in range(2))
+    for number in range(plan.works(count)):
+        work = Work(made, np.zeros(1, np.uint32), np.zeros((count, 1)), number)
+        sums = generator.normal(size=(plan.patches, 64, plan.wide)).astype(np.float32)
+        held = np.zeros((128 * plan.groups, plan.units, plan.columns // 2), np.float32)
+        for thread, unit in itertools.product(range(128 * plan.groups), range(plan.units)):
+            for i, (image, y, x, own) in enumerate(registers(plan, thread, unit)):
+                patch = (image * plan.down + y // 8) * plan.across + x // 8
+                held[thread, unit, i] = sums[patch, y % 8 * 8 + x % 8, own]
+        on_host.put(made, held, ours, added, number, count)
+        out = Memory("the results", theirs.size, 0)
+        out.words = theirs.reshape(-1)
+        for patch in range(plan.patches):
+            work.put(out, patch, sums[patch], added)
+    assert ours.any() and np.array_equal(ours, theirs)

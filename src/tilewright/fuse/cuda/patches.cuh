@@ -370,41 +370,51 @@ struct Patches {
             put_columns(sum, results, added, work, count);
     }
 
-    // Lane 4g+t of the w-th of four warps has rows 2w and 2w+1 of a patch, column g.
+    // Lane 4g+t of the w-th of four warps has rows 2w and 2w+1 of a patch, column g. What is added to
+    // some filters is read before any of them is written: one after the other, each would wait.
     static __device__ __forceinline__ void put_columns(
         const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
         const Work<L>& work, int count)
     {
+        constexpr int EIGHTS = L::COLUMNS / 32, AT_ONCE = EIGHTS % 2 ? 1 : 2;
         const int g = threadIdx.x % 32 / 4, warp = threadIdx.x / 32 % 4;
 #pragma unroll
         for (int unit = 0; unit < L::UNITS; ++unit) {
             const Unit own(unit);
             const int image = work.image + own.image();
             const int y = work.y + own.y() + 2 * warp, x = work.x + own.x() + g;
+            const int pixel = L::POOL ? y / 2 * L::RESULT_X + x / 2 : y * L::RESULT_X + x;
+            const int filter = work.column * L::WIDE + column_filter(0);
+            bool mine[2];
+            mine[0] = image < count && !(L::POOL && g % 2)
+                && (L::POOL ? y / 2 : y) < L::RESULT_Y && (L::POOL ? x / 2 : x) < L::RESULT_X;
+            mine[1] = mine[0] && y + 1 < L::RESULT_Y;
 #pragma unroll
-            for (int half = 0; half < (L::POOL ? 1 : 2); ++half) {
-                const int row = L::POOL ? y / 2 : y + half, column = L::POOL ? x / 2 : x;
-                const bool mine = image < count && row < L::RESULT_Y && column < L::RESULT_X
-                    && !(L::POOL && g % 2);
-                const int pixel = row * L::RESULT_X + column;
+            for (int first = 0; first < EIGHTS; first += AT_ONCE) {
+                word more[AT_ONCE][2][8 / TW_PER_WORD];
 #pragma unroll
-                for (int n = 0; n < L::COLUMNS / 8; n += 4) {
-                    const int filter = work.column * L::WIDE + column_filter(n);
-                    const bool there = mine && filter < L::FILTERS;
+                for (int i = 0; i < 2 * AT_ONCE && L::ADDED; ++i)
+                    if (mine[i % 2] && filter + (first + i / 2) * 32 < L::FILTERS)
+                        read_added<8>(more[i / 2][i % 2], added, image, pixel + i % 2 * L::RESULT_X,
+                                      filter + (first + i / 2) * 32);
+#pragma unroll
+                for (int i = 0; i < 2 * AT_ONCE; i += L::POOL ? 2 : 1) {
+                    const int eight = first + i / 2, half = i % 2;
                     float values[8];
 #pragma unroll
-                    for (int i = 0; i < 8; ++i) {
-                        const float* two = sum[unit] + 4 * (n + i / 2) + i % 2;
+                    for (int k = 0; k < 8; ++k) {
+                        const float* two = sum[unit] + 4 * (4 * eight + k / 2) + k % 2;
                         if (L::POOL) {
                             // The lane beside this one has the window's other column.
                             const float both = first_pooled(two[0], two[2]);
-                            values[i] = pooled(both, __shfl_xor_sync(0xffffffff, both, 4));
+                            values[k] = pooled(both, __shfl_xor_sync(0xffffffff, both, 4));
                         } else {
-                            values[i] = two[2 * half];
+                            values[k] = two[2 * half];
                         }
                     }
-                    if (there)
-                        put_filters(values, results, added, image, pixel, filter);
+                    if (mine[half] && filter + eight * 32 < L::FILTERS)
+                        put_filters(values, more[i / 2][half], results, image,
+                                    pixel + half * L::RESULT_X, filter + eight * 32);
                 }
             }
         }
@@ -415,6 +425,7 @@ struct Patches {
         const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
         const Work<L>& work, int count)
     {
+        constexpr int AT_ONCE = 4 * TW_PER_WORD;  // rows
         const int t = threadIdx.x % 4;
 #pragma unroll
         for (int unit = 0; unit < L::UNITS; ++unit) {
@@ -423,12 +434,20 @@ struct Patches {
             const int filter = work.column * L::WIDE + row_filter(unit);
             const bool mine = image < count && filter < L::FILTERS;
 #pragma unroll
-            for (int n = 0; n < L::COLUMNS / 8; n += L::POOL ? 2 : 1) {
-                const float* four = sum[unit] + 4 * n;  // filter, column
-                const int y = work.y + n;
+            for (int first = 0; first < L::COLUMNS / 8; first += AT_ONCE) {
+                word more[AT_ONCE][2][2 / TW_PER_WORD];
 #pragma unroll
-                for (int i = 0; i < (L::POOL ? 1 : 2); ++i) {
-                    const int row = L::POOL ? y / 2 : y, column = L::POOL ? x / 2 : x + i;
+                for (int i = 0; i < 2 * AT_ONCE && L::ADDED; ++i) {
+                    const int row = work.y + first + i / 2, column = x + i % 2;
+                    if (mine && row < L::RESULT_Y && column < L::RESULT_X)
+                        read_added<2>(more[i / 2][i % 2], added, image, row * L::RESULT_X + column,
+                                      filter);
+                }
+#pragma unroll
+                for (int i = 0; i < 2 * AT_ONCE; i += L::POOL ? 4 : 1) {
+                    const float* four = sum[unit] + 4 * (first + i / 2);  // filter, column
+                    const int y = work.y + first + i / 2, beside = i % 2;
+                    const int row = L::POOL ? y / 2 : y, column = L::POOL ? x / 2 : x + beside;
                     float values[2];
 #pragma unroll
                     for (int j = 0; j < 2; ++j)
@@ -436,10 +455,10 @@ struct Patches {
                             ? pooled(first_pooled(four[2 * j], four[2 * j + 1]),
                                      first_pooled(four[(2 * j + 4) % (L::COLUMNS / 2)],
                                                   four[(2 * j + 5) % (L::COLUMNS / 2)]))
-                            : four[2 * j + i];
+                            : four[2 * j + beside];
                     if (mine && row < L::RESULT_Y && column < L::RESULT_X)
-                        put_filters(values, results, added, image, row * L::RESULT_X + column,
-                                    filter);
+                        put_filters(values, more[i / 2][beside], results, image,
+                                    row * L::RESULT_X + column, filter);
                 }
             }
         }
@@ -462,58 +481,59 @@ struct Patches {
         return L::POOL == TW_POOL_MAX_OF_EACH ? maximum(two, others) : 0.25f * (two + others);
     }
 
-    // Some words that follow each other, at once.
-    template <int WORDS>
-    struct Words {
-        static_assert(WORDS == 1 || WORDS == 2 || WORDS == 4);
-        word at[WORDS];
-
-        __device__ __forceinline__ void read(const word* from)
-        {
-            if constexpr (WORDS == 4)
-                *reinterpret_cast<uint4*>(at) = __ldg(reinterpret_cast<const uint4*>(from));
-            else if constexpr (WORDS == 2)
-                *reinterpret_cast<uint2*>(at) = __ldg(reinterpret_cast<const uint2*>(from));
-            else
-                at[0] = __ldg(from);
+    // What is added to some filters of a pixel that follow each other.
+    template <int COUNT>
+    static __device__ __forceinline__ void read_added(
+        word (&more)[COUNT / TW_PER_WORD], const word* added, int image, int pixel, int filter)
+    {
+        const word* from = added + size_t(image) * (L::RESULT_Y * L::RESULT_X * L::OUT_WORDS)
+            + pixel * L::OUT_WORDS + filter / TW_PER_WORD;
+        if constexpr (COUNT / TW_PER_WORD == 1) {
+            more[0] = __ldg(from);
+        } else if constexpr (COUNT / TW_PER_WORD == 2) {
+            const uint2 two = __ldg(reinterpret_cast<const uint2*>(from));
+            more[0] = two.x;
+            more[1] = two.y;
+        } else {
+#pragma unroll
+            for (int i = 0; i < COUNT / TW_PER_WORD; i += 4) {
+                const uint4 four = __ldg(reinterpret_cast<const uint4*>(from + i));
+                more[i] = four.x;
+                more[i + 1] = four.y;
+                more[i + 2] = four.z;
+                more[i + 3] = four.w;
+            }
         }
+    }
 
-        __device__ __forceinline__ void write(word* to) const
-        {
-            if constexpr (WORDS == 4)
-                *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(at);
-            else if constexpr (WORDS == 2)
-                *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(at);
-            else
-                *to = at[0];
-        }
-    };
-
-    // Filters' values of a pixel that follow each other, with what is added and activations.
+    // Their values, with what is added and activations.
     template <int COUNT>
     static __device__ __forceinline__ void put_filters(
-        float (&values)[COUNT], word* results, const word* added, int image, int pixel, int filter)
+        float (&values)[COUNT], const word (&more)[COUNT / TW_PER_WORD], word* results, int image,
+        int pixel, int filter)
     {
-        constexpr int WORDS = COUNT / TW_PER_WORD < 4 ? COUNT / TW_PER_WORD : 4;
-        constexpr int EACH = WORDS * TW_PER_WORD;
+        constexpr int ALL = COUNT / TW_PER_WORD, WORDS = ALL < 4 ? ALL : 4;
+        word made[ALL];
 #pragma unroll
-        for (int i = 0; i < COUNT; i += EACH) {
-            const int at = pixel * L::OUT_WORDS + (filter + i) / TW_PER_WORD;
-            Words<WORDS> words;
-            if (L::ADDED)
-                words.read(added + size_t(image) * (L::RESULT_Y * L::RESULT_X * L::OUT_WORDS) + at);
+        for (int k = 0; k < COUNT; ++k)
+            values[k] = L::after(
+                L::ADDED ? L::before(values[k]) + value_of(more[k / TW_PER_WORD], k) : values[k]);
 #pragma unroll
-            for (int k = 0; k < EACH; ++k)
-                values[i + k] = L::after(
-                    L::ADDED ? L::before(values[i + k]) + value_of(words.at[k / TW_PER_WORD], k)
-                             : values[i + k]);
+        for (int k = 0; k < ALL; ++k)
+            made[k] = word_of(values[k * TW_PER_WORD], values[(k + 1) * TW_PER_WORD - 1]);
 #pragma unroll
-            for (int k = 0; k < WORDS; ++k)
-                words.at[k] = word_of(values[i + k * TW_PER_WORD],
-                                      values[i + k * TW_PER_WORD + TW_PER_WORD - 1]);
-            words.write(results
-                        + (L::TO_PANELS ? piece_at<L::OUT_PIECES>(image, at / 4) + at % 4
-                                        : size_t(image) * L::RESULT_WORDS + at));
+        for (int i = 0; i < ALL; i += WORDS) {
+            const int at = pixel * L::OUT_WORDS + filter / TW_PER_WORD + i;
+            word* to = results
+                + (L::TO_PANELS ? piece_at<L::OUT_PIECES>(image, at / 4) + at % 4
+                                : size_t(image) * L::RESULT_WORDS + at);
+            if constexpr (WORDS == 4)
+                *reinterpret_cast<uint4*>(to) =
+                    make_uint4(made[i], made[i + 1], made[i + 2], made[i + 3]);
+            else if constexpr (WORDS == 2)
+                *reinterpret_cast<uint2*>(to) = make_uint2(made[0], made[1]);
+            else
+                *to = made[0];
         }
     }
 

@@ -1,0 +1,147 @@
+"""Building blocks of CUDA kernels as C++ of this machine: what threads do by themselves, run.
+
+Only for what asks nothing of a GPU but arithmetic, memory, and values of other lanes: a thread runs
+after the other, twice, so that in the second turn it finds what others handed it in the first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tilewright.fuse.cuda.emit import MATHEMATICS, constants, struct, text
+from tilewright.fuse.cuda.emit_structs import POOLS
+from tilewright.fuse.cuda.steps_patches import PatchesProgram
+
+Array = NDArray[Any]
+HOST = r"""
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+#define __device__
+#define __forceinline__ inline
+#define __restrict__
+typedef unsigned int word;
+struct Index { int x = 0, y = 0, z = 0; };
+static Index threadIdx, blockIdx, blockDim, gridDim;
+struct uchar4 { unsigned char x, y, z, w; };
+struct int2 { int x, y; };
+struct uint2 { word x, y; };
+struct uint4 { word x, y, z, w; };
+struct float2 { float x, y; };
+struct float4 { float x, y, z, w; };
+static inline int2 make_int2(int x, int y) { return {x, y}; }
+static inline uint2 make_uint2(word x, word y) { return {x, y}; }
+static inline uint4 make_uint4(word x, word y, word z, word w) { return {x, y, z, w}; }
+static inline float2 make_float2(float x, float y) { return {x, y}; }
+template <class T> static inline T __ldg(const T* from) { return *from; }
+static inline float __uint_as_float(word bits) { float x; std::memcpy(&x, &bits, 4); return x; }
+static inline word __float_as_uint(float x) { word bits; std::memcpy(&bits, &x, 4); return bits; }
+static inline size_t __cvta_generic_to_shared(const void*) { return 0; }
+static inline int min(int a, int b) { return a < b ? a : b; }
+static inline void fetched() {}
+static inline void __syncthreads() {}
+static inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
+#if TW_PER_WORD == 2
+static inline word pack(float low, float high)
+{
+    const _Float16 both[2] = {(_Float16)low, (_Float16)high};
+    word found;
+    std::memcpy(&found, both, 4);
+    return found;
+}
+static inline float2 unpack(word bits)
+{
+    _Float16 both[2];
+    std::memcpy(both, &bits, 4);
+    return {(float)both[0], (float)both[1]};
+}
+static inline word operand(float x) { return __float_as_uint(x); }
+#else
+static inline word operand(float x) { return (__float_as_uint(x) + 0x1000) & 0xffffe000; }
+#endif
+// What a lane hands to another, by how many it has handed over before.
+static std::vector<float> handed[1024];
+static int turn, taken;
+static inline float __shfl_xor_sync(unsigned, float value, int reach)
+{
+    if (turn == 0) {
+        handed[threadIdx.x].push_back(value);
+        return value;
+    }
+    return handed[threadIdx.x ^ reach][taken++];
+}
+"""
+PUT = r"""
+extern "C" void put(const float* sums, word* results, const word* added, int number, int count)
+{
+    Patches<Layer> patches;
+    for (turn = 0; turn < 2; ++turn)
+        for (int thread = 0; thread < Patches<Layer>::ADDING; ++thread) {
+            float sum[Layer::UNITS][Layer::COLUMNS / 2];
+            std::memcpy(sum, sums + size_t(thread) * sizeof sum / 4, sizeof sum);
+            threadIdx.x = thread;
+            taken = 0;
+            patches.put(sum, results, added, Work<Layer>(number), count);
+        }
+    for (auto& each : handed)
+        each.clear();
+}
+"""
+
+
+@cache
+def missing() -> str | None:
+    """Why nothing can be run so."""
+    try:
+        _built('extern "C" _Float16 nothing(_Float16 x) { return x; }')
+    except OSError:
+        return "no C++ compiler that knows halves (gcc's g++)"
+    return None
+
+
+def put(
+    made: PatchesProgram, sums: Array, out: Array, added: Array | None, number: int, count: int
+) -> None:
+    """What all lanes write of their sums, (thread, unit, sum), of a piece of work."""
+    given = (each.ctypes.data_as(ctypes.c_void_p) for each in (sums, out))
+    more = None if added is None else added.ctypes.data_as(ctypes.c_void_p)
+    _library(made).put(*given, more, number, count)
+
+
+@cache
+def _library(made: PatchesProgram) -> ctypes.CDLL:
+    defines = {
+        "TW_PER_WORD": made.arithmetic.per_word, "TW_TO_HALVES": 0, "TW_TO_OPERANDS": 1,
+        "TW_TO_FLOATS": 2, "TW_POOL_MAX": 1, "TW_POOL_AVERAGE": 2, "TW_POOL_MAX_OF_EACH": 3,
+        **MATHEMATICS,
+    }  # fmt: skip
+    functions = (
+        "static float before(float x) { return x; }", "static float after(float x) { return x; }",
+    )  # fmt: skip
+    values = {**constants(made), "POOL": POOLS[made.pool]}
+    source = "\n".join([
+        *(f"#define {name} {value}" for name, value in defines.items()), HOST,
+        text("panels.cuh"), text("barriers.cuh"), text("patches.cuh"),
+        struct("Layer", values, *functions), PUT,
+    ])  # fmt: skip
+    return _built(source)
+
+
+def _built(source: str) -> ctypes.CDLL:
+    with tempfile.TemporaryDirectory() as folder:
+        file, library = Path(folder) / "host.cpp", Path(folder) / "host.so"
+        file.write_text(source)
+        command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", str(file)]
+        done = subprocess.run([*command, "-o", str(library)], capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(done.stderr)
+        return ctypes.CDLL(str(library))
