@@ -31,6 +31,9 @@ TIERS = (1, 4, 16, 64, 128)
 LITTLE = 500
 # Cycles until a thread has read a word of a picture. Chosen: a read takes some 600, four at once.
 READING = 150
+# The same until a kernel of one operation without sums is under way. Chosen: so nine kernels, four of
+# them such, take the 24 µs that they took (`by-depth`, an image in TF32; H200, 2026-11-18).
+SIMPLE_WAIT = 1000
 # Strips for each multiprocessor: smaller ones overlap more; sums in fewer blocks are for tiles.
 LEAST_BLOCKS, MOST_BLOCKS = 0.5, 2
 
@@ -59,7 +62,9 @@ def stack_cycles(plan: Stack, images: int, gpu: Generation) -> float:
     load = -(-items // gpu.few.processors)
     together = min(load, plan.groups)
     work = gpu.image_work + sum(phase.work(gpu) for phase in plan.phases)
-    wait = gpu.image_wait + sum(phase.wait(plan.warps, gpu) for phase in plan.phases)
+    alone = len(plan.phases) == 1 and not plan.sums
+    begin = SIMPLE_WAIT if alone else gpu.image_wait
+    wait = begin + sum(phase.wait(plan.warps, gpu) for phase in plan.phases)
     weights = plan.shared_words / gpu.few.weights_a_cycle
     waves = -(-load // plan.groups)
     return gpu.few.launch + weights + waves * math.hypot(together * work, wait)
