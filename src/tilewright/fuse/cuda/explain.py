@@ -185,7 +185,8 @@ def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     if plan.turned:
         positions, filters = plan.columns, BAND
     unit = f"{positions} positions, {filters} filters"
-    share = Share(operation, unit, works, useful / issued, weights="shared memory")
+    units = -(-works * plan.groups * plan.units // plan.images)
+    share = Share(operation, unit, units, useful / issued, weights="shared memory")
     return arrangement, memory, (share,)
 
 
