@@ -18,16 +18,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.dense import CALLS, layer_between, panels_of, tenfold, values_of
 from benchmarks.peers import set_tf32, timed, types
+from benchmarks.rates import nearer, show
 
 from tilewright import environment
 from tilewright.files import atomic_write
@@ -177,7 +177,6 @@ class Case:
 
 def fitted(cases: list[Case], start: PanelRates) -> PanelRates:
     """Rates nearer and nearer to the times: one or two change at random, and are kept if better."""
-    generator = random.Random(0)
     ways = sum(len(case.seconds) for case in cases)
 
     def loss(rates: PanelRates) -> float:
@@ -186,33 +185,14 @@ def fitted(cases: list[Case], start: PanelRates) -> PanelRates:
         choice = sum(lost) / len(cases) + max(lost) / 2 + behind
         return sum(case.error(rates) for case in cases) / ways + CHOICE * choice
 
-    best, least = start, loss(start)
-    names = [each.name for each in fields(PanelRates)]
-    for number in range(TRIES):
-        step = 0.25 if number < TRIES // 2 else 0.08
-        changed = {
-            name: getattr(best, name) * math.exp(generator.gauss(0, step))
-            for name in generator.sample(names, generator.choice((1, 1, 2)))
-        }
-        other = replace(best, **changed)
-        if (found := loss(other)) < least:
-            best, least = other, found
-    return best
+    return nearer(start, loss, TRIES)
 
 
 def fit(rows: list[dict[str, Any]]) -> None:
     for tensor in (True, False):
         cases = [case for case in map(Case, rows) if case.tensor == tensor]
-        table = {"stands": PANELS[tensor], "fitted": fitted(cases, PANELS[tensor])}
         print(f"\n{'with' if tensor else 'without'} tensor cores")
-        for each in fields(PanelRates):
-            values = "  ".join(f"{getattr(rates, each.name):9.3g}" for rates in table.values())
-            print(f"  {each.name:8} {values}    ({', '.join(table)})")
-        for case in cases:
-            longer = "  ".join(f"{case.chosen(of) / case.least - 1:6.1%}" for of in table.values())
-            times = "  ".join(f"{case.torch / case.chosen(of):5.2f}" for of in table.values())
-            print(f"  {case.name:18} {case.images:6,} images  {longer} longer than the fastest; "
-                  f"PyTorch takes {times} times as long")  # fmt: skip
+        show(PANELS[tensor], fitted(cases, PANELS[tensor]), cases)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ import math
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +28,7 @@ import msgspec
 import numpy as np
 from benchmarks.dense import CALLS, tenfold
 from benchmarks.peers import set_tf32, timed, types
+from benchmarks.rates import nearer, show
 
 from tilewright import environment
 from tilewright.files import atomic_write
@@ -227,25 +228,13 @@ class Case:
 
 def fitted(cases: list[Case], start: PatchRates) -> PatchRates:
     """Rates nearer and nearer to the times: one or two change at random, and are kept if better."""
-    generator = random.Random(0)
 
     def loss(rates: PatchRates) -> float:
         lost = [math.log(case.chosen(rates) / case.least) for case in cases]
         choice = sum(lost) / len(cases) + max(lost) / 4
         return sum(case.error(rates) for case in cases) / len(cases) + CHOICE * choice
 
-    best, least = start, loss(start)
-    names = [each.name for each in fields(PatchRates)]
-    for number in range(TRIES):
-        step = 0.25 if number < TRIES // 2 else 0.08
-        changed = {
-            name: getattr(best, name) * math.exp(generator.gauss(0, step))
-            for name in generator.sample(names, generator.choice((1, 1, 2)))
-        }
-        other = replace(best, **changed)
-        if (found := loss(other)) < least:
-            best, least = other, found
-    return best
+    return nearer(start, loss, TRIES)
 
 
 def fit(rows: list[dict[str, Any]]) -> None:
@@ -254,16 +243,7 @@ def fit(rows: list[dict[str, Any]]) -> None:
         key = row["precision"], *row["layer"].values(), row["images"]
         alike.setdefault(key, []).append(row)
     cases = [Case(each) for each in alike.values()]
-    table = {"stands": PATCHES, "fitted": fitted(cases, PATCHES)}
-    for each in fields(PatchRates):
-        values = "  ".join(f"{getattr(rates, each.name):9.4g}" for rates in table.values())
-        print(f"  {each.name:8} {values}    ({', '.join(table)})")
-    for case in cases:
-        longer = "  ".join(f"{case.chosen(of) / case.least - 1:6.1%}" for of in table.values())
-        times = "  ".join(f"{case.torch / case.chosen(of):5.2f}" for of in table.values())
-        off = "  ".join(f"{math.sqrt(case.error(of)):5.2f}" for of in table.values())
-        print(f"  {case.name} {case.images:,}: {longer} longer than the fastest, off by {off}; "
-              f"PyTorch takes {times} times as long")  # fmt: skip
+    show(PATCHES, fitted(cases, PATCHES), cases)
 
 
 def main() -> None:

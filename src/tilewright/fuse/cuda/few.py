@@ -31,8 +31,8 @@ TIERS = (1, 4, 16, 64, 128)
 LITTLE = 500
 # Cycles until a thread has read a word of a picture. Chosen: a read takes some 600, four at once.
 READING = 150
-# The same until a kernel of one operation without sums is under way. Chosen: so nine kernels, four of
-# them such, take the 24 µs that they took (`by-depth`, an image in TF32; H200, 2026-11-18).
+# The same until a kernel of one operation without sums is under way. Chosen: so nine kernels, four
+# of them such, take the 24 µs that they took (`by-depth`, an image in TF32; H200, 2026-11-18).
 SIMPLE_WAIT = 1000
 # Strips for each multiprocessor: smaller ones overlap more; sums in fewer blocks are for tiles.
 LEAST_BLOCKS, MOST_BLOCKS = 0.5, 2

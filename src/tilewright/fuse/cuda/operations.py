@@ -136,6 +136,24 @@ class Operation:
         return self.source[0] * self.summed[0] * math.prod(self.window.taps)
 
 
+class OfOperation:
+    """What a kernel of one operation is given."""
+
+    operation: Operation
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.operation.takes
+
+    @property
+    def input_shapes(self) -> tuple[Shape, ...]:
+        return self.operation.shapes
+
+    @property
+    def given(self) -> Form:
+        return self.operation.forms[0]
+
+
 @dataclass(frozen=True)
 class Layers:
     """All layers that compute something, in order, and what is known of who reads whom."""

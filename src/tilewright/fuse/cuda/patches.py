@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.generations import PATCHES, Generation, PatchRates
-from tilewright.fuse.cuda.operations import Form, Operation
+from tilewright.fuse.cuda.operations import Form, OfOperation, Operation
 from tilewright.fuse.cuda.packing import expanded, pack_all
 from tilewright.fuse.cuda.panels_ways import BAND, FETCHING, REGISTERS
-from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
 
 PATCH = 8  # positions along a side: 64 of them are the rows of an instruction
@@ -42,7 +41,7 @@ LEAST_CHANNELS = 32  # fewer leave most of a chunk empty
 
 
 @dataclass(frozen=True)
-class Patches:
+class Patches(OfOperation):
     """A kernel's plan: what of an operation's sums a block takes."""
 
     arithmetic: Arithmetic
@@ -65,21 +64,9 @@ class Patches:
         return self.operation.names
 
     @property
-    def inputs(self) -> tuple[int, ...]:
-        return self.operation.takes
-
-    @property
-    def input_shapes(self) -> tuple[Shape, ...]:
-        return self.operation.shapes
-
-    @property
     def last(self) -> int:
         """The operation whose result it gives."""
         return self.operation.index
-
-    @property
-    def given(self) -> Form:
-        return self.operation.forms[0]
 
     @property
     def gives(self) -> Form:

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import Generation
-from tilewright.fuse.cuda.operations import Form, Operation
+from tilewright.fuse.cuda.operations import Form, OfOperation, Operation
 from tilewright.fuse.cuda.packing import expanded, fragments, pack_all
-from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
 
 TILE = 16
@@ -39,7 +38,7 @@ MOST_SHARED = 100 * 1024  # bytes, so that two blocks have a multiprocessor
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Tiles(OfOperation):
     """A kernel's plan: who computes what of one operation's sums."""
 
     arithmetic: Arithmetic
@@ -159,21 +158,9 @@ class Tiles:
         return 4 * self.tiles * self.columns + operands + 4 * self.corners
 
     @property
-    def inputs(self) -> tuple[int, ...]:
-        return self.operation.takes
-
-    @property
-    def input_shapes(self) -> tuple[Shape, ...]:
-        return self.operation.shapes
-
-    @property
     def last(self) -> int:
         """The operation whose result it gives."""
         return self.operations[-1].index
-
-    @property
-    def given(self) -> Form:
-        return self.operation.forms[0]
 
     @property
     def gives(self) -> Form:
