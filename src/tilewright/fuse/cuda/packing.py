@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -165,6 +166,16 @@ def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tup
         return pixel, inside * per_word + part
     # Words after a pixel's last belong to no channel.
     return run, word * per_word + part
+
+
+def in_pieces(words: Words) -> Words:
+    """Rows of words, a multiple of 32 each, as (row, chunk, piece, word): pieces of 16 bytes change
+    places in a chunk of 8 as tensor cores look for them there, piece p of a row to p ^ row % 8."""
+    split = words.reshape(len(words), -1, 8, 4)
+    found = np.empty_like(split)
+    for row, piece in itertools.product(range(8), repeat=2):
+        found[row::8, :, piece ^ row] = split[row::8, :, piece]
+    return found
 
 
 def matrices(words: Words) -> Words:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.generations import PANELS
 from tilewright.fuse.cuda.operations import Form, Operation
-from tilewright.fuse.cuda.packing import pack_all
+from tilewright.fuse.cuda.packing import in_pieces, pack_all
 from tilewright.fuse.cuda.panels_ways import (
     PANEL,
     TILE,
@@ -230,11 +230,8 @@ def in_whole_panels(rows: int) -> int:
 
 def in_panels(words: Words) -> Words:
     """Rows of words, whole panels and chunks of them, in the order of panels."""
-    split = words.reshape(len(words) // PANEL, PANEL, -1, CHUNK, PIECE)
-    # Panel, row, chunk, piece, word.
-    places = np.arange(CHUNK) ^ np.arange(PANEL)[:, None, None] % CHUNK
-    turned = np.take_along_axis(split, places[None, ..., None], 3)
-    return np.ascontiguousarray(turned.transpose(0, 2, 1, 3, 4)).ravel()
+    panels = in_pieces(words).reshape(len(words) // PANEL, PANEL, -1, CHUNK, PIECE)
+    return np.ascontiguousarray(panels.swapaxes(1, 2)).ravel()
 
 
 def connected(arithmetic: Arithmetic, operations: tuple[Operation, ...], most_few: int) -> Panels:

@@ -21,7 +21,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.generations import PATCHES, Generation, PatchRates
 from tilewright.fuse.cuda.operations import Form, OfOperation, Operation
-from tilewright.fuse.cuda.packing import expanded, pack_all
+from tilewright.fuse.cuda.packing import expanded, in_pieces, pack_all
 from tilewright.fuse.cuda.panels_ways import BAND, FETCHING, REGISTERS
 from tilewright.model.network import Parameters
 
@@ -205,11 +205,10 @@ class Patches(OfOperation):
         # filters are these, its two are 8 apart.
         lanes = (8, 2) if self.turned else (4, 4, 2)
         turned = words.reshape(filters // math.prod(lanes), *lanes, -1).swapaxes(1, 2)
-        each = math.prod(taps), self.chunks, CHUNK // PIECE, PIECE
-        split = turned.reshape(self.column_blocks, self.wide, *each)
-        places = np.arange(CHUNK // PIECE) ^ np.arange(self.wide)[:, None, None, None] % 8
-        moved = np.take_along_axis(split, places[None, ..., None], 4)
-        return np.ascontiguousarray(moved.transpose(0, 3, 2, 1, 4, 5)).ravel()
+        pieces = in_pieces(turned.reshape(filters, -1))
+        each = self.wide, math.prod(taps), self.chunks, CHUNK
+        ordered = pieces.reshape(self.column_blocks, *each).transpose(0, 3, 2, 1, 4)
+        return np.ascontiguousarray(ordered).ravel()
 
 
 def patched(plan: Patches) -> Patched:
