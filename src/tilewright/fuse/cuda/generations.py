@@ -300,7 +300,7 @@ PANELS = {
 # Of Hopper alone, too. Fitted to 224 times of seven layers by 100 and 1,000 images, and rounded
 # (`python -m benchmarks.patches --fit benchmarks/results/2026-11-18-patches-h200.json` does it once
 # more, and needs no GPU), but for the launch, which graphs of ten hide: with it 16 images take what
-# they took. Estimates are 9 % off on average; what they choose takes at most 18 % longer than the
+# they took. Estimates are 8 % off on average; what they choose takes at most 18 % longer than the
 # fastest, and 3 % on average.
 PATCHES = PatchRates(
     product=0.6, step=10, turn=55, copied=47, fetched=0.41, put=3.8, work=630, launch=4000
