@@ -8,12 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.memory import Mistake
 from tests.fuse.cuda.tiles_interpreter import run_tiles
+from tilewright.fuse.cuda.alternatives import alternatives
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
-from tilewright.fuse.cuda.cut import for_few, to_do
+from tilewright.fuse.cuda.choice import Spread
+from tilewright.fuse.cuda.cut import build, choose, for_few, to_do
 from tilewright.fuse.cuda.emit_tiles import tiles_program_text, tiles_text
-from tilewright.fuse.cuda.generations import HOPPER
+from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.steps_tiles import TilesProgram, tiles_program
 from tilewright.fuse.cuda.tiles import Tiles, can_spread, fits
 from tilewright.model.layers import (
@@ -128,3 +131,26 @@ def test_every_wrong_constant_is_seen(layer: str) -> None:
     for name, more in OFFSETS.items():
         wrong = replace(kernel.made, **{name: getattr(kernel.made, name) + more})
         assert kernel.problem(wrong), name
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32x3"])
+def test_what_fits_nowhere_else_is_in_tiles(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A picture of which not even a strip fits: of many images it goes as of few."""
+    little = replace(HOPPER, shared_bytes=20 * 1024)
+    monkeypatch.setitem(GENERATIONS, 90, little)
+    layers = (
+        Convolution(96, 1), ReLU(), Convolution(64, 5, padding=2), Tanh(), MaxPool(2),
+        Convolution(8, 1), Flatten(), FullyConnected(5), Softmax(),
+    )  # fmt: skip
+    bare = Network("wide", Pixels((3, 12, 12)), layers)
+    network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    arithmetic = ARITHMETICS[precision]
+    choice = choose(network.stages, arithmetic, 90)
+    assert any(isinstance(each, Spread) for each in choice.kernels)
+    kernels = build(network.stages, arithmetic, 90, choice)
+    images = np.random.default_rng(1).integers(0, 256, (IMAGES, 3, 12, 12), np.uint8)
+    truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
+    assert compare(interpret(kernels, network, images), truth)[1] is None
+    assert next(alternatives(network.stages, arithmetic, 90)).kernels == choice.kernels

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES
-from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Patched, Stacked
+from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Patched, Spread, Stacked
 from tilewright.fuse.cuda.cut import build, choose, cost_of, recut
 from tilewright.fuse.cuda.dense import CHUNKS, STAGES
 from tilewright.fuse.cuda.generations import Generation, generation
@@ -34,7 +34,7 @@ FEW = (0, 16, 32, 64, 128, 256)  # images that a connected kernel takes as few
 MOST_TILES = 5  # of 16 images, in a block of a dense kernel
 PATCHES = 1, 2, 4  # of a block, along an axis
 
-Kernel = Stacked | Multiplied | Connected | Patched
+Kernel = Stacked | Multiplied | Connected | Patched | Spread
 
 
 def alternatives(
@@ -87,6 +87,8 @@ def _shape(kernel: Kernel) -> object:
         return kernel.few
     if isinstance(kernel, Patched):
         return kernel.groups, kernel.wide
+    if isinstance(kernel, Spread):
+        return kernel.tiles, kernel.columns
     return kernel.more, kernel.chunk
 
 
@@ -111,7 +113,7 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
         ):
             yield replace(kernel, images=images, down=down, across=across, groups=groups,
                           wide=filters, turned=turned)  # fmt: skip
-    else:
+    elif isinstance(kernel, Multiplied):
         tiles = range(MOST_TILES, 0, -1)
         for more, stages, chunk in itertools.product(tiles, STAGES, CHUNKS):
             yield replace(kernel, more=more, stages=stages, chunk=chunk)

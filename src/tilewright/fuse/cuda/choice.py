@@ -102,7 +102,7 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """
 
     generation: str
-    kernels: tuple[Stacked | Multiplied | Connected | Patched, ...]
+    kernels: tuple[Stacked | Multiplied | Connected | Patched | Spread, ...]
     share_sums: bool = True
     few: tuple[Few, ...] = ()
     few_up_to: int = 0

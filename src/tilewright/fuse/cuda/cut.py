@@ -29,6 +29,7 @@ from tilewright.fuse.cuda.few import (
     choose_few,
     cycles,
     one_kernel,
+    spread,
     tiles_as,
 )
 from tilewright.fuse.cuda.generations import Generation, generation
@@ -48,14 +49,17 @@ from tilewright.fuse.cuda.patches import (
     patches_as,
 )
 from tilewright.fuse.cuda.stack import Source, Stack
-from tilewright.fuse.cuda.tiles import Tiles
+from tilewright.fuse.cuda.tiles import Tiles, can_spread
+from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
-Chosen = Stacked | Multiplied | Connected | Spread | Patched
+Alone = Stacked | Patched | Spread
+Chosen = Alone | Multiplied | Connected
 Kernel = Stack | Dense | Panels | Tiles | Patches
 # Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
 MOST_TOGETHER = 32
+MANY = 1000  # images
 # What kernels for few images must promise to save: estimates of them are 13 % off on average.
 FEW_WORTH = 1.1
 
@@ -161,7 +165,7 @@ def recut(
 def _search(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int = 0
 ) -> Choice:
-    kernels: list[Stacked | Multiplied | Connected | Patched] = []
+    kernels: list[Chosen] = []
     at = 0
     while at < len(todo):
         large = _large(todo[at], gpu)
@@ -446,7 +450,7 @@ def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
 
 def _stacks(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int
-) -> list[Stacked | Patched]:
+) -> list[Alone]:
     """Consecutive operations in as many kernels as are worth it.
 
     There are `extra` kernels more, if that is asked for. Found from the end to the beginning:
@@ -462,12 +466,14 @@ def _stacks(
             part = todo[first:end]
             if part[:-1] and not _together(part, {each.index for each in part}):
                 continue
-            ways: list[tuple[float, Stacked | Patched]] = [*_in_patches(part, arithmetic, gpu)]
+            ways: list[tuple[float, Alone]] = [*_in_patches(part, arithmetic, gpu)]
             try:
                 plan, chosen = arranged(arithmetic, part, gpu, known)
                 ways.append((cost_of(plan, gpu), Stacked(len(part), *chosen)))
             except DoesNotFit as error:
                 problem = error
+            if not ways:
+                ways += _in_tiles(part, arithmetic, gpu)
             for own, kernel in ways:
                 for count, (cost, rest) in best[end].items():
                     total = own + cost
@@ -499,10 +505,22 @@ def _in_patches(
         yield image_cycles(plan, gpu), patched(plan)
 
 
+def _in_tiles(
+    part: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
+) -> Iterator[tuple[float, Spread]]:
+    """Tiles, as for few images, for what fits nowhere else: they hold no picture."""
+    operation, *more = part
+    if more or not gpu.panels or operation.gives == "panels" or not can_spread(part):
+        return
+    plan = best_tiles(arithmetic, (operation,), gpu, MANY)
+    if plan is not None:
+        yield tiles_cycles(plan, MANY, gpu) * gpu.few.processors / MANY, spread(plan)
+
+
 class _Chain(NamedTuple):
     """A kernel and those after it."""
 
-    kernel: Stacked | Patched
+    kernel: Alone
     rest: _Chain | None
 
 

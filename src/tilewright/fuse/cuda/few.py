@@ -97,7 +97,7 @@ def choose_few(
     arithmetic: Arithmetic,
     gpu: Generation,
     images: int,
-    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched]],
+    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched | Spread]],
 ) -> Few | None:
     """The kernels for up to so many images; `stacked` are those of operations with little to do.
 
@@ -182,8 +182,8 @@ def arrangement_of(chosen: Stacked) -> Arrangement:
 def _of_little(
     todo: Sequence[Operation],
     in_strips: _Strips,
-    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched]],
-) -> Iterator[Stacked | Patched]:
+    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched | Spread]],
+) -> Iterator[Stacked | Patched | Spread]:
     """Operations between those that are spread: as for many images, or each in strips of its own.
 
     A convolution of each channel by itself has little to compute, but a picture to read.
@@ -193,7 +193,7 @@ def _of_little(
         part = todo[at : at + usual.operations]
         at += usual.operations
         apart = [each for each in map(in_strips.best, part) if each is not None]
-        if isinstance(usual, Patched) or len(apart) < len(part):
+        if not isinstance(usual, Stacked) or len(apart) < len(part):
             yield usual
             continue
         plan = stack_as(arrangement_of(usual), in_strips.arithmetic, part, in_strips.gpu)
