@@ -130,7 +130,7 @@ def _library(made: PatchesProgram) -> ctypes.CDLL:
     values = {**constants(made), "POOL": POOLS[made.pool]}
     source = "\n".join([
         *(f"#define {name} {value}" for name, value in defines.items()), HOST,
-        text("panels.cuh"), text("barriers.cuh"), text("patches.cuh"),
+        text("panels.cuh"), text("shared.cuh"), text("patches.cuh"),
         struct("Layer", values, *functions), PUT,
     ])  # fmt: skip
     return _built(source)

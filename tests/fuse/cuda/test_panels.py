@@ -153,7 +153,10 @@ def test_operands_are_described_as_they_lie() -> None:
     """With a swizzle of 128 bytes (1 in the last two bits), tensor cores take rows of 128 bytes,
     groups of 8 of them a distance apart, and look for a piece where the address says whose bits 4
     to 6 were changed by bits 7 to 9."""
-    (down,) = map(int, re.findall(r"\((\d+)ull >> 4\) << 32 \| 1ull << 62", TENSOR))
+    assert "(apart >> 4) << 32 | 1ull << 62" in text("shared.cuh")
+    assert len(re.findall(r"described\(.*, TW_GROUP_BYTES\);", TENSOR)) == 2
+    (down,) = re.findall(r"TW_GROUP_BYTES \((\d+) \* TW_ROW_BYTES\)", text("panels_many.cuh"))
+    down = int(down) * CHUNK_BYTES
     (two,) = map(int, re.findall(r"TW_TWO_PIECES (\d+)", TENSOR))
     row, piece = np.arange(256)[:, None], np.arange(8)
     address = row // 8 * down + row % 8 * 128 + piece * two // 2

@@ -258,12 +258,17 @@ def test_one_chunk_of_pictures_at_a_time() -> None:
         check_rings(patches_program(plan))
 
 
-@pytest.mark.parametrize("stride", [(5000, 1), (1, 9363)])
-def test_places_that_the_table_has_no_room_for(stride: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "stride, fit", [((4000, 1), True), ((5000, 1), False), ((1, 8000), True), ((1, 9363), False)]
+)
+def test_places_that_the_table_has_no_room_for(stride: tuple[int, int], fit: bool) -> None:
+    """A patch is eight times as far across as the stride, in 15 bits and 16."""
     layers = Convolution(32, 1), Convolution(32, 1, stride=stride), Convolution(8, 1)
     stages = Network("net", Pixels((3, 8 * stride[0], 8 * stride[1])), layers).stages
-    for plan in all_patches(ARITHMETICS["tf32"], to_do(stages, HOPPER)[1], HOPPER):
-        assert plan.rows * stride[0] < 2**15 and plan.pitch * stride[1] < 2**16
+    arithmetic, operation = ARITHMETICS["tf32"], to_do(stages, HOPPER)[1]
+    one = Patched(1, 1, 1, 1, 1, 32, 3, 1)
+    assert (patches_as(one, arithmetic, operation, HOPPER) is not None) == fit
+    assert bool(list(all_patches(arithmetic, operation, HOPPER))) == fit
 
 
 def registers(plan: Patches, thread: int, unit: int) -> list[tuple[int, int, int, int]]:

@@ -119,9 +119,9 @@ def _blocks(arithmetic: Arithmetic, how: How) -> list[str]:
             return [text("panels_few.cuh")]
         case Many() if arithmetic.tensor:
             own = [multiply_wide(arithmetic, how.wide), text("panels_tensor.cuh")]
-            return [text("barriers.cuh"), text("panels_many.cuh"), *own]
+            return [text("shared.cuh"), text("panels_many.cuh"), *own]
         case Many():
-            return [text("barriers.cuh"), text("panels_many.cuh"), text("panels_plain.cuh")]
+            return [text("shared.cuh"), text("panels_many.cuh"), text("panels_plain.cuh")]
         case Into():
             return []
         case unknown:

@@ -14,7 +14,7 @@ def patches_text(plan: Patches, name: str) -> str:
     functions = activation("before", made.before), activation("after", made.activations)
     values = {**constants(made), "POOL": POOLS[made.pool]}
     return "\n".join([
-        head(made.arithmetic, "words.cuh", "panels.cuh", "barriers.cuh"),
+        head(made.arithmetic, "words.cuh", "panels.cuh", "shared.cuh"),
         multiply_wide(made.arithmetic, made.columns),
         text("patches.cuh"),
         struct("Layer", values, *functions),

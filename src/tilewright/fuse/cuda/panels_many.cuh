@@ -1,4 +1,4 @@
-// Fully connected layers on many images. Needs panels.cuh and barriers.cuh, and panels_tensor.cuh
+// Fully connected layers on many images. Needs panels.cuh and shared.cuh, and panels_tensor.cuh
 // or panels_plain.cuh after it.
 //
 // A block takes BANDS bands of 64 outputs and WIDE images, a group of warps TALL bands. What a turn

@@ -3,13 +3,6 @@
 // Outputs are the rows of an instruction and images its columns: of columns there may be any
 // multiple of 8, so that all multiprocessors have the same to do.
 
-// What the tensor cores are told of operands in shared memory: groups of 8 rows are 1024 bytes apart,
-// and pieces change places over 128 bytes.
-__device__ __forceinline__ unsigned long long described(word at)
-{
-    return ((at & 0x3ffff) >> 4) | 1ull << 16 | (1024ull >> 4) << 32 | 1ull << 62;
-}
-
 // The first of this lane's two outputs; the other is 8 behind it.
 template <class L>
 __device__ __forceinline__ int own_output(int outputs)
@@ -64,8 +57,10 @@ __device__ __forceinline__ void multiply_panels(
 #pragma unroll 1
     do {
         const word at = ring.arrived(turn) + own;
-        const unsigned long long rows = described(at + Own<L>::band() * TW_BAND_BYTES);
-        const unsigned long long columns = described(at + L::BANDS * TW_BAND_BYTES);
+        const unsigned long long rows =
+            described(at + Own<L>::band() * TW_BAND_BYTES, TW_GROUP_BYTES);
+        const unsigned long long columns =
+            described(at + L::BANDS * TW_BAND_BYTES, TW_GROUP_BYTES);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int i = 0; i < STEPS; ++i)

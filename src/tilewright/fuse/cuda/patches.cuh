@@ -1,5 +1,5 @@
 // A convolution of many channels whose operands tensor cores read in shared memory, both of them.
-// Needs words.cuh, panels.cuh, barriers.cuh, and `multiply_wide` for COLUMNS columns.
+// Needs words.cuh, panels.cuh, shared.cuh, and `multiply_wide` for COLUMNS columns.
 //
 // 64 rows of an instruction are a patch, 8 x 8 positions of the picture: eight neighbours are a group
 // of rows, and groups lie as far apart as rows of the picture do. So a picture is fetched once, with
@@ -20,13 +20,6 @@
 #define TW_PIXEL_WORDS 32
 #define TW_FETCHING 96  // threads that fetch pictures
 #define TW_PIECES 8  // of a pixel's chunk
-
-// What tensor cores are told of operands: so many bytes are between groups of 8 rows, and pieces
-// change places over 128 bytes, by where they lie.
-__device__ __forceinline__ unsigned long long described(word at, int apart)
-{
-    return ((at & 0x3ffff) >> 4) | 1ull << 16 | (unsigned long long)(apart >> 4) << 32 | 1ull << 62;
-}
 
 // A place in a ring, and how often it was used before, odd or even.
 template <int STAGES>

@@ -1,8 +1,16 @@
-// Barriers in shared memory that copies arrive at when they are done, too. Needs words.cuh.
+// Shared memory as copies and tensor cores see it: barriers that copies arrive at when they are done,
+// and where operands lie. Needs words.cuh.
 
 __device__ __forceinline__ word shared_address(const void* at)
 {
     return word(__cvta_generic_to_shared(at));
+}
+
+// What tensor cores are told of operands: so many bytes are between groups of 8 rows, and pieces
+// change places over 128 bytes, by where they lie.
+__device__ __forceinline__ unsigned long long described(word at, int apart)
+{
+    return ((at & 0x3ffff) >> 4) | 1ull << 16 | (unsigned long long)(apart >> 4) << 32 | 1ull << 62;
 }
 
 __device__ __forceinline__ void begin_barrier(word barrier, int count)
