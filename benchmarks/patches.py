@@ -4,11 +4,12 @@
     python -m benchmarks.patches --fit benchmarks/results/2026-11-18-patches-h200.json
 
 The first needs a Hopper GPU: one convolution between two others, with ReLU and for some a pooling,
-by the plans that `tilewright.fuse.cuda.patches.cycles` holds for the best and some that it does
-not, as CUDA graphs of ten calls in turns with PyTorch's convolution alone (channels last, cuDNN's
-algorithm by trial). Every result is compared with float64. The second needs none: the rates of
-`tilewright.fuse.cuda.generations.PATCHES` are fitted to the times and printed beside those that
-stand there; and for each layer, how much longer what is chosen takes than the fastest.
+by the plans that `tilewright.fuse.cuda.patches_choice.cycles` holds for the best and some that it
+does not, as CUDA graphs of ten calls in turns with PyTorch's convolution alone (channels last, but
+in fp32; cuDNN's algorithm by trial). Every result is compared with float64. The second needs none:
+the rates of `tilewright.fuse.cuda.generations` (`PATCHES`; `PLAIN_PATCHES` in fp32) are fitted to
+the times and printed beside those that stand there; and for each layer, how much longer what is
+chosen takes than the fastest.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.cut import to_do
-from tilewright.fuse.cuda.generations import HOPPER, PATCHES, PatchRates
-from tilewright.fuse.cuda.patches import Patches, all_patches, cycles, patched
+from tilewright.fuse.cuda.generations import HOPPER, PatchRates
+from tilewright.fuse.cuda.patches import Patches
+from tilewright.fuse.cuda.patches_choice import all_patches, cycles
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.model.layers import Convolution, Layer, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
@@ -44,7 +46,7 @@ from tilewright.results.document import plain
 from tilewright.runtime.multiprocessor import REFERENCE
 from tilewright.truth.trials import random_parameters
 
-PRECISIONS = ("fp16", "tf32")
+PRECISIONS = ("fp16", "tf32", "fp32")
 BATCHES = (16, 100, 1000)
 COMPILERS = 14  # kernels that are compiled at a time
 TRIES, CHOICE = 4000, 4  # as in `benchmarks.panels`
@@ -131,10 +133,13 @@ def measured(
             if wide.pool:
                 expected = torch.nn.functional.max_pool2d(expected, 2)
         set_tf32(precision == "tf32")
-        own_weight = weight.to(kind).to(memory_format=torch.channels_last)
-        own_bias = bias.to(kind)
+        own_weight, own_bias, theirs = weight.to(kind), bias.to(kind), last
+        if precision == "fp32":
+            theirs = values
+        else:
+            own_weight = own_weight.to(memory_format=torch.channels_last)
         calls: dict[Any, Any] = {
-            "torch": tenfold(lambda w=own_weight, b=own_bias, x=last: torch.nn.functional.conv2d(
+            "torch": tenfold(lambda w=own_weight, b=own_bias, x=theirs: torch.nn.functional.conv2d(
                 x, w, b, wide.stride, padding))
         }  # fmt: skip
         rows = last.permute(0, 2, 3, 1).contiguous()
@@ -167,7 +172,7 @@ def measured(
         yield {
             "precision": precision, "layer": plain(wide), "images": images,
             "torch_seconds": seconds["torch"],
-            "plans": [{"plan": plain(patched(plan)), "difference": difference[plan],
+            "plans": [{"plan": plain(plan.chosen), "difference": difference[plan],
                        "seconds": seconds[plan]} for plan in plans],
         }  # fmt: skip
 
@@ -185,7 +190,7 @@ def measure(given: argparse.Namespace) -> None:
     }  # fmt: skip
     with torch.inference_mode():
         for wide in LAYERS[: given.layers]:
-            for precision in PRECISIONS:
+            for precision in given.precisions:
                 for row in measured(runtime, precision, wide, given):
                     document["rows"].append(row)
                     best = min(row["plans"], key=lambda each: median(each["seconds"]))
@@ -203,7 +208,8 @@ class Case:
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         wide, precision = Wide(**rows[0]["layer"]), rows[0]["precision"]
         self.name, self.images = f"{precision} {wide}", rows[0]["images"]
-        known = {patched(each): each for each in plans_of(wide, precision)}
+        self.tensor = ARITHMETICS[precision].tensor
+        known = {each.chosen: each for each in plans_of(wide, precision)}
         self.seconds = {
             known[chosen]: median(each["seconds"])
             for row in rows for each in row["plans"]
@@ -243,13 +249,18 @@ def fit(rows: list[dict[str, Any]]) -> None:
         key = row["precision"], *row["layer"].values(), row["images"]
         alike.setdefault(key, []).append(row)
     cases = [Case(each) for each in alike.values()]
-    show(PATCHES, fitted(cases, PATCHES), cases)
+    for tensor in (True, False):
+        own = [case for case in cases if case.tensor == tensor]
+        if own:
+            stands = next(iter(own[0].seconds)).rates
+            show(stands, fitted(own, stands), own)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="time plans, into this file")
     parser.add_argument("--fit", type=Path, nargs="+", help="fit rates to such files")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--layers", type=int, help="the first so many")
     parser.add_argument("--plans", type=int, default=12, help="of a layer")

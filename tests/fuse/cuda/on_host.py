@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.emit import MATHEMATICS, constants, struct, text
@@ -49,6 +50,7 @@ static inline size_t __cvta_generic_to_shared(const void*) { return 0; }
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline void fetched() {}
 static inline void __syncthreads() {}
+static inline void __syncwarp() {}
 static inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
 #if TW_PER_WORD == 2
 static inline word pack(float low, float high)
@@ -65,8 +67,10 @@ static inline float2 unpack(word bits)
     return {(float)both[0], (float)both[1]};
 }
 static inline word operand(float x) { return __float_as_uint(x); }
-#else
+#elif TW_TENSOR
 static inline word operand(float x) { return (__float_as_uint(x) + 0x1000) & 0xffffe000; }
+#else
+static inline word operand(float x) { return __float_as_uint(x); }
 #endif
 // What a lane hands to another, by how many it has handed over before.
 static std::vector<float> handed[1024];
@@ -86,7 +90,7 @@ extern "C" void put(const float* sums, word* results, const word* added, int num
     Patches<Layer> patches;
     for (turn = 0; turn < 2; ++turn)
         for (int thread = 0; thread < Patches<Layer>::ADDING; ++thread) {
-            float sum[Layer::UNITS][Layer::COLUMNS / 2];
+            SUMS;
             std::memcpy(sum, sums + size_t(thread) * sizeof sum / 4, sizeof sum);
             threadIdx.x = thread;
             taken = 0;
@@ -95,6 +99,29 @@ extern "C" void put(const float* sums, word* results, const word* added, int num
     for (auto& each : handed)
         each.clear();
 }
+"""
+ADD_UP = r"""
+extern "C" void add_up(const void* memory, const float* bias, float* sums)
+{
+    Patches<Layer> patches;
+    patches.memory = static_cast<const uint4*>(memory);
+    for (int thread = 0; thread < Patches<Layer>::ADDING; ++thread) {
+        SUMS;
+        Patches<Layer>::Turns turns;
+        threadIdx.x = thread;
+        patches.add_up(sum, bias, turns);
+        std::memcpy(sums + size_t(thread) * sizeof sum / 4, sum, sizeof sum);
+    }
+}
+"""
+# Nobody has to be waited for.
+NOBODY = r"""
+static inline word shared_address(const void*) { return 0; }
+static inline void begin_barrier(word, int) {}
+static inline void expect(word, int) {}
+static inline void wait_for(word, int) {}
+static inline void arrive(word) {}
+static inline void copy(word, const word*, int, word) {}
 """
 
 
@@ -117,10 +144,22 @@ def put(
     _library(made).put(*given, more, number, count)
 
 
+def add_up(made: PatchesProgram, weights: Array, pictures: Array, bias: Array) -> Array:
+    """The sums of all threads, without tensor cores, of what has come of a piece of work."""
+    ring = np.zeros(made.stages * made.stage_words, np.uint32)
+    ring[: len(weights)] = weights
+    memory = np.concatenate([ring, pictures.ravel()])
+    found = np.zeros((128 * made.groups, *made.sums), np.float32)
+    given = (each.ctypes.data_as(ctypes.c_void_p) for each in (memory, bias, found))
+    _library(made).add_up(*given)
+    return found
+
+
 @cache
 def _library(made: PatchesProgram) -> ctypes.CDLL:
     defines = {
-        "TW_PER_WORD": made.arithmetic.per_word, "TW_TO_HALVES": 0, "TW_TO_OPERANDS": 1,
+        "TW_PER_WORD": made.arithmetic.per_word, "TW_TENSOR": int(made.arithmetic.tensor),
+        "TW_TO_HALVES": 0, "TW_TO_OPERANDS": 1,
         "TW_TO_FLOATS": 2, "TW_POOL_MAX": 1, "TW_POOL_AVERAGE": 2, "TW_POOL_MAX_OF_EACH": 3,
         **MATHEMATICS,
     }  # fmt: skip
@@ -128,10 +167,13 @@ def _library(made: PatchesProgram) -> ctypes.CDLL:
         "static float before(float x) { return x; }", "static float after(float x) { return x; }",
     )  # fmt: skip
     values = {**constants(made), "POOL": POOLS[made.pool]}
+    defines["SUMS"] = f"float sum[{made.sums[0]}][{made.sums[1]}]"
+    tensor = made.arithmetic.tensor
     source = "\n".join([
-        *(f"#define {name} {value}" for name, value in defines.items()), HOST,
-        text("panels.cuh"), text("shared.cuh"), text("patches.cuh"),
-        struct("Layer", values, *functions), PUT,
+        *(f"#define {name} {value}" for name, value in defines.items()), HOST, text("panels.cuh"),
+        text("shared.cuh") if tensor else NOBODY, text("patches.cuh"),
+        text(f"patches_{'tensor' if tensor else 'plain'}.cuh"),
+        struct("Layer", values, *functions), PUT, *([] if tensor else [ADD_UP]),
     ])  # fmt: skip
     return _built(source)
 

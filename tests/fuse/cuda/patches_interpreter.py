@@ -2,11 +2,12 @@
 
 One piece of work after the other. Pieces of 16 bytes lie where threads put them, and tensor cores
 look for them by the address that a row has: a wrong place shows as wrong numbers, and what nobody
-fetched is not a number.
+fetched is not a number. Without tensor cores they lie in order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,7 @@ from tilewright.fuse.cuda.panels import in_whole_panels
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
 Array = NDArray[Any]
-PATCH, PIXEL, PIECE, PIECES = 8, 32, 4, 8  # positions; words; words; pieces of a pixel
+PATCH, PIECE = 8, 4  # positions; words
 
 
 def run_patches(
@@ -47,8 +48,9 @@ def run_patches(
 def check_rings(made: PatchesProgram) -> None:
     """Who fetches pictures, who fetches weights and who adds up, waiting for each other as the
     kernel has them wait: nobody may wait forever. All that add up do the same."""
-    taps, works = made.taps_y * made.taps_x, 2
-    early = made.pictures == 1 and "L::PICTURES == 1 && turns.done_picture" in text("patches.cuh")
+    works, tensor = 2, made.arithmetic.tensor
+    waits = "L::PICTURES == 1 && turns.done_picture" in text("patches_tensor.cuh")
+    early = made.pictures == 1 and waits
     filled, free = [0, 0], [made.pictures, made.stages]  # of pictures, of weights
     fetched = [0, 0]  # in all
 
@@ -75,17 +77,22 @@ def check_rings(made: PatchesProgram) -> None:
                 while not filled[0]:
                     yield
                 filled[0] -= 1
-                for _ in range(taps):
+                for _ in range(made.turns):
                     while not filled[1]:
                         yield
                     filled[1] -= 1
-                    give_back()  # what the tap before read
+                    if tensor:
+                        give_back()  # what the tap before read
                     held[1] = 1
+                    if not tensor:
+                        give_back()
                 held[0] = 1
+                if not tensor:
+                    give_back()
             give_back()
 
     chunks = works * made.chunks
-    everybody = [fetching(0, chunks), fetching(1, chunks * taps), adding()]
+    everybody = [fetching(0, chunks), fetching(1, chunks * made.turns), adding()]
     while everybody:
         before = *fetched, len(everybody)
         everybody = [each for each in everybody if next(each, "done") != "done"]
@@ -95,8 +102,9 @@ def check_rings(made: PatchesProgram) -> None:
 
 def turned(rows: Array) -> Array:
     """Rows of a chunk, whose pieces lie by their rows' addresses, in order."""
-    places = np.arange(PIECES) ^ np.arange(len(rows))[:, None] % 8
-    return np.take_along_axis(rows.reshape(len(rows), PIECES, PIECE), places[..., None], 1)
+    places = np.arange(8) ^ np.arange(len(rows))[:, None] % 8
+    pieces = np.take_along_axis(rows.reshape(len(rows), 8, PIECE), places[..., None], 1)
+    return pieces.reshape(len(rows), 8 * PIECE)
 
 
 class Work:
@@ -108,36 +116,56 @@ class Work:
         number, x = divmod(number, made.blocks_x)
         number, y = divmod(number, made.blocks_y)
         self.image = number * made.images
-        self.y, self.x = y * PATCH * made.down, x * PATCH * made.across
+        self.y, self.x = y * made.tall * made.down, x * PATCH * made.across
         self.plane = made.rows * made.pitch
         self.each = made.planes_y * made.planes_x * self.plane
 
     def run(self, out: Memory, added: Array | None) -> None:
+        for patch, found in enumerate(self.sums()):
+            self.put(out, patch, found, added)
+
+    def sums(self) -> Array:
+        """Of every patch, its positions and filters."""
         made = self.made
         patches = made.images * made.down * made.across
-        if made.groups * made.units * made.columns * 64 != patches * PATCH**2 * made.wide:
+        positions = made.tall * PATCH
+        if made.groups * 128 * math.prod(made.sums) != patches * positions * made.wide:
             raise Mistake("sums that nobody has, or that are none")
-        taps = made.taps_y * made.taps_x
         bias = part(self.parameters, made.bias + self.column * made.wide, made.wide).view(FLOAT)
         logical = np.array([self.filter_of(each) for each in range(made.wide)])
-        sums = np.tile(bias[logical].astype(np.float64), (patches, PATCH * PATCH, 1))
+        sums = np.tile(bias[logical].astype(np.float64), (patches, positions, 1))
         for chunk in range(made.chunks):
-            slots = turned(self.fetched(chunk)).reshape(made.slots, PIXEL)
-            words = PIXEL if chunk < made.chunks - 1 else 8 * made.last_steps
-            for tap in range(taps):
-                block = (self.column * made.chunks + chunk) * taps + tap
-                size = made.wide * PIXEL
-                weights = part(self.parameters, made.weights + block * size, size)
-                columns = turned(weights.reshape(made.wide, PIXEL)).reshape(made.wide, PIXEL)
-                for patch in range(patches):
-                    rows = slots[self.rows_of(patch, tap)][:, :words]
-                    sums[patch] += self.products(rows, columns[:, :words])
-        for patch in range(patches):
-            self.put(out, patch, sums[patch][:, np.argsort(logical)].astype(FLOAT), added)
+            slots = self.fetched(chunk)
+            last = chunk == made.chunks - 1
+            words = self.step_words * made.last_steps if last else made.chunk_words
+            for turn in range(made.turns):
+                for tap, columns in self.weights(chunk, turn):
+                    for patch in range(patches):
+                        rows = slots[self.rows_of(patch, tap)][:, :words]
+                        sums[patch] += self.products(rows, columns[:, :words])
+        return np.asarray(sums[..., np.argsort(logical)].astype(FLOAT))
+
+    @property
+    def step_words(self) -> int:
+        return 8 if self.made.arithmetic.tensor else PIECE
+
+    def weights(self, chunk: int, turn: int) -> Iterator[tuple[int, Array]]:
+        """Those that come at a time, by taps: a row of words for every filter."""
+        made = self.made
+        block = (self.column * made.chunks + chunk) * made.turns + turn
+        given = part(self.parameters, made.weights + block * made.stage_words, made.stage_words)
+        if made.arithmetic.tensor:
+            yield turn, turned(given.reshape(made.wide, made.chunk_words))
+            return
+        for down, each in enumerate(given.reshape(made.taps_y, made.chunk_words, made.wide)):
+            yield down * made.taps_x + turn, each.T
 
     def filter_of(self, column: int) -> int:
         """Lane t has columns 2t and 2t+1 of 8; of four times 8 these follow each other. Where
-        filters are rows, lane g has rows g and g+8 of 16, and these do."""
+        filters are rows, lane g has rows g and g+8 of 16, and these do. Without tensor cores they
+        are in order."""
+        if not self.made.arithmetic.tensor:
+            return column
         if self.made.turned:
             j, g = divmod(column % 16, 8)
             return column // 16 * 16 + 2 * g + j
@@ -156,7 +184,7 @@ class Work:
     def fetched(self, chunk: int) -> Array:
         """`fetch_pictures`: a piece after the other, each to its place."""
         made = self.made
-        shared = np.full((made.slots, PIXEL), POISON, np.uint32)
+        shared = np.full((made.slots, made.chunk_words), POISON, np.uint32)
         slot = np.arange(made.images * self.each)
         if len(slot) > made.slots:
             raise Mistake("more pixels than places")
@@ -169,8 +197,8 @@ class Work:
         there = (y >= 0) & (y < made.height) & (x >= 0) & (x < made.width)
         there &= image < len(self.images)
         given = self.images.reshape(len(self.images), -1)
-        for piece in range(PIECES):
-            first = chunk * PIXEL + piece * PIECE
+        for piece in range(made.chunk_words // PIECE):
+            first = chunk * made.chunk_words + piece * PIECE
             own = there & (first < made.words)
             words = np.zeros((len(slot), PIECE), np.uint32)
             at = ((y * made.width + x) * made.words + first)[:, None] + np.arange(PIECE)
@@ -179,21 +207,21 @@ class Work:
             words[own] = given[image[own][:, None], at[own]]
             if made.rounds:
                 words = made.arithmetic.operands(words.view(FLOAT)[..., None]).reshape(-1, PIECE)
-            place = (piece ^ slot) % PIECES * PIECE
-            shared[slot[:, None], place[:, None] + np.arange(PIECE)] = words
-        return shared
+            place = (piece ^ slot) % 8 if made.changes_places else np.full_like(slot, piece)
+            shared[slot[:, None], PIECE * place[:, None] + np.arange(PIECE)] = words
+        return turned(shared) if made.changes_places else shared
 
     def rows_of(self, patch: int, tap: int) -> Array:
-        """The places of a patch's pixels that a tap reads: eight rows, as far apart as the
+        """The places of a patch's pixels that a tap reads: its rows, as far apart as the
         descriptor says, of eight neighbours."""
         made = self.made
         image, rest = divmod(patch, made.down * made.across)
         down, across = divmod(rest, made.across)
-        first = image * self.each + down * PATCH * made.pitch + across * PATCH
+        first = image * self.each + down * made.tall * made.pitch + across * PATCH
         y, x = divmod(tap, made.taps_x)
         plane = y % made.stride_y * made.planes_x + x % made.stride_x
         first += (plane * made.rows + y // made.stride_y) * made.pitch + x // made.stride_x
-        found = first + np.arange(PATCH)[:, None] * made.pitch + np.arange(PATCH)
+        found = first + np.arange(made.tall)[:, None] * made.pitch + np.arange(PATCH)
         if found.max() >= made.slots:
             raise Mistake(f"place {found.max()} of {made.slots}")
         return found.ravel()
@@ -204,8 +232,8 @@ class Work:
         image, rest = divmod(patch, made.down * made.across)
         down, across = divmod(rest, made.across)
         image += self.image
-        y, x = self.y + down * PATCH, self.x + across * PATCH
-        found = sums.reshape(PATCH, PATCH, -1)
+        y, x = self.y + down * made.tall, self.x + across * PATCH
+        found = sums.reshape(made.tall, PATCH, -1)
         if made.pool:
             found = found if made.pool == "max" else activate(found, made.before)
             # Two of a window are added first: above each other, or beside each other.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +20,12 @@ from tilewright.fuse.cuda.choice import Choice, Connected, Patched, Stacked
 from tilewright.fuse.cuda.cut import build, to_do
 from tilewright.fuse.cuda.emit_patches import patches_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
+from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import in_whole_panels
-from tilewright.fuse.cuda.patches import (
-    Patches,
-    all_patches,
-    can_be_patches,
-    patched,
-    patches_as,
-)
+from tilewright.fuse.cuda.patches import Patches
+from tilewright.fuse.cuda.patches_choice import all_patches, can_be_patches, patches_as
+from tilewright.fuse.cuda.patches_plain import PlainPatches
+from tilewright.fuse.cuda.patches_tensor import TensorPatches
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.fuse.cuda.steps_patches import patches_program
 from tilewright.model.layers import (
@@ -67,6 +66,15 @@ LAYERS = (
 SOURCES = (*((number,) for number in range(6)), (5, 6), *((number,) for number in range(7, 18)))
 
 
+# Kernels on tensor cores, with positions as an instruction's rows or as its columns; and without.
+WAYS = [("fp16", False), ("fp16", True), ("tf32", False), ("tf32", True), ("fp32", False)]
+
+
+def plans_of(precision: str, operation: Operation, turned: bool) -> list[Any]:
+    found = all_patches(ARITHMETICS[precision], operation, HOPPER)
+    return [plan for plan in found if getattr(plan, "turned", False) == turned]
+
+
 def network() -> Network:
     made = Network("net", Pixels((3, 19, 26)), LAYERS, sources=SOURCES)
     return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
@@ -79,7 +87,7 @@ def chosen(given: Network, precision: str, number: int) -> Choice:
     for operation in to_do(given.stages, HOPPER):
         plans = list(all_patches(arithmetic, operation, HOPPER))
         if plans:
-            found.append(patched(plans[(number * 37 + 11 * operation.index) % len(plans)]))
+            found.append(plans[(number * 37 + 11 * operation.index) % len(plans)].chosen)
         elif operation.forms[0] == "panels" or operation.gives == "panels":
             found.append(Connected(1, HOPPER.most_few))
         else:
@@ -89,7 +97,7 @@ def chosen(given: Network, precision: str, number: int) -> Choice:
 
 
 @pytest.mark.parametrize("number", range(10))
-@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
 def test_a_network_of_patches(precision: str, number: int) -> None:
     given, generator = network(), np.random.default_rng(number)
     made = build(given.stages, ARITHMETICS[precision], 90, chosen(given, precision, number))
@@ -114,7 +122,7 @@ def one_by_one() -> Network:
 @pytest.mark.cuda
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
 @pytest.mark.parametrize("number", range(8))
-@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
 @pytest.mark.parametrize("given", [network(), one_by_one()], ids=lambda each: each.name)
 def test_on_a_gpu(given: Network, precision: str, number: int) -> None:
     """More work than multiprocessors, so that blocks go on; and again, with less."""
@@ -140,18 +148,18 @@ def test_on_a_gpu(given: Network, precision: str, number: int) -> None:
 OFFSETS = {
     "bias": 8, "weights": 32, "rows": 1, "pitch": 1, "planes_x": 1, "blocks_x": -1, "chunks": -1,
     "height": -1, "width": -1, "words": 4, "taps_x": 1, "stride_y": 1, "stride_x": 1, "top": 1,
-    "left": 1, "result_y": -1, "result_x": -1, "out_words": 4, "filters": -8, "units": 1,
-    "slots": -8,
+    "left": 1, "result_y": -1, "result_x": -1, "out_words": 4, "filters": -8, "sums": (2,),
+    "slots": -8, "tall": 1, "turns": 1, "stage_words": 4,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_every_wrong_constant_is_seen(turned: bool) -> None:
-    given, arithmetic = network(), ARITHMETICS["tf32"]
+@pytest.mark.parametrize("precision, turned", WAYS[2:])
+def test_every_wrong_constant_is_seen(precision: str, turned: bool) -> None:
+    given, arithmetic = network(), ARITHMETICS[precision]
     operation = to_do(given.stages, HOPPER)[3]
     assert operation.names[0] == "conv4"  # it has strides, and zeros on some sides only
-    plans = all_patches(arithmetic, operation, HOPPER)
-    plan = next(each for each in plans if each.turned == turned and each.wide < 72 < 2 * each.wide)
+    plans = plans_of(precision, operation, turned)
+    plan = next(each for each in plans if each.wide < 72 < 2 * each.wide)
     parameters, made = plan.parameters(given.parameters), patches_program(plan)
     channels, height, width = operation.source
     values = np.random.default_rng(0).normal(size=(IMAGES, height, width, channels))
@@ -159,6 +167,8 @@ def test_every_wrong_constant_is_seen(turned: bool) -> None:
     images = words.reshape(IMAGES, -1)
     right = run_patches(made, parameters, images)
     for name, more in OFFSETS.items():
+        if name == "taps_x" and precision == "fp32":
+            continue  # it goes through a row of taps by its turns
         wrong = replace(made, **{name: getattr(made, name) + more})
         try:
             found = run_patches(wrong, parameters, images)
@@ -167,7 +177,7 @@ def test_every_wrong_constant_is_seen(turned: bool) -> None:
         assert not np.array_equal(found, right), name
 
 
-@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
 def test_what_is_not_finite_reaches_what_sees_it_and_nothing_else(precision: str) -> None:
     layers = (
         Convolution(32, 1),
@@ -195,16 +205,13 @@ def test_what_is_not_finite_reaches_what_sees_it_and_nothing_else(precision: str
         assert not np.isnan(found.view(kind)).reshape(2, 10, 10, 64)[~seen].any()
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("precision, turned", WAYS)
 def test_kernels_compile_and_keep_sums_in_registers(precision: str, turned: bool) -> None:
-    given, arithmetic = network(), ARITHMETICS[precision]
+    given = network()
     # One that is pooled, one that something is added to, one that gives panels.
     for index, number in ((1, 5), (2, 11), (5, 3)):
         operation = to_do(given.stages, HOPPER)[index]
-        plans = [
-            plan for plan in all_patches(arithmetic, operation, HOPPER) if plan.turned == turned
-        ]
+        plans = plans_of(precision, operation, turned)
         plan = plans[number * len(plans) // 13]
         made = compile_cubin("patches", patches_text(plan, "patches"), "sm_90a")
         assert made.spilled_bytes < 100
@@ -214,7 +221,7 @@ def test_kernels_compile_and_keep_sums_in_registers(precision: str, turned: bool
 def test_kernels_that_cannot_be_are_refused() -> None:
     arithmetic, stages = ARITHMETICS["fp16"], network().stages
     operation = to_do(stages, HOPPER)[1]
-    right = patched(next(all_patches(arithmetic, operation, HOPPER)))
+    right = next(all_patches(arithmetic, operation, HOPPER)).chosen
     assert patches_as(right, arithmetic, operation, HOPPER)
     wrong = ({"images": 0}, {"groups": 3}, {"wide": 40}, {"wide": 288}, {"stages": 1},
              {"pictures": 9}, {"down": 40}, {"groups": 8, "images": 8}, {"images": 2},
@@ -223,6 +230,20 @@ def test_kernels_that_cannot_be_are_refused() -> None:
         assert patches_as(structs.replace(right, **each), arithmetic, operation, HOPPER) is None
     assert patches_as(right, ARITHMETICS["fp32"], operation, HOPPER) is None
     assert patches_as(right, ARITHMETICS["tf32x3"], operation, HOPPER) is None
+    assert patches_as(right, arithmetic, operation, GENERATIONS[80]) is None
+
+
+def test_kernels_without_tensor_cores_that_cannot_be_are_refused() -> None:
+    arithmetic, stages = ARITHMETICS["fp32"], network().stages
+    operation = to_do(stages, HOPPER)[1]
+    right = next(all_patches(arithmetic, operation, HOPPER)).chosen
+    assert patches_as(right, arithmetic, operation, HOPPER)
+    wrong = ({"images": 0}, {"groups": 0}, {"wide": right.wide + 4}, {"stages": 1}, {"own": 10},
+             {"pictures": 9}, {"down": 40}, {"depth": 12}, {"high": 20}, {"turned": True},
+             {"high": right.high + 1})  # fmt: skip
+    for each in wrong:
+        assert patches_as(structs.replace(right, **each), arithmetic, operation, HOPPER) is None
+    assert patches_as(right, ARITHMETICS["tf32"], operation, HOPPER) is None
     assert patches_as(right, arithmetic, operation, GENERATIONS[80]) is None
 
 
@@ -238,20 +259,22 @@ def test_what_is_read_and_written_value_by_value_has_no_such_kernel() -> None:
     stages = Network("net", Pixels((32, 8, 8)), layers).stages
     can = {
         name: [can_be_patches(ARITHMETICS[name], each, HOPPER) for each in to_do(stages, HOPPER)]
-        for name in ("fp16", "tf32")
+        for name in ("fp16", "tf32", "fp32")
     }
     assert can == {
         "fp16": [False, False, False, False, False],
         "tf32": [False, False, False, True, False],
+        "fp32": [False, True, True, True, False],
     }
 
 
-def test_one_chunk_of_pictures_at_a_time() -> None:
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+def test_one_chunk_of_pictures_at_a_time(precision: str) -> None:
     """It is given back before the next is waited for; one after it, all would wait."""
     layers = Convolution(256, 1), Convolution(256, 3, padding=12, dilation=12), Convolution(8, 1)
     stages = Network("net", Pixels((3, 32, 32)), layers).stages
     operation = to_do(stages, HOPPER)[1]
-    plans = list(all_patches(ARITHMETICS["fp16"], operation, HOPPER))
+    plans = list(all_patches(ARITHMETICS[precision], operation, HOPPER))
     alone = [plan for plan in plans if plan.pictures == 1 and plan.chunks > 1]
     assert alone
     for plan in alone:
@@ -273,7 +296,17 @@ def test_places_that_the_table_has_no_room_for(stride: tuple[int, int], fit: boo
 
 def registers(plan: Patches, thread: int, unit: int) -> list[tuple[int, int, int, int]]:
     """What a lane's sums are, by where `wgmma` has them: image, row, column, and filter, as weights
-    are packed."""
+    are packed. Without tensor cores a unit is a row of the patch."""
+    if isinstance(plan, PlainPatches):
+        warp, eight = thread // 32, thread % 32 // 8
+        filter_warps = plan.wide * plan.together // (4 * plan.own)
+        patch = warp // filter_warps * plan.together + eight % plan.together
+        group = warp % filter_warps * (4 // plan.together) + eight // plan.together
+        image, place = divmod(patch, plan.down * plan.across)
+        down, right = divmod(place, plan.across)
+        return [(image, plan.high * down + unit, 8 * right + thread % 8, group * plan.own + f)
+                for f in range(plan.own)]  # fmt: skip
+    assert isinstance(plan, TensorPatches)
     lanes = (8, 2) if plan.turned else (4, 4, 2)
     packed = np.arange(plan.wide).reshape(-1, *lanes).swapaxes(1, 2).ravel()
     g, t, warp, group = thread % 32 // 4, thread % 4, thread // 32 % 4, thread // 128
@@ -297,8 +330,8 @@ def test_lanes_write_what_they_have(precision: str) -> None:
     """`put_columns` and `put_rows`, lane by lane: filters that follow each other."""
     layers = Convolution(64, 1), Convolution(192, 3, padding=1), Convolution(8, 1)
     stages = Network("net", Pixels((3, 24, 16)), layers).stages
-    plans = all_patches(ARITHMETICS[precision], to_do(stages, HOPPER)[1], HOPPER)
-    for plan in list(plans)[::9]:
+    operation = to_do(stages, HOPPER)[1]
+    for plan in (plans_of(precision, operation, False) + plans_of(precision, operation, True))[::9]:
         written = set()
         for thread, unit in itertools.product(range(128 * plan.groups), range(plan.units)):
             g, t, warp = thread % 32 // 4, thread % 4, thread // 32 % 4
@@ -320,15 +353,14 @@ def test_lanes_write_what_they_have(precision: str) -> None:
 
 
 @pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+@pytest.mark.parametrize("precision, turned", WAYS)
 @pytest.mark.parametrize("index", [1, 2, 3, 5])  # pooled, added to, averaged, into panels
 def test_what_lanes_write_is_what_was_computed(index: int, precision: str, turned: bool) -> None:
     """The kernel's own text for what becomes of sums, run here, against the interpreter."""
     arithmetic, given = ARITHMETICS[precision], network()
     operation = to_do(given.stages, HOPPER)[index]
-    plans = [plan for plan in all_patches(arithmetic, operation, HOPPER) if plan.turned == turned]
-    plan = max(plans[index::5], key=lambda plan: (plan.units * plan.column_blocks, plan.wide))
+    plans = plans_of(precision, operation, turned)
+    plan = max(plans[index::5], key=lambda plan: (plan.sums[0] * plan.column_blocks, plan.wide))
     made = replace(patches_program(plan), before=(), activations=())
     generator, count = np.random.default_rng(0), plan.images + 1
     added = None
@@ -340,15 +372,60 @@ def test_what_lanes_write_is_what_was_computed(index: int, precision: str, turne
     ours, theirs = (np.zeros((rows, made.result_words), np.uint32) for _ in range(2))
     for number in range(plan.works(count)):
         work = Work(made, np.zeros(1, np.uint32), np.zeros((count, 1)), number)
-        sums = generator.normal(size=(plan.patches, 64, plan.wide)).astype(np.float32)
-        held = np.zeros((128 * plan.groups, plan.units, plan.columns // 2), np.float32)
-        for thread, unit in itertools.product(range(128 * plan.groups), range(plan.units)):
+        positions = 8 * plan.tall
+        sums = generator.normal(size=(plan.patches, positions, plan.wide)).astype(np.float32)
+        held = np.zeros((128 * plan.groups, *plan.sums), np.float32)
+        for thread, unit in itertools.product(range(128 * plan.groups), range(plan.sums[0])):
             for i, (image, y, x, own) in enumerate(registers(plan, thread, unit)):
-                patch = (image * plan.down + y // 8) * plan.across + x // 8
-                held[thread, unit, i] = sums[patch, y % 8 * 8 + x % 8, own]
+                patch = (image * plan.down + y // plan.tall) * plan.across + x // 8
+                held[thread, unit, i] = sums[patch, y % plan.tall * 8 + x % 8, own]
         on_host.put(made, held, ours, added, number, count)
         out = Memory("the results", theirs.size, 0)
         out.words = theirs.reshape(-1)
         for patch in range(plan.patches):
             work.put(out, patch, sums[patch], added)
     assert ours.any() and np.array_equal(ours, theirs)
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("kernel, stride", [((3, 1), 1), ((1, 2), 1), ((3, 2), 2), ((2, 4), 3)])
+def test_threads_add_up_what_their_filters_see(kernel: tuple[int, int], stride: int) -> None:
+    """The kernel's own text for sums without tensor cores, run here on pictures and weights as the
+    interpreter lays them: against the interpreter's sums."""
+    layers = Convolution(20, 1), Convolution(192, kernel, stride=stride), Convolution(4, 1)
+    bare = Network("net", Pixels((3, 23, 29)), layers)
+    given = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    operation = to_do(given.stages, HOPPER)[1]
+    # All of it has come when it is looked at: nothing comes in its place.
+    plans = [
+        plan
+        for plan in plans_of("fp32", operation, False)
+        if plan.chunks <= plan.pictures and plan.chunks * plan.turns <= plan.stages
+    ]
+    assert plans and (stride > 1 or {plan.together for plan in plans} == {1, 2, 4})
+    for plan in {plan.together: plan for plan in plans}.values():
+        made, parameters = patches_program(plan), plan.parameters(given.parameters)
+        images = np.random.default_rng(1).normal(size=(2, 23 * 29 * 20)).astype(np.float32)
+        work = Work(made, parameters, images.view(np.uint32), plan.works(2) - 1)
+        weights = np.concatenate([
+            np.concatenate([each.T.ravel() for _, each in work.weights(chunk, turn)])
+            for chunk in range(plan.chunks) for turn in range(plan.turns)
+        ])  # fmt: skip
+        pictures = np.zeros((plan.chunks, plan.slots, plan.pixel_bytes // 4), np.uint32)
+        for chunk in range(plan.chunks):
+            pictures[chunk, :, : plan.depth] = work.fetched(chunk)
+        bias = parameters[made.bias + work.column * plan.wide :][: plan.wide]
+        found = on_host.add_up(made, weights, pictures, bias)
+        expected = work.sums()
+        right = np.zeros_like(found)
+        for thread, unit in itertools.product(range(128 * plan.groups), range(plan.sums[0])):
+            for i, (image, y, x, own) in enumerate(registers(plan, thread, unit)):
+                patch = (image * plan.down + y // plan.tall) * plan.across + x // 8
+                right[thread, unit, i] = expected[patch, y % plan.tall * 8 + x % 8, own]
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+
+
+def test_neighbours_pieces_are_in_different_banks() -> None:
+    operation = to_do(network().stages, HOPPER)[1]
+    for plan in plans_of("fp32", operation, False):
+        assert len({each * plan.pixel_bytes // 16 % 8 for each in range(8)}) == 8

@@ -11,6 +11,7 @@ import pytest
 from tests.fuse.cuda.interpreter import run_program
 from tests.fuse.cuda.test_branches import images_of, ready, residual
 from tests.fuse.cuda.test_schedule import problem
+from tilewright.fuse.cuda import arrange, stack, sums
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import Arrangement, stack_as
 from tilewright.fuse.cuda.cut import to_do
@@ -18,7 +19,7 @@ from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.steps import Convolve
-from tilewright.fuse.cuda.sums import Shares, share
+from tilewright.fuse.cuda.sums import Shares
 from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
 
@@ -32,9 +33,17 @@ def chain(filters: int) -> Network:
 def whole_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Units have all filters of their tiles, though small pictures have few of such."""
     monkeypatch.setattr(Shares, "busiest", lambda self, warps, groups: self.units * self.splits**9)
-    share.cache_clear()
+    _forget()
     yield
-    share.cache_clear()
+    _forget()
+
+
+def _forget() -> None:
+    """What other tests planned before, and what these do."""
+    for module in (arrange, stack, sums):
+        for each in vars(module).values():
+            if hasattr(each, "cache_clear"):
+                each.cache_clear()
 
 
 def planned(network: Network, precision: str = "fp32") -> Stack:

@@ -21,7 +21,10 @@ from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Patched, 
 from tilewright.fuse.cuda.cut import build, choose, cost_of, recut
 from tilewright.fuse.cuda.dense import CHUNKS, STAGES
 from tilewright.fuse.cuda.generations import Generation, generation
-from tilewright.fuse.cuda.patches import COLUMNS, GROUPS, MOST_COLUMNS, Patches, image_cycles
+from tilewright.fuse.cuda.patches import GROUPS, Patches
+from tilewright.fuse.cuda.patches_choice import image_cycles
+from tilewright.fuse.cuda.patches_plain import DEPTHS, OWN
+from tilewright.fuse.cuda.patches_tensor import COLUMNS, MOST_COLUMNS
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.model.network import Stage
@@ -104,6 +107,13 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
     elif isinstance(kernel, Connected):
         for few in FEW:
             yield replace(kernel, few=few)
+    elif isinstance(kernel, Patched) and kernel.own:
+        for images, down, across, groups, own, depth in itertools.product(
+            PATCHES, PATCHES, PATCHES, GROUPS, OWN, DEPTHS
+        ):
+            yield replace(kernel, images=images, down=down, across=across, groups=groups,
+                          wide=own * 16 * groups // (images * down * across), own=own,
+                          depth=depth)  # fmt: skip
     elif isinstance(kernel, Patched):
         sizes = itertools.product(
             PATCHES, PATCHES, PATCHES, GROUPS, range(COLUMNS, MOST_COLUMNS + 1, COLUMNS)

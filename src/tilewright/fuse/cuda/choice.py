@@ -61,7 +61,9 @@ class Spread(
 class Patched(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="patches", tag_field="kind"
 ):
-    """A kernel of one wide convolution (`patches`)."""
+    """A kernel of one wide convolution (`patches`): on tensor cores, which may have filters and
+    positions exchanged, or without: with so many filters a thread, channels a chunk, and rows a
+    patch."""
 
     operations: Positive
     images: int
@@ -72,6 +74,9 @@ class Patched(
     stages: int
     pictures: int
     turned: bool = False
+    own: int = 0
+    depth: int = 0
+    high: int = 0
 
 
 class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

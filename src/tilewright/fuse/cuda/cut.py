@@ -41,13 +41,8 @@ from tilewright.fuse.cuda.operations import (
     with_copy,
 )
 from tilewright.fuse.cuda.panels import MOST_SCORES, Panels, connected
-from tilewright.fuse.cuda.patches import (
-    Patches,
-    best_patches,
-    image_cycles,
-    patched,
-    patches_as,
-)
+from tilewright.fuse.cuda.patches import Patches
+from tilewright.fuse.cuda.patches_choice import best_patches, image_cycles, patches_as
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles, can_spread
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
@@ -502,7 +497,7 @@ def _in_patches(
     """The best kernel of patches for one wide convolution, if there is any, and what it costs."""
     plan = best_patches(arithmetic, part[0], gpu, None) if len(part) == 1 else None
     if plan is not None:
-        yield image_cycles(plan, gpu), patched(plan)
+        yield image_cycles(plan, gpu), plan.chosen
 
 
 def _in_tiles(

@@ -13,10 +13,12 @@ def patches_text(plan: Patches, name: str) -> str:
     made = patches_program(plan)
     functions = activation("before", made.before), activation("after", made.activations)
     values = {**constants(made), "POOL": POOLS[made.pool]}
+    adding = [text("patches_plain.cuh")]
+    if made.arithmetic.tensor:
+        adding = [multiply_wide(made.arithmetic, made.columns), text("patches_tensor.cuh")]
     return "\n".join([
-        head(made.arithmetic, "words.cuh", "panels.cuh", "shared.cuh"),
-        multiply_wide(made.arithmetic, made.columns),
-        text("patches.cuh"),
+        head(made.arithmetic, "words.cuh", "panels.cuh", "shared.cuh", "patches.cuh"),
+        *adding,
         struct("Layer", values, *functions),
         _kernel(made, name),
     ])  # fmt: skip
@@ -46,7 +48,7 @@ def _kernel(made: PatchesProgram, name: str) -> str:
         "#pragma unroll 1",
         "        for (int number = blockIdx.x; number < all; number += gridDim.x) {",
         "            const Work<Layer> work(number);",
-        f"            float sum[{made.units}][{made.columns // 2}];",
+        f"            float sum[{made.sums[0]}][{made.sums[1]}];",
         f"            patches.add_up(sum, bias + work.column * {made.wide}, turns);",
         f"            patches.put(sum, results, {taken}, work, count);",
         "        }",

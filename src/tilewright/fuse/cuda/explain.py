@@ -12,7 +12,7 @@ from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import PIECE, Panels
 from tilewright.fuse.cuda.panels_ways import BAND, Many
-from tilewright.fuse.cuda.patches import PATCH, STEP, Patches
+from tilewright.fuse.cuda.patches import PATCH, Patches
 from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
 from tilewright.fuse.cuda.stack import Phase, Stack
@@ -178,14 +178,12 @@ def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     memory = f"{plan.shared_bytes:,} bytes shared: pictures and weights pass through in chunks"
     operation = plan.operation
     works = math.prod(plan.blocks) * plan.column_blocks
-    depth = STEP * plan.steps * plan.arithmetic.per_word
+    depth = plan.step_words * plan.steps * plan.arithmetic.per_word
     issued = works * PATCH**2 * plan.down * plan.across * plan.wide * depth
     useful = math.prod(operation.summed[1:]) * operation.weights
-    positions, filters = PATCH**2, plan.columns
-    if plan.turned:
-        positions, filters = plan.columns, BAND
+    positions, filters = plan.unit
     unit = f"{positions} positions, {filters} filters"
-    units = -(-works * plan.groups * plan.units // plan.images)
+    units = -(-works * PATCH**2 * plan.patches * plan.wide // (positions * filters * plan.images))
     share = Share(operation, unit, units, useful / issued, weights="shared memory")
     return arrangement, memory, (share,)
 

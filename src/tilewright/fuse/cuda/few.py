@@ -18,8 +18,9 @@ from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import Panels
-from tilewright.fuse.cuda.patches import Patches, best_patches, patched
-from tilewright.fuse.cuda.patches import cycles as patches_cycles
+from tilewright.fuse.cuda.patches import Patches
+from tilewright.fuse.cuda.patches_choice import best_patches
+from tilewright.fuse.cuda.patches_choice import cycles as patches_cycles
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.fuse.cuda.tiles import Tiles, can_spread, fits
@@ -170,7 +171,7 @@ def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Spread | Stacked 
             ways += [strips] if strips else []
             wide = best_patches(arithmetic, part[0], gpu, images)
             if wide is not None:
-                ways.append((patches_cycles(wide, images, gpu.few.processors), patched(wide)))
+                ways.append((patches_cycles(wide, images, gpu.few.processors), wide.chosen))
         return min(ways, key=lambda each: each[0])[1]
     return None
 

@@ -93,11 +93,13 @@ class PanelRates:
 
 @dataclass(frozen=True)
 class PatchRates:
-    """Cycles of wide convolutions in patches (`patches`)."""
+    """Cycles of wide convolutions in patches (`patches`); where two are named, the second is what
+    kernels without tensor cores take the rate for."""
 
-    product: float  # a step's sums of 64 positions and a filter
-    step: float  # of 64 positions, whatever the filters: tensor cores read these first
-    turn: float  # a tap of a chunk
+    product: float  # a step's sums of 64 positions and a filter; a warp's multiply-add
+    step: float  # of 64 positions, whatever the filters; a piece that a warp reads
+    wait: float  # before four channels of a column of taps are there, without tensor cores
+    turn: float  # a stage of weights
     copied: float  # bytes of weights that come in a cycle
     fetched: float  # pieces of pictures that do
     put: float  # results of 64 positions and a filter
@@ -303,8 +305,15 @@ PANELS = {
 # they took. Estimates are 8 % off on average; what they choose takes at most 18 % longer than the
 # fastest, and 3 % on average.
 PATCHES = PatchRates(
-    product=0.6, step=10, turn=55, copied=47, fetched=0.41, put=3.8, work=630, launch=4000
+    product=0.6, step=10, wait=0, turn=55, copied=47, fetched=0.41, put=3.8, work=630, launch=4000
 )
+# The same without tensor cores, to 540 times of twelve layers by 16, 100 and 1,000 images
+# (`2026-11-18-patches-plain-h200.json`): what they choose takes at most 11 % longer than the
+# fastest, and 1 % on average.
+PLAIN_PATCHES = PatchRates(
+    product=1.17, step=0.26, wait=170, turn=170, copied=340, fetched=0.94, put=35, work=0.4,
+    launch=4600,
+)  # fmt: skip
 # What other generations take over: their tensor cores read registers.
 OTHERS = replace(HOPPER, name="others", warpgroups=False, panels=False)
 

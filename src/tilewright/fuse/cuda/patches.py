@@ -1,43 +1,40 @@
-"""A wide convolution on Hopper: tensor cores read pictures and weights in shared memory.
+"""A wide convolution on Hopper, in patches of pictures that pass through shared memory.
 
 `stack` keeps an image's pictures on a multiprocessor and reads rows of them into registers, which
 is best where channels are few. Where they are many, weights and sums are what fills a
-multiprocessor: here a block takes 64 positions and more by up to 256 filters, and reads every pixel
+multiprocessor: here a block takes 64 positions and more by many filters, and reads every pixel
 once for all taps (`patches.cuh` says how). Pictures between layers lie in device memory.
+
+What is the same of all such kernels is here; `patches_tensor` has those on tensor cores,
+`patches_plain` those without, `patches_choice` says which.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.choice import Patched
-from tilewright.fuse.cuda.generations import PATCHES, Generation, PatchRates
+from tilewright.fuse.cuda.generations import Generation, PatchRates
 from tilewright.fuse.cuda.operations import Form, OfOperation, Operation
-from tilewright.fuse.cuda.packing import expanded, in_pieces, pack_all
-from tilewright.fuse.cuda.panels_ways import BAND, FETCHING, REGISTERS
+from tilewright.fuse.cuda.packing import expanded, pack_all
+from tilewright.fuse.cuda.panels_ways import FETCHING, REGISTERS
 from tilewright.model.network import Parameters
 
-PATCH = 8  # positions along a side: 64 of them are the rows of an instruction
-CHUNK = 32  # words of a pixel that lie together
-PIECE = 4  # words of it that change places
+PATCH = 8  # positions along a side, but that a patch may have more rows or fewer
+PIECE = 4  # words that are fetched at once
+PANEL_CHUNK = 32  # words of an image in panels
 PLACE_BYTES = 8  # that say where a pixel lies
-STEP = 8  # words of a sum that an instruction takes
-COLUMNS = 32  # filters of which a lane has eight that follow each other
-MOST_COLUMNS = 256  # of an instruction
 GROUPS = 1, 2, 3, 4  # of four warps
 MOST_PATCHES = 1, 2, 3, 4, 6, 8  # of a block
 LEFT = 40  # registers of a thread that fetches
-OTHERS = 40  # of one that adds up, besides sums
 STAGES = 6  # of weights, at most
-LEAST_CHANNELS = 32  # fewer leave most of a chunk empty
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,64 @@ class Patches(OfOperation):
     wide: int  # filters
     stages: int  # of weights
     pictures: int  # chunks of pictures
-    turned: bool = False  # filters are an instruction's rows, and positions its columns
+
+    @property
+    def tall(self) -> int:
+        """Rows of a patch."""
+        return PATCH
+
+    @property
+    @abstractmethod
+    def chunk_words(self) -> int:
+        """Of a pixel, that lie together."""
+
+    @property
+    @abstractmethod
+    def pixel_bytes(self) -> int:
+        """From a pixel's chunk to the next one's."""
+
+    @property
+    @abstractmethod
+    def step_words(self) -> int:
+        """Of a chunk, that are multiplied at a time."""
+
+    @property
+    @abstractmethod
+    def turns(self) -> int:
+        """Stages of weights in which a chunk's come."""
+
+    @property
+    @abstractmethod
+    def sums(self) -> tuple[int, int]:
+        """Of a thread that adds up, as the kernel has them."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> tuple[int, int]:
+        """Positions and filters whose sums are a thread's, or four warps', at a time."""
+
+    @property
+    @abstractmethod
+    def other_registers(self) -> int:
+        """Of a thread that adds up, besides sums."""
+
+    @property
+    @abstractmethod
+    def chosen(self) -> Patched:
+        """The plan as it is chosen."""
+
+    @property
+    @abstractmethod
+    def rates(self) -> PatchRates: ...
+
+    @abstractmethod
+    def adding_cycles(self, rates: PatchRates) -> float:
+        """About how long a block adds up for a piece of work."""
+
+    @abstractmethod
+    def pack(self, weight: NDArray[np.float32]) -> Words:
+        """Weights as they lie in shared memory, (filter, rows of taps, columns of taps, channel)
+        in whole blocks of filters and whole chunks."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -77,18 +131,6 @@ class Patches(OfOperation):
         return self.images * self.down * self.across
 
     @property
-    def columns(self) -> int:
-        """Of an instruction: filters, or positions of patches above each other."""
-        return PATCH**2 * self.down if self.turned else self.wide
-
-    @property
-    def units(self) -> int:
-        """Instructions whose sums four warps have: of patches, or of 64 filters of some."""
-        if not self.turned:
-            return self.patches // self.groups
-        return self.images * self.across // self.groups * (self.wide // BAND)
-
-    @property
     def threads(self) -> int:
         return FETCHING + 128 * self.groups
 
@@ -99,18 +141,24 @@ class Patches(OfOperation):
 
     @property
     def chunks(self) -> int:
-        return -(-self.words // CHUNK)
+        return -(-self.words // self.chunk_words)
 
     @property
     def last_steps(self) -> int:
         """Of the last chunk."""
-        return -(-(self.words - CHUNK * (self.chunks - 1)) // STEP)
+        return -(-(self.words - self.chunk_words * (self.chunks - 1)) // self.step_words)
 
     @property
     def steps(self) -> int:
-        """Of a sum, each two pieces of a tap's chunk."""
-        each = (self.chunks - 1) * (CHUNK // STEP) + self.last_steps
+        """Of a sum, whose taps each take so many words."""
+        each = (self.chunks - 1) * (self.chunk_words // self.step_words) + self.last_steps
         return math.prod(self.operation.window.taps) * each
+
+    @property
+    def stage_words(self) -> int:
+        """Of weights that come at a time."""
+        taps = math.prod(self.operation.window.taps)
+        return taps // self.turns * self.chunk_words * self.wide
 
     @property
     def planes(self) -> tuple[int, int]:
@@ -122,7 +170,7 @@ class Patches(OfOperation):
     def rows(self) -> int:
         """Of a plane."""
         window = self.operation.window
-        return PATCH * self.down + (window.taps[0] - 1) // window.stride[0]
+        return self.tall * self.down + (window.taps[0] - 1) // window.stride[0]
 
     @property
     def pitch(self) -> int:
@@ -137,13 +185,13 @@ class Patches(OfOperation):
 
     @property
     def slots(self) -> int:
-        """In whole groups of eight, over which pieces change places."""
+        """In whole groups of eight, over which pieces may change places."""
         return -(-self.used_slots // 8) * 8
 
     @property
     def shared_bytes(self) -> int:
-        rings = self.pictures * self.slots + self.stages * self.wide
-        return 4 * CHUNK * rings + PLACE_BYTES * self.slots
+        rings = self.pictures * self.slots * self.pixel_bytes + 4 * self.stages * self.stage_words
+        return rings + PLACE_BYTES * self.slots
 
     @property
     def registers(self) -> int:
@@ -153,15 +201,10 @@ class Patches(OfOperation):
         return min(240, each + more)
 
     @property
-    def sums(self) -> int:
-        """Of a lane."""
-        return self.units * self.columns // 2
-
-    @property
     def blocks(self) -> tuple[int, int]:
         """Of an image's positions, along y and x."""
         _, height, width = self.operation.summed
-        return -(-height // (PATCH * self.down)), -(-width // (PATCH * self.across))
+        return -(-height // (self.tall * self.down)), -(-width // (PATCH * self.across))
 
     @property
     def column_blocks(self) -> int:
@@ -176,178 +219,67 @@ class Patches(OfOperation):
         """Of an image; in panels, in whole chunks."""
         channels, height, width = self.operation.result
         words = self.arithmetic.words(channels) * height * width
-        return -(-words // CHUNK) * CHUNK if self.gives == "panels" else words
+        return -(-words // PANEL_CHUNK) * PANEL_CHUNK if self.gives == "panels" else words
 
     @cached_property
     def parameter_words(self) -> dict[str, int]:
         name = self.operation.names[0]
-        filters, taps = self.wide * self.column_blocks, math.prod(self.operation.window.taps)
+        filters = self.wide * self.column_blocks
         return {
             f"{name}.bias": 0,
             f"{name}.weight": filters,
-            "all": filters + filters * self.chunks * taps * CHUNK,
+            "all": filters + self.column_blocks * self.chunks * self.turns * self.stage_words,
         }
 
     def parameters(self, given: Parameters) -> Words:
-        packers = {self.operation.names[0]: self._pack}
+        packers = {self.operation.names[0]: self._packed}
         return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
-    def _pack(self, given: NDArray[np.float32]) -> Words:
-        """Weights as they lie in shared memory: by blocks of filters, chunks and taps."""
-        arithmetic, operation = self.arithmetic, self.operation
+    def _packed(self, given: NDArray[np.float32]) -> Words:
+        operation, per_word = self.operation, self.arithmetic.per_word
         channels, taps = operation.source[0], operation.window.taps
         weight = expanded(operation.stages[0], given).reshape(-1, channels, *taps)
-        filters = self.wide * self.column_blocks
-        values = np.zeros((filters, *taps, CHUNK * self.chunks * arithmetic.per_word), np.float32)
+        filters, deep = self.wide * self.column_blocks, self.chunk_words * self.chunks * per_word
+        values = np.zeros((filters, *taps, deep), np.float32)
         values[: len(weight), ..., :channels] = weight.transpose(0, 2, 3, 1)
-        words = arithmetic.operands(values.reshape(filters, -1, arithmetic.per_word))
-        # Of 32 filters a lane's eight come from four columns of 8, two of each; of 16 rows, where
-        # filters are these, its two are 8 apart.
-        lanes = (8, 2) if self.turned else (4, 4, 2)
-        turned = words.reshape(filters // math.prod(lanes), *lanes, -1).swapaxes(1, 2)
-        pieces = in_pieces(turned.reshape(filters, -1))
-        each = self.wide, math.prod(taps), self.chunks, CHUNK
-        ordered = pieces.reshape(self.column_blocks, *each).transpose(0, 3, 2, 1, 4)
-        return np.ascontiguousarray(ordered).ravel()
+        return self.pack(values)
+
+    def work_cycles(self, rates: PatchRates) -> float:
+        """About how long a block takes for a piece of work."""
+        turns = self.chunks * self.turns
+        sums = self.adding_cycles(rates) + turns * rates.turn
+        weights = turns * 4 * self.stage_words / rates.copied
+        pictures = self.chunks * self.used_slots * (self.chunk_words // PIECE) / rates.fetched
+        # With one chunk of pictures at a time, all wait while it comes.
+        if self.pictures == 1:
+            sums += pictures
+        put = rates.put * self.patches * self.wide * self.tall / PATCH
+        return rates.work + max(sums, weights, pictures) + put
+
+    def fits(self, gpu: Generation) -> bool:
+        """Whether there can be such a kernel: it finds room, and the kernel's table of places does
+        for the rows and columns that it holds in 15 and 16 bits."""
+        window = self.operation.window
+        return (
+            min(self.images, self.down, self.across, self.wide) >= 1
+            and self.groups in GROUPS
+            and (self.images == 1 or self.blocks == (1, 1))  # of several images, each is whole
+            and window.stride[0] * self.rows < 2**15
+            and window.stride[1] * self.pitch < 2**16
+            and 2 <= self.stages <= STAGES
+            and 1 <= self.pictures <= 4
+            and self.shared_bytes <= gpu.shared_bytes - 1024
+            and math.prod(self.sums) + self.other_registers <= self.registers
+        )
 
 
-def patched(plan: Patches) -> Patched:
-    """A plan as it is chosen."""
-    return Patched(1, plan.images, plan.down, plan.across, plan.groups, plan.wide, plan.stages,
-                   plan.pictures, plan.turned)  # fmt: skip
-
-
-def patches_as(
-    chosen: Patched, arithmetic: Arithmetic, operation: Operation, gpu: Generation
-) -> Patches | None:
-    """The plan that was chosen, if there is such a one."""
-    plan = Patches(arithmetic, operation, chosen.images, chosen.down, chosen.across, chosen.groups,
-                   chosen.wide, chosen.stages, chosen.pictures, chosen.turned)  # fmt: skip
-    return plan if can_be_patches(arithmetic, operation, gpu) and fits(plan, gpu) else None
-
-
-def work_cycles(plan: Patches, rates: PatchRates = PATCHES) -> float:
-    """About how long a block takes for a piece of work."""
-    taps = math.prod(plan.operation.window.taps) * plan.chunks
-    step = rates.step + rates.product * plan.columns
-    sums = plan.groups * plan.units * plan.steps * step + taps * rates.turn
-    weights = taps * plan.wide * 4 * CHUNK / rates.copied
-    pictures = plan.chunks * plan.used_slots * (CHUNK // PIECE) / rates.fetched
-    # With one chunk of pictures at a time, all wait while it comes.
-    if plan.pictures == 1:
-        sums += pictures
-    return rates.work + max(sums, weights, pictures) + rates.put * plan.patches * plan.wide
-
-
-def image_cycles(plan: Patches, gpu: Generation) -> float:
-    """Of a multiprocessor, of one image of many, with what its launch costs."""
-    moved = plan.result_words + sum(
-        plan.arithmetic.words(channels) * height * width
-        for channels, height, width in plan.input_shapes
-    )
-    return max(_own_cycles(plan), moved / gpu.words_a_cycle) + gpu.launch_cycles
-
-
-def _own_cycles(plan: Patches) -> float:
-    """Of a multiprocessor, of an image: without what device memory moves."""
-    return math.prod(plan.blocks) * plan.column_blocks / plan.images * work_cycles(plan)
-
-
-def best_patches(
-    arithmetic: Arithmetic, operation: Operation, gpu: Generation, images: int | None
-) -> Patches | None:
-    """The best for so many images, or for many; None: there is none."""
-    given = operation.alike, operation.forms, operation.gives
-    found = _best(arithmetic, _Alike(given, operation), gpu, images)
-    return replace(found, operation=operation) if found else None
-
-
-@dataclass(frozen=True)
-class _Alike:
-    """An operation that stands for all that are planned the same."""
-
-    given: tuple[object, ...]
-    operation: Operation = field(compare=False)
-
-
-@lru_cache(maxsize=1000)
-def _best(
-    arithmetic: Arithmetic, alike: _Alike, gpu: Generation, images: int | None
-) -> Patches | None:
-    plans = _tried(arithmetic, alike, gpu)
-    if images is None:
-        # Of those that wait for device memory, the one that has least to do besides.
-        return min(plans, key=lambda plan: (image_cycles(plan, gpu), _own_cycles(plan)),
-                   default=None)  # fmt: skip
-    processors = gpu.few.processors
-    return min(plans, key=lambda plan: cycles(plan, images, processors), default=None)
-
-
-@lru_cache(maxsize=100)
-def _tried(arithmetic: Arithmetic, alike: _Alike, gpu: Generation) -> tuple[Patches, ...]:
-    return tuple(all_patches(arithmetic, alike.operation, gpu))
-
-
-def cycles(plan: Patches, images: int, processors: int, rates: PatchRates = PATCHES) -> float:
-    """About how long a launch takes."""
-    waves = -(-plan.works(images) // processors)
-    return rates.launch + waves * work_cycles(plan, rates)
-
-
-def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> bool:
-    """Whether there is such a kernel for an operation."""
+def can_be_patches(operation: Operation, gpu: Generation, least: int) -> bool:
+    """Whether there can be such a kernel for an operation of so many channels or more."""
     return (
         gpu.warpgroups
-        and arithmetic.from_shared
         and operation.kind == "sum"
         and not operation.connected
-        and operation.source[0] >= LEAST_CHANNELS
+        and operation.source[0] >= least
         and all(form == "words" for form in operation.forms)
         and operation.gives in ("words", "panels")
-        # Pieces of pixels, and a lane's eight filters, are whole.
-        and arithmetic.words(operation.source[0]) % PIECE == 0
-        and operation.summed[0] % 8 == 0
     )
-
-
-def fits(plan: Patches, gpu: Generation) -> bool:
-    """Whether there can be such a kernel: it finds room, and the kernel's table of places does for
-    the rows and columns that it holds in 15 and 16 bits."""
-    window = plan.operation.window
-    return (
-        min(plan.images, plan.down, plan.across) >= 1
-        and plan.groups in GROUPS
-        and (plan.images == 1 or plan.blocks == (1, 1))  # of several images, each is whole
-        and window.stride[0] * plan.rows < 2**15
-        and window.stride[1] * plan.pitch < 2**16
-        and (plan.images * plan.across if plan.turned else plan.patches) % plan.groups == 0
-        and plan.wide >= COLUMNS
-        and plan.wide % (BAND if plan.turned else COLUMNS) == 0
-        and plan.columns <= MOST_COLUMNS
-        and 2 <= plan.stages <= STAGES
-        and 1 <= plan.pictures <= 4
-        and plan.shared_bytes <= gpu.shared_bytes - 1024
-        and plan.sums + OTHERS <= plan.registers
-    )
-
-
-def all_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> Iterator[Patches]:
-    """The plans that are compared: as many stages as fit, of pictures first."""
-    if not can_be_patches(arithmetic, operation, gpu):
-        return
-    filters, height, width = operation.summed
-    high, broad = (min(-(-side // PATCH), MOST_PATCHES[-1]) for side in (height, width))
-    for turned, unit in ((False, COLUMNS), (True, BAND)):
-        columns = -(-filters // unit)
-        widths = {unit * -(-columns // count) for count in range(1, columns + 1)}
-        for groups, patches, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
-            for down, across in itertools.product(range(1, high + 1), range(1, broad + 1)):
-                images, rest = divmod(patches, down * across)
-                if rest or images == 0:
-                    continue
-                for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
-                    plan = Patches(arithmetic, operation, images, down, across, groups, wide,
-                                   stages, pictures, turned)  # fmt: skip
-                    if fits(plan, gpu):
-                        yield plan
-                        break

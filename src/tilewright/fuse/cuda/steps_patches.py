@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.patches import PIECE, Patches
+from tilewright.fuse.cuda.patches_plain import PlainPatches
+from tilewright.fuse.cuda.patches_tensor import TensorPatches
 from tilewright.fuse.cuda.pictures import plain
 from tilewright.fuse.cuda.program import pool_of
 from tilewright.fuse.cuda.steps import PoolStep
@@ -35,9 +37,13 @@ class PatchesProgram:
     across: int
     groups: int
     wide: int
-    turned: bool
-    units: int
-    columns: int
+    tall: int
+    sums: tuple[int, int]
+    chunk_words: int
+    pixel_bytes: int
+    changes_places: bool  # a pixel's pieces, by where it lies
+    turns: int
+    stage_words: int
     stages: int
     pictures: int
     planes_y: int
@@ -69,12 +75,20 @@ class PatchesProgram:
     to_panels: bool
     rounds: bool  # what is read is rounded to operands first
     added: bool
+    # With tensor cores:
+    turned: bool = False
+    units: int = 0
+    columns: int = 0
+    # Without:
+    own: int = 0
+    together: int = 0
     STRUCT: ClassVar[tuple[str, ...]] = (
-        "images", "down", "across", "groups", "wide", "turned", "units", "columns", "stages",
-        "pictures", "planes_y", "planes_x", "rows", "pitch", "slots", "blocks_y", "blocks_x",
-        "column_blocks", "chunks", "last_steps", "height", "width", "words", "taps_y", "taps_x",
-        "stride_y", "stride_x", "top", "left", "result_y", "result_x", "result_words", "out_words",
-        "out_pieces", "filters", "to", "to_panels", "rounds", "added",
+        "images", "down", "across", "groups", "wide", "tall", "chunk_words", "pixel_bytes",
+        "changes_places", "turns", "stage_words", "stages", "pictures", "planes_y", "planes_x",
+        "rows", "pitch", "slots", "blocks_y", "blocks_x", "column_blocks", "chunks", "last_steps",
+        "height", "width", "words", "taps_y", "taps_x", "stride_y", "stride_x", "top", "left",
+        "result_y", "result_x", "result_words", "out_words", "out_pieces", "filters", "to",
+        "to_panels", "rounds", "added", "turned", "units", "columns", "own", "together",
     )  # fmt: skip
 
 
@@ -84,6 +98,8 @@ def patches_program(plan: Patches) -> PatchesProgram:
     pool, before, after = pool_of(operation)
     filters, result_y, result_x = operation.result
     _, height, width = operation.source
+    tensor = plan if isinstance(plan, TensorPatches) else None
+    without = plan if isinstance(plan, PlainPatches) else None
     return PatchesProgram(
         arithmetic=arithmetic,
         before=before,
@@ -98,9 +114,13 @@ def patches_program(plan: Patches) -> PatchesProgram:
         across=plan.across,
         groups=plan.groups,
         wide=plan.wide,
-        turned=plan.turned,
-        units=plan.units,
-        columns=plan.columns,
+        tall=plan.tall,
+        sums=plan.sums,
+        chunk_words=plan.chunk_words,
+        pixel_bytes=plan.pixel_bytes,
+        changes_places=tensor is not None,
+        turns=plan.turns,
+        stage_words=plan.stage_words,
         stages=plan.stages,
         pictures=plan.pictures,
         planes_y=plan.planes[0],
@@ -132,4 +152,9 @@ def patches_program(plan: Patches) -> PatchesProgram:
         to_panels=plan.gives == "panels",
         rounds=operation.mixed and arithmetic.rounds,
         added=operation.added,
+        turned=tensor is not None and tensor.turned,
+        units=tensor.units if tensor else 0,
+        columns=tensor.columns if tensor else 0,
+        own=without.own if without else 0,
+        together=without.together if without else 0,
     )

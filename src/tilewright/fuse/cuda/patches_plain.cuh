@@ -1,0 +1,178 @@
+// A convolution of many channels without tensor cores: threads read operands in shared memory, and
+// multiply and add. Needs patches.cuh.
+//
+// A thread has a column of a patch, TALL positions above each other, and OWN filters that follow each
+// other. Of a column of taps and four channels it reads every row of the picture once, for all taps
+// above each other. Lanes are eight columns of TOGETHER patches; where these are fewer than four, as
+// many times more filters. A stage of the weights' ring is a column of taps: their CHUNK_WORDS
+// channels of WIDE filters. Pixels are one piece further apart than their chunks are long: eight
+// neighbours' pieces are in different banks.
+
+template <class L>
+struct Patches : Rings<L>, Results<L> {
+    using R = Rings<L>;
+    using Turns = typename R::Turns;
+    static constexpr int FILTER_LANES = 4 / L::TOGETHER;  // eight of them have the same filters
+    static constexpr int FILTER_WARPS = L::WIDE / (L::OWN * FILTER_LANES);
+
+    // What is a thread's: the patch, and of the block's filters the first.
+    struct Mine : Patch<L> {
+        int filter;
+
+        __device__ __forceinline__ Mine()
+        {
+            const int warp = threadIdx.x / 32, eight = threadIdx.x % 32 / TW_PATCH;
+            this->number = warp / FILTER_WARPS * L::TOGETHER + eight % L::TOGETHER;
+            filter = (warp % FILTER_WARPS * FILTER_LANES + eight / L::TOGETHER) * L::OWN;
+        }
+
+        __device__ __forceinline__ int column() const { return this->x() + threadIdx.x % TW_PATCH; }
+    };
+
+    __device__ __forceinline__ const char* bytes() const
+    {
+        return reinterpret_cast<const char*>(this->memory);
+    }
+
+    static __device__ __forceinline__ float of(const float4& four, int c)
+    {
+        return c == 0 ? four.x : c == 1 ? four.y : c == 2 ? four.z : four.w;
+    }
+
+    // The products of four channels and a column of taps. `pixel` is the first of the thread's column
+    // under the first tap.
+    static __device__ __forceinline__ void add_four(
+        float (&sum)[L::TALL][L::OWN], const char* pixel, const float* weights)
+    {
+        constexpr int ROW = L::PITCH * L::PIXEL_BYTES;
+#pragma unroll
+        for (int plane = 0; plane < L::PLANES_Y; ++plane) {
+            const char* rows = pixel + plane * (L::PLANES_X * L::ROWS * ROW);
+            float4 line[L::TALL];
+#pragma unroll
+            for (int y = 0; y < L::TALL; ++y)
+                line[y] = *reinterpret_cast<const float4*>(rows + y * ROW);
+#pragma unroll
+            for (int tap = plane; tap < L::TAPS_Y; tap += L::STRIDE_Y) {
+                const int down = tap / L::STRIDE_Y;
+                if (down)
+                    line[(down + L::TALL - 1) % L::TALL] =
+                        *reinterpret_cast<const float4*>(rows + (down + L::TALL - 1) * ROW);
+#pragma unroll
+                for (int c = 0; c < 4; ++c) {
+                    float filters[L::OWN];
+#pragma unroll
+                    for (int f = 0; f < L::OWN; f += 4) {
+                        const float4 four = *reinterpret_cast<const float4*>(
+                            weights + (tap * L::CHUNK_WORDS + c) * L::WIDE + f);
+                        filters[f] = four.x;
+                        filters[f + 1] = four.y;
+                        filters[f + 2] = four.z;
+                        filters[f + 3] = four.w;
+                    }
+                    // To and fro, so that one operand of each is the one before's.
+#pragma unroll
+                    for (int f = 0; f < L::OWN; ++f)
+#pragma unroll
+                        for (int i = 0; i < L::TALL; ++i) {
+                            const int y = f % 2 ? L::TALL - 1 - i : i;
+                            sum[y][f] = fmaf(of(line[(y + down) % L::TALL], c), filters[f],
+                                             sum[y][f]);
+                        }
+                }
+            }
+        }
+    }
+
+    // A chunk's products, FOURS of four channels.
+    template <int FOURS>
+    __device__ __forceinline__ void add_chunk(
+        float (&sum)[L::TALL][L::OWN], const Mine& mine, Turns& turns) const
+    {
+        const char* pixel = bytes() + L::STAGES * R::WEIGHT_BYTES
+            + turns.pictures.stage * R::PICTURE_BYTES
+            + (R::patch_at(mine) + threadIdx.x % TW_PATCH) * L::PIXEL_BYTES;
+        wait_for(this->pictures_full + 8 * turns.pictures.stage, turns.pictures.phase);
+#pragma unroll 1
+        for (int tap = 0; tap < L::TURNS; ++tap) {
+            const char* from = pixel + R::tap_at(tap) * L::PIXEL_BYTES;
+            const float* weights =
+                reinterpret_cast<const float*>(bytes() + turns.weights.stage * R::WEIGHT_BYTES)
+                + mine.filter;
+            wait_for(this->weights_full + 8 * turns.weights.stage, turns.weights.phase);
+#pragma unroll (L::TAPS_Y < 3 ? 2 : 1)
+            for (int four = 0; four < FOURS; ++four)
+                add_four(sum, from + 16 * four, weights + 4 * L::WIDE * four);
+            turns.done_weights = this->weights_empty + 8 * turns.weights.stage;
+            turns.weights.next();
+            if (tap == L::TURNS - 1)
+                turns.done_picture = this->pictures_empty + 8 * turns.pictures.stage;
+            __syncwarp();
+            turns.give_back();
+        }
+        turns.pictures.next();
+    }
+
+    // All sums of a piece of work, from the bias on.
+    __device__ __forceinline__ void add_up(
+        float (&sum)[L::TALL][L::OWN], const float* bias, Turns& turns) const
+    {
+        const Mine mine;
+#pragma unroll
+        for (int f = 0; f < L::OWN; ++f) {
+            const float begin = __ldg(bias + mine.filter + f);
+#pragma unroll
+            for (int y = 0; y < L::TALL; ++y)
+                sum[y][f] = begin;
+        }
+        constexpr int LESS = L::LAST_STEPS < R::PIECES;  // whether the last chunk is shorter
+#pragma unroll 1
+        for (int chunk = LESS; chunk < L::CHUNKS; ++chunk)
+            add_chunk<R::PIECES>(sum, mine, turns);
+        if constexpr (LESS)
+            add_chunk<L::LAST_STEPS>(sum, mine, turns);
+    }
+
+    // Of a pooling window a lane has a column, and the lane beside it the other.
+    static __device__ __forceinline__ void put(
+        const float (&sum)[L::TALL][L::OWN], word* results, const word* added,
+        const Work<L>& work, int count)
+    {
+        const Mine mine;
+        const int image = work.image + mine.image(), filter = work.column * L::WIDE + mine.filter;
+        const int x = work.x + mine.column(), column = L::POOL ? x / 2 : x;
+        const bool here = image < count && column < L::RESULT_X && !(L::POOL && x % 2);
+#pragma unroll
+        for (int first = 0; first < L::TALL; first += 2) {
+            const int y = work.y + mine.y() + first, row = L::POOL ? y / 2 : y;
+            word more[2][L::OWN / 4][4];
+#pragma unroll
+            for (int i = 0; i < L::OWN / 2 && L::ADDED; ++i)
+                if (here && first + i % 2 < L::TALL && row + i % 2 < L::RESULT_Y
+                    && filter + i / 2 * 4 < L::FILTERS)
+                    Results<L>::template read_added<4>(more[i % 2][i / 2], added, image,
+                        (row + i % 2) * L::RESULT_X + column, filter + i / 2 * 4);
+#pragma unroll
+            for (int i = 0; i < L::OWN / 2; i += L::POOL ? 2 : 1) {
+                const int below = i % 2, f = i / 2 * 4;
+                float values[4];
+                if (first + below >= L::TALL)
+                    continue;
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    values[k] = sum[first + below][f + k];
+                    if (L::POOL) {
+                        const float both =
+                            Results<L>::first_pooled(
+                                sum[first][f + k], sum[(first + 1) % L::TALL][f + k]);
+                        values[k] =
+                            Results<L>::pooled(both, __shfl_xor_sync(0xffffffff, both, 1));
+                    }
+                }
+                if (here && row + below < L::RESULT_Y && filter + f < L::FILTERS)
+                    Results<L>::put_filters(values, more[below][i / 2], results, image,
+                                            (row + below) * L::RESULT_X + column, filter + f);
+            }
+        }
+    }
+};

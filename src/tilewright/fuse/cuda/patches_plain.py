@@ -1,0 +1,151 @@
+"""Wide convolutions in patches without tensor cores: threads read operands in shared memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.fuse.cuda import patches
+from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.choice import Patched
+from tilewright.fuse.cuda.generations import PLAIN_PATCHES, Generation, PatchRates
+from tilewright.fuse.cuda.operations import Operation
+from tilewright.fuse.cuda.patches import GROUPS, PATCH, PIECE, Patches
+
+OWN = 16, 12, 8  # filters of a thread
+DEPTHS = 32, 16, 8  # channels of a chunk
+OTHERS = 36  # registers, besides sums
+TALL = range(4, 17)  # rows of a patch
+LEAST_CHANNELS = 8  # fewer leave much of a chunk empty
+MOST_PATCHES = 1, 2, 3, 4, 6, 8, 12, 16  # of a block
+MOST_STAGES = 4  # of weights: a column of taps takes long
+
+
+@dataclass(frozen=True)
+class PlainPatches(Patches):
+    own: int = 8  # filters of a thread
+    depth: int = 32  # channels of a chunk
+    high: int = PATCH  # rows of a patch
+    step_words = PIECE
+    rates = PLAIN_PATCHES
+
+    @property
+    def tall(self) -> int:
+        return self.high
+
+    @property
+    def chunk_words(self) -> int:
+        return self.depth
+
+    @property
+    def pixel_bytes(self) -> int:
+        """One piece more: neighbours' pieces are in different banks."""
+        return 4 * (self.depth + PIECE)
+
+    @property
+    def turns(self) -> int:
+        """A column of taps at a time."""
+        return self.operation.window.taps[1]
+
+    @property
+    def together(self) -> int:
+        """Patches of a warp: lanes are eight columns of each."""
+        return math.gcd(4, self.patches)
+
+    @property
+    def sums(self) -> tuple[int, int]:
+        return self.high, self.own
+
+    @property
+    def unit(self) -> tuple[int, int]:
+        return self.sums
+
+    @property
+    def other_registers(self) -> int:
+        """The compiler has two registers for each sum, of either bank: which of them it is in, it
+        changes from channel to channel, so that no two operands are in the same bank. Without room
+        for that, multiply-adds took up to half as long again."""
+        return OTHERS + self.high * self.own
+
+    @property
+    def chosen(self) -> Patched:
+        return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
+                       self.pictures, own=self.own, depth=self.depth, high=self.high)  # fmt: skip
+
+    def adding_cycles(self, rates: PatchRates) -> float:
+        """A scheduler has a warp of each group; what it reads, it reads beside all others."""
+        down, across = self.operation.window.taps
+        fours = self.steps // (down * across)
+        rows = self.planes[0] * (self.high - 1) + down
+        products = self.high * self.own * PIECE * down
+        reads = rows + down * PIECE * (self.own // PIECE)
+        each = self.groups * (rates.product * products + rates.step * reads) + rates.wait
+        return across * fours * each
+
+    def pack(self, weight: NDArray[np.float32]) -> Words:
+        """By blocks of filters, chunks, columns of taps, rows of taps and channels."""
+        _, down, across, _ = weight.shape
+        split = weight.reshape(self.column_blocks, self.wide, down, across, self.chunks, self.depth)
+        return np.ascontiguousarray(split.transpose(0, 4, 3, 2, 5, 1)).view(np.uint32).ravel()
+
+    def fits(self, gpu: Generation) -> bool:
+        return (
+            self.own in OWN
+            and self.depth in DEPTHS
+            and self.high in TALL
+            and not (self.operation.pool and self.high % 2)
+            and min(self.patches, self.groups) >= 1
+            and 4 * self.groups % (self.patches // self.together) == 0
+            and self.wide == self.own * 4 * 4 * self.groups // self.patches
+            and super().fits(gpu)
+        )
+
+
+def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> bool:
+    return (
+        not arithmetic.tensor
+        and patches.can_be_patches(operation, gpu, LEAST_CHANNELS)
+        # Pieces of pixels and of results are whole.
+        and operation.source[0] % PIECE == 0
+        and operation.summed[0] % PIECE == 0
+    )
+
+
+def all_patches(
+    arithmetic: Arithmetic, operation: Operation, gpu: Generation
+) -> Iterator[PlainPatches]:
+    """The plans that are compared: chunks as deep as fit twice, then as many stages."""
+    if not can_be_patches(arithmetic, operation, gpu):
+        return
+    filters, height, width = operation.summed
+    broad = range(1, min(-(-width // PATCH), MOST_PATCHES[-1]) + 1)
+    for high, own, groups, count in itertools.product(
+        _heights(operation), OWN, GROUPS, MOST_PATCHES
+    ):
+        wide = own * 16 * groups // count
+        if wide - own >= filters:
+            continue
+        for down, across in itertools.product(range(1, -(-height // high) + 1), broad):
+            images, rest = divmod(count, down * across)
+            if rest or images == 0:
+                continue
+            ways = itertools.product((2, 1), DEPTHS, range(MOST_STAGES, 1, -1))
+            for pictures, depth, stages in ways:
+                plan = PlainPatches(arithmetic, operation, images, down, across, groups, wide,
+                                    stages, pictures, own, depth, high)  # fmt: skip
+                if plan.fits(gpu):
+                    yield plan
+                    break
+
+
+def _heights(operation: Operation) -> list[int]:
+    """Rows of patches that leave least of the last one empty, and the usual ones."""
+    even = 2 if operation.pool else 1
+    height = -(-operation.summed[1] // even)
+    found = {even * -(-height // count) for count in range(1, height + 1)}
+    return sorted({PATCH, *(found & set(TALL))})

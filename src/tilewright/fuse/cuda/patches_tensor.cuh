@@ -1,0 +1,234 @@
+// A convolution of many channels whose operands tensor cores read in shared memory, both of them.
+// Needs patches.cuh, and `multiply_wide` for COLUMNS columns.
+//
+// 64 rows of an instruction are a patch: eight neighbours are a group of rows, and groups lie as far
+// apart as rows of the picture do. What is 64 rows, and a column, may be exchanged (TURNED): an
+// instruction costs some time for its rows, so that it is best with many columns, be they filters or
+// positions, then of DOWN patches one above the other. Four warps have UNITS instructions' sums.
+// A pixel's chunk is 128 bytes, and so is a filter's, for a tap.
+
+template <class L>
+struct Patches : Rings<L>, Results<L> {
+    using R = Rings<L>;
+    using Turns = typename R::Turns;
+    static constexpr int TAPS = L::TAPS_Y * L::TAPS_X;
+    static_assert(L::PIXEL_BYTES == 128 && L::TURNS == TAPS, "");
+
+    // The n-th unit of these four warps: the patch, or the first of those above each other, and 64
+    // filters of the block where these are rows.
+    struct Unit : Patch<L> {
+        int band;
+
+        __device__ __forceinline__ Unit(int n)
+        {
+            const int group = threadIdx.x / 128;
+            if constexpr (L::TURNED) {
+                constexpr int BANDS = L::WIDE / 64;
+                const int strip = group * (L::UNITS / BANDS) + n / BANDS;
+                this->number = strip / L::ACROSS * (L::DOWN * L::ACROSS) + strip % L::ACROSS;
+                band = n % BANDS;
+            } else {
+                this->number = group * L::UNITS + n;
+                band = 0;
+            }
+        }
+    };
+
+    // A chunk's products, STEPS of two pieces each. What a tap read is given back when the next tap's
+    // products have begun.
+    template <int STEPS>
+    __device__ __forceinline__ void add_chunk(
+        float (&sum)[L::UNITS][L::COLUMNS / 2], Turns& turns) const
+    {
+        unsigned long long positions[L::UNITS];
+        // Of one chunk of pictures at a time the last must be given back before the next can come.
+        if (L::PICTURES == 1 && turns.done_picture) {
+            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            turns.give_back();
+        }
+        wait_for(this->pictures_full + 8 * turns.pictures.stage, turns.pictures.phase);
+        // What threads have copied is seen by tensor cores.
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#pragma unroll
+        for (int n = 0; n < L::UNITS; ++n)
+            positions[n] = described(this->pictures + turns.pictures.stage * R::PICTURE_BYTES
+                                         + R::patch_at(Unit(n)) * L::PIXEL_BYTES,
+                                     L::PITCH * L::PIXEL_BYTES);
+#pragma unroll 1
+        for (int tap = 0; tap < TAPS; ++tap) {
+            const int reach = R::tap_at(tap) * (L::PIXEL_BYTES / 16);
+            const unsigned long long filters =
+                described(this->weights + turns.weights.stage * R::WEIGHT_BYTES, 8 * L::PIXEL_BYTES);
+            wait_for(this->weights_full + 8 * turns.weights.stage, turns.weights.phase);
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int i = 0; i < STEPS; ++i)
+#pragma unroll
+                for (int n = 0; n < L::UNITS; ++n) {
+                    const unsigned long long own = filters + 2 * i
+                        + Unit(n).band * (64 * L::PIXEL_BYTES / 16);
+                    if (L::TURNED)
+                        multiply_wide(sum[n], own, positions[n] + reach + 2 * i);
+                    else
+                        multiply_wide(sum[n], positions[n] + reach + 2 * i, own);
+                }
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+            asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+            turns.give_back();
+            turns.done_weights = this->weights_empty + 8 * turns.weights.stage;
+            turns.weights.next();
+        }
+        turns.done_picture = this->pictures_empty + 8 * turns.pictures.stage;
+        turns.pictures.next();
+    }
+
+    // All sums of a piece of work, from the bias on.
+    __device__ __forceinline__ void add_up(
+        float (&sum)[L::UNITS][L::COLUMNS / 2], const float* bias, Turns& turns) const
+    {
+#pragma unroll
+        for (int n = 0; n < L::UNITS; ++n)
+#pragma unroll
+            for (int i = 0; i < L::COLUMNS / 2; ++i)
+                sum[n][i] = __ldg(bias + (L::TURNED ? row_filter(n) + i / 2 % 2
+                                                    : column_filter(i / 4) + i % 2));
+        hold(sum);
+#pragma unroll 1
+        for (int chunk = 1; chunk < L::CHUNKS; ++chunk)
+            add_chunk<R::PIECES / 2>(sum, turns);
+        add_chunk<L::LAST_STEPS>(sum, turns);
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        hold(sum);
+        turns.give_back();
+    }
+
+    // The compiler is to leave sums alone from here on, or until here.
+    static __device__ __forceinline__ void hold(float (&sum)[L::UNITS][L::COLUMNS / 2])
+    {
+#pragma unroll
+        for (int n = 0; n < L::UNITS; ++n)
+#pragma unroll
+            for (int i = 0; i < L::COLUMNS / 2; ++i)
+                asm volatile("" : "+f"(sum[n][i])::"memory");
+    }
+
+    // ---- what goes out ---------------------------------------------------------------------------
+
+    // The first of a lane's two filters in the n-th column of 8: weights lie so that in four columns
+    // a lane has eight that follow each other.
+    static __device__ __forceinline__ int column_filter(int n)
+    {
+        return n / 4 * 32 + threadIdx.x % 4 * 8 + n % 4 * 2;
+    }
+
+    // The same where filters are rows: weights lie so that a lane's two rows, 8 apart, are two filters
+    // that follow each other.
+    static __device__ __forceinline__ int row_filter(int n)
+    {
+        return Unit(n).band * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 * 2;
+    }
+
+    __device__ __forceinline__ void put(
+        const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
+        const Work<L>& work, int count) const
+    {
+        if constexpr (L::TURNED)
+            put_rows(sum, results, added, work, count);
+        else
+            put_columns(sum, results, added, work, count);
+    }
+
+    // Lane 4g+t of the w-th of four warps has rows 2w and 2w+1 of a patch, column g. What is added to
+    // some filters is read before any of them is written: one after the other, each would wait.
+    static __device__ __forceinline__ void put_columns(
+        const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
+        const Work<L>& work, int count)
+    {
+        constexpr int EIGHTS = L::COLUMNS / 32, AT_ONCE = EIGHTS % 2 ? 1 : 2;
+        const int g = threadIdx.x % 32 / 4, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+        for (int unit = 0; unit < L::UNITS; ++unit) {
+            const Unit own(unit);
+            const int image = work.image + own.image();
+            const int y = work.y + own.y() + 2 * warp, x = work.x + own.x() + g;
+            const int pixel = L::POOL ? y / 2 * L::RESULT_X + x / 2 : y * L::RESULT_X + x;
+            const int filter = work.column * L::WIDE + column_filter(0);
+            bool mine[2];
+            mine[0] = image < count && !(L::POOL && g % 2)
+                && (L::POOL ? y / 2 : y) < L::RESULT_Y && (L::POOL ? x / 2 : x) < L::RESULT_X;
+            mine[1] = mine[0] && y + 1 < L::RESULT_Y;
+#pragma unroll
+            for (int first = 0; first < EIGHTS; first += AT_ONCE) {
+                word more[AT_ONCE][2][8 / TW_PER_WORD];
+#pragma unroll
+                for (int i = 0; i < 2 * AT_ONCE && L::ADDED; ++i)
+                    if (mine[i % 2] && filter + (first + i / 2) * 32 < L::FILTERS)
+                        Results<L>::template read_added<8>(more[i / 2][i % 2], added, image, pixel + i % 2 * L::RESULT_X,
+                                      filter + (first + i / 2) * 32);
+#pragma unroll
+                for (int i = 0; i < 2 * AT_ONCE; i += L::POOL ? 2 : 1) {
+                    const int eight = first + i / 2, half = i % 2;
+                    float values[8];
+#pragma unroll
+                    for (int k = 0; k < 8; ++k) {
+                        const float* two = sum[unit] + 4 * (4 * eight + k / 2) + k % 2;
+                        if (L::POOL) {
+                            // The lane beside this one has the window's other column.
+                            const float both = Results<L>::first_pooled(two[0], two[2]);
+                            values[k] = Results<L>::pooled(both, __shfl_xor_sync(0xffffffff, both, 4));
+                        } else {
+                            values[k] = two[2 * half];
+                        }
+                    }
+                    if (mine[half] && filter + eight * 32 < L::FILTERS)
+                        Results<L>::put_filters(values, more[i / 2][half], results, image,
+                                    pixel + half * L::RESULT_X, filter + eight * 32);
+                }
+            }
+        }
+    }
+
+    // Lane 4g+t has columns 2t and 2t+1 of every row of the patches above each other.
+    static __device__ __forceinline__ void put_rows(
+        const float (&sum)[L::UNITS][L::COLUMNS / 2], word* results, const word* added,
+        const Work<L>& work, int count)
+    {
+        constexpr int AT_ONCE = 4 * TW_PER_WORD;  // rows
+        const int t = threadIdx.x % 4;
+#pragma unroll
+        for (int unit = 0; unit < L::UNITS; ++unit) {
+            const Unit own(unit);
+            const int image = work.image + own.image(), x = work.x + own.x() + 2 * t;
+            const int filter = work.column * L::WIDE + row_filter(unit);
+            const bool mine = image < count && filter < L::FILTERS;
+#pragma unroll
+            for (int first = 0; first < L::COLUMNS / 8; first += AT_ONCE) {
+                word more[AT_ONCE][2][2 / TW_PER_WORD];
+#pragma unroll
+                for (int i = 0; i < 2 * AT_ONCE && L::ADDED; ++i) {
+                    const int row = work.y + first + i / 2, column = x + i % 2;
+                    if (mine && row < L::RESULT_Y && column < L::RESULT_X)
+                        Results<L>::template read_added<2>(more[i / 2][i % 2], added, image, row * L::RESULT_X + column,
+                                      filter);
+                }
+#pragma unroll
+                for (int i = 0; i < 2 * AT_ONCE; i += L::POOL ? 4 : 1) {
+                    const float* four = sum[unit] + 4 * (first + i / 2);  // filter, column
+                    const int y = work.y + first + i / 2, beside = i % 2;
+                    const int row = L::POOL ? y / 2 : y, column = L::POOL ? x / 2 : x + beside;
+                    float values[2];
+#pragma unroll
+                    for (int j = 0; j < 2; ++j)
+                        values[j] = L::POOL
+                            ? Results<L>::pooled(Results<L>::first_pooled(four[2 * j], four[2 * j + 1]),
+                                     Results<L>::first_pooled(four[(2 * j + 4) % (L::COLUMNS / 2)],
+                                                  four[(2 * j + 5) % (L::COLUMNS / 2)]))
+                            : four[2 * j + beside];
+                    if (mine && row < L::RESULT_Y && column < L::RESULT_X)
+                        Results<L>::put_filters(values, more[i / 2][beside], results, image,
+                                    row * L::RESULT_X + column, filter);
+                }
+            }
+        }
+    }
+};
