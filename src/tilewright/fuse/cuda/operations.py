@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from tilewright.fuse.cuda.beside import Beside, side_by_side
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -109,7 +110,11 @@ class Operation:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(stage.name for stage in self.stages)
+        return tuple(
+            name
+            for stage in self.stages
+            for name in (stage.names if isinstance(stage, Beside) else (stage.name,))
+        )
 
     @property
     def connected(self) -> bool:
@@ -192,7 +197,7 @@ def layers_of(stages: Sequence[Stage]) -> Layers:
 
 def operations(stages: Sequence[Stage]) -> list[Operation]:
     """All layers but the input, in order. Flattening is a matter of how weights are ordered."""
-    layers = layers_of(stages)
+    layers = layers_of(side_by_side(stages))
     # The operation that made a stage's output, and the picture that it is.
     made = {-1: -1}
     shapes = {-1: picture_shape(stages[0].input_shape)}

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.beside import with_parameters
 from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.generations import Generation, PatchRates
 from tilewright.fuse.cuda.operations import Form, OfOperation, Operation
@@ -233,6 +234,7 @@ class Patches(OfOperation):
 
     def parameters(self, given: Parameters) -> Words:
         packers = {self.operation.names[0]: self._packed}
+        given = with_parameters(self.operation.stages, given)
         return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
     def _packed(self, given: NDArray[np.float32]) -> Words:

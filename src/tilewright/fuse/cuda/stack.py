@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.fuse.cuda import fold
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.beside import with_parameters
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Form, Operation
 from tilewright.fuse.cuda.packing import (
@@ -390,6 +391,7 @@ class Stack:
         for phase in self.phases:
             if phase.shares:
                 stage = phase.operation.stages[0]
+                given = with_parameters(phase.operation.stages, given)
                 if phase.operation.folded:
                     given = {**given, **fold.parameters(phase.operation, given)}
                 packers[stage.name] = partial(

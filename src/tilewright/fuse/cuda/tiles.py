@@ -11,12 +11,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
+from tilewright.fuse.cuda.beside import with_parameters
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Form, OfOperation, Operation
 from tilewright.fuse.cuda.packing import expanded, fragments, pack_all
@@ -184,7 +185,8 @@ class Tiles(OfOperation):
         }
 
     def parameters(self, given: Parameters) -> Words:
-        packers = {self.operation.names[0]: partial(self._pack)}
+        packers = {self.operation.names[0]: self._pack}
+        given = with_parameters(self.operation.stages, given)
         return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
     def _pack(self, given: NDArray[np.float32]) -> Words:
