@@ -93,6 +93,45 @@ def _fire() -> Network:
     return graph.ended("fire", Pixels((3, 32, 32)), last)
 
 
+def _inception() -> Network:
+    """Four ways beside each other, three of them through 1x1 first: GoogLeNet's modules (2014)."""
+    graph = _Graph()
+    last = graph.add(MaxPool(2), graph.convolved(0, 64))
+    for one, three, five, pooled in ((32, 64, 16, 16), (64, 96, 32, 32)):
+        ways = [
+            graph.convolved(last, one, 1),
+            graph.convolved(graph.convolved(last, three // 2, 1), three),
+            graph.convolved(graph.convolved(last, five // 2, 1), five, 5),
+            graph.convolved(graph.add(MaxPool(3, stride=1, padding=1), last), pooled, 1),
+        ]
+        last = graph.add(Concat(), *ways)
+    return graph.ended("inception", Pixels((3, 32, 32)), graph.add(MaxPool(2), last))
+
+
+def _dense() -> Network:
+    """All that was before, and 24 channels more, layer by layer: DenseNet's blocks (2016)."""
+    graph = _Graph()
+    last = graph.convolved(0, 48)
+    for number in range(2):
+        for _ in range(4):
+            last = graph.add(Concat(), last, graph.convolved(last, 24))
+        last = graph.add(AveragePool(2), graph.convolved(last, 72, 1)) if not number else last
+    return graph.ended("dense", Pixels((3, 32, 32)), graph.add(MaxPool(2), last))
+
+
+def _inverted() -> Network:
+    """Widened by 1x1, each channel for itself, narrowed, and added: MobileNetV2's blocks (2018)."""
+    graph = _Graph()
+    last, channels = graph.convolved(0, 16, stride=2), 16
+    for filters, stride in ((24, 1), (24, 1), (32, 2), (32, 1)):
+        wide = graph.add(ReLU(), graph.add(Convolution(6 * channels, 1), last))
+        own = Convolution(6 * channels, 3, padding=1, stride=stride, groups=6 * channels)
+        narrow = graph.add(Convolution(filters, 1), graph.add(ReLU(), graph.add(own, wide)))
+        last = graph.add(Add(), narrow, last) if (filters, stride) == (channels, 1) else narrow
+        channels = filters
+    return graph.ended("inverted", Pixels((3, 32, 32)), last)
+
+
 def strangers() -> list[Network]:
     pool, colour, grey = MaxPool(2), Pixels((3, 32, 32)), Pixels((1, 28, 28))
     return [
@@ -125,7 +164,10 @@ def strangers() -> list[Network]:
             *_convolutions(64), Convolution(64, 3), ReLU(), pool, *_connected(512, 10))),
         Network("pytorch-mnist", grey, (
             Convolution(32, 3), ReLU(), Convolution(64, 3), ReLU(), pool, *_connected(128, 10))),
+        Network("tf-mnist", grey, (
+            *_convolutions(32, kernel=5), pool, *_convolutions(64, kernel=5), pool,
+            *_connected(1024, 10))),
         _residual("resnet20", (16, 32, 64), 3),
         _residual("wide-resnet", (64, 128, 256), 1),
-        _fire(),
+        _fire(), _inception(), _dense(), _inverted(),
     ]  # fmt: skip
