@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 from tilewright.fuse.cuda import fold
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import divisions
-from tilewright.fuse.cuda.cut import to_do
 from tilewright.fuse.cuda.generations import HOPPER, Generation, Rates
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import plain
 from tilewright.fuse.cuda.stack import Phase, Stack
 from tilewright.fuse.cuda.sums import Shares, planes, source_picture
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.runtime.multiprocessor import REFERENCE
 
 PLANS = Path(__file__).parent / "results" / "2026-11-16-plans-h200.json"

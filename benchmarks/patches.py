@@ -35,11 +35,11 @@ from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.choice import Patched
-from tilewright.fuse.cuda.cut import to_do
 from tilewright.fuse.cuda.generations import HOPPER, PatchRates
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import all_patches, cycles
 from tilewright.fuse.cuda.run import kernel_text
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import Convolution, Layer, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.results.document import plain

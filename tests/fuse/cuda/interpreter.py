@@ -32,6 +32,7 @@ from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
 from tests.fuse.cuda.panels_interpreter import PROCESSORS, in_panels, run_panels
 from tests.fuse.cuda.patches_interpreter import run_patches
 from tests.fuse.cuda.tiles_interpreter import run_tiles
+from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.patches import Patches
@@ -86,12 +87,28 @@ def interpret(
             x = run_panels(plan, given, network.input, taken[0], count, shares)
         elif isinstance(plan, Tiles):
             x = _spread(plan, network, taken, len(images), shares)
+        elif isinstance(plan, Behind):
+            x = run_behind(plan, taken)
         elif isinstance(plan, Patches):
             x = run_patches(patches_program(plan), plan.parameters(network.parameters), *taken)
         else:
             x = run_dense(dense_program(plan), plan.parameters(network.parameters), taken[0])
         made[plan.last] = x
     return x.reshape(len(images), *network.output_shape)
+
+
+def run_behind(plan: Behind, taken: Sequence[Array]) -> Array:
+    """Words of pixels behind each other, as the next kernel reads them."""
+    count = len(taken[0])
+    pixels = [each.view(np.uint32).reshape(count, plan.pixels, -1) for each in taken]
+    words = np.concatenate(pixels, -1)
+    per_word = plan.arithmetic.per_word
+    made = activate(values(words, per_word), plan.operation.after)
+    if plan.to == "TW_TO_HALVES":
+        return np.ascontiguousarray(rounded_halves(made)).view(np.uint32).reshape(count, -1)
+    if plan.to == "TW_TO_OPERANDS":
+        return plan.arithmetic.operands(made[..., None]).reshape(count, -1)
+    return np.ascontiguousarray(made, FLOAT).view(np.uint32).reshape(count, -1)
 
 
 def _spread(

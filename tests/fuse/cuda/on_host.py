@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.emit import MATHEMATICS, constants, struct, text
+from tilewright.fuse.cuda.emit_behind import layer
 from tilewright.fuse.cuda.emit_structs import POOLS
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
@@ -114,6 +118,16 @@ extern "C" void add_up(const void* memory, const float* bias, float* sums)
     }
 }
 """
+BEHIND = r"""
+extern "C" void behind(const word* const* given, word* results, int count, int step)
+{
+    const word* pictures[Layer::PARTS];
+    for (int part = 0; part < Layer::PARTS; ++part)
+        pictures[part] = given[part];
+    for (int first = 0; first < step; ++first)
+        put_behind<Layer>(pictures, results, count, first, step);
+}
+"""
 # Nobody has to be waited for.
 NOBODY = r"""
 static inline word shared_address(const void*) { return 0; }
@@ -155,27 +169,44 @@ def add_up(made: PatchesProgram, weights: Array, pictures: Array, bias: Array) -
     return found
 
 
+def put_behind(plan: Behind, taken: Sequence[Array], count: int, step: int) -> Array:
+    """What `step` threads in all write."""
+    out = np.zeros((count, plan.result_words), np.uint32)
+    pointers = (ctypes.c_void_p * len(taken))(*(each.ctypes.data for each in taken))
+    library = _behind(plan.arithmetic, layer(plan))
+    library.behind(pointers, out.ctypes.data_as(ctypes.c_void_p), count, step)
+    return out
+
+
+@cache
+def _behind(arithmetic: Arithmetic, constants: str) -> ctypes.CDLL:
+    return _built("\n".join([*_defines(arithmetic), HOST, text("behind.cuh"), constants, BEHIND]))
+
+
 @cache
 def _library(made: PatchesProgram) -> ctypes.CDLL:
-    defines = {
-        "TW_PER_WORD": made.arithmetic.per_word, "TW_TENSOR": int(made.arithmetic.tensor),
-        "TW_TO_HALVES": 0, "TW_TO_OPERANDS": 1,
-        "TW_TO_FLOATS": 2, "TW_POOL_MAX": 1, "TW_POOL_AVERAGE": 2, "TW_POOL_MAX_OF_EACH": 3,
-        **MATHEMATICS,
-    }  # fmt: skip
     functions = (
         "static float before(float x) { return x; }", "static float after(float x) { return x; }",
     )  # fmt: skip
     values = {**constants(made), "POOL": POOLS[made.pool]}
-    defines["SUMS"] = f"float sum[{made.sums[0]}][{made.sums[1]}]"
     tensor = made.arithmetic.tensor
     source = "\n".join([
-        *(f"#define {name} {value}" for name, value in defines.items()), HOST, text("panels.cuh"),
+        *_defines(made.arithmetic),
+        f"#define SUMS float sum[{made.sums[0]}][{made.sums[1]}]", HOST, text("panels.cuh"),
         text("shared.cuh") if tensor else NOBODY, text("patches.cuh"),
         text(f"patches_{'tensor' if tensor else 'plain'}.cuh"),
         struct("Layer", values, *functions), PUT, *([] if tensor else [ADD_UP]),
     ])  # fmt: skip
     return _built(source)
+
+
+def _defines(arithmetic: Arithmetic) -> list[str]:
+    defines = {
+        "TW_PER_WORD": arithmetic.per_word, "TW_TENSOR": int(arithmetic.tensor), "TW_TO_HALVES": 0,
+        "TW_TO_OPERANDS": 1, "TW_TO_FLOATS": 2, "TW_POOL_MAX": 1, "TW_POOL_AVERAGE": 2,
+        "TW_POOL_MAX_OF_EACH": 3, **MATHEMATICS,
+    }  # fmt: skip
+    return [f"#define {name} {value}" for name, value in defines.items()]
 
 
 def _built(source: str) -> ctypes.CDLL:

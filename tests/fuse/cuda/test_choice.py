@@ -11,9 +11,10 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Spread, Stacked
-from tilewright.fuse.cuda.cut import build, choose, cut, few_of, sources, to_do, with_few
+from tilewright.fuse.cuda.cut import build, choose, cut, few_of, sources, with_few
 from tilewright.fuse.cuda.generations import generation
 from tilewright.fuse.cuda.run import kernel_text
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model import zoo
 from tilewright.model.layers import (
     Convolution,

@@ -23,7 +23,6 @@ from tilewright.fuse.cuda.cut import (
     cut,
     for_few,
     sources,
-    to_do,
 )
 from tilewright.fuse.cuda.few import choose_few
 from tilewright.fuse.cuda.generations import GENERATIONS, generation
@@ -31,6 +30,7 @@ from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.tiles import Tiles
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Add,
     AveragePool,

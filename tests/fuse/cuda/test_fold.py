@@ -9,12 +9,12 @@ from tests.fuse.cuda.interpreter import run_program
 from tilewright.fuse.cuda import fold
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import Arrangement, stack_as
-from tilewright.fuse.cuda.cut import to_do
 from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.steps import FetchImage
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model import zoo
 from tilewright.model.layers import AveragePool, Convolution, Layer, MaxPool, Pixels, ReLU, Tanh
 from tilewright.model.network import Network

@@ -17,7 +17,7 @@ from tests.fuse.cuda.patches_interpreter import Work, check_rings, run_patches
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.choice import Choice, Connected, Patched, Stacked
-from tilewright.fuse.cuda.cut import build, to_do
+from tilewright.fuse.cuda.cut import build
 from tilewright.fuse.cuda.emit_patches import patches_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.operations import Operation
@@ -28,6 +28,7 @@ from tilewright.fuse.cuda.patches_plain import PlainPatches
 from tilewright.fuse.cuda.patches_tensor import TensorPatches
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.fuse.cuda.steps_patches import patches_program
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Add,
     AveragePool,

@@ -26,7 +26,6 @@ from tilewright.fuse.cuda.cut import (
     choose,
     cut,
     for_few,
-    to_do,
     with_few,
 )
 from tilewright.fuse.cuda.dense import Dense
@@ -34,6 +33,7 @@ from tilewright.fuse.cuda.few import choose_few
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model import zoo
 from tilewright.model.layers import (
     AveragePool,

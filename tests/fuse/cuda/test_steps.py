@@ -18,7 +18,7 @@ from tests.fuse.cuda.memory import Memory, Mistake
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
-from tilewright.fuse.cuda.cut import cut, to_do
+from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.program import program
@@ -42,6 +42,7 @@ from tilewright.fuse.cuda.steps import (
     Target,
     Together,
 )
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     AveragePool,
     Convolution,

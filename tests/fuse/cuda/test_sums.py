@@ -14,12 +14,12 @@ from tests.fuse.cuda.test_schedule import problem
 from tilewright.fuse.cuda import arrange, stack, sums
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import Arrangement, stack_as
-from tilewright.fuse.cuda.cut import to_do
 from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.steps import Convolve
 from tilewright.fuse.cuda.sums import Shares
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
 

@@ -14,11 +14,12 @@ from tests.fuse.cuda.tiles_interpreter import run_tiles
 from tilewright.fuse.cuda.alternatives import alternatives
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
 from tilewright.fuse.cuda.choice import Spread
-from tilewright.fuse.cuda.cut import build, choose, for_few, to_do
+from tilewright.fuse.cuda.cut import build, choose, for_few
 from tilewright.fuse.cuda.emit_tiles import tiles_program_text, tiles_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.steps_tiles import TilesProgram, tiles_program
 from tilewright.fuse.cuda.tiles import Tiles, can_spread, fits
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Add,
     AveragePool,

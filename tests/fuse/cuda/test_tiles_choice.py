@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import for_few, to_do
+from tilewright.fuse.cuda.cut import for_few
 from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.tiles import all_tiles, can_spread
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Convolution,
     Flatten,

@@ -11,12 +11,12 @@ from tests.fuse.cuda.interpreter import run_program
 from tests.fuse.cuda.memory import Mistake
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, stack_as
-from tilewright.fuse.cuda.cut import to_do
 from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER, generation
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.steps import Arrived, Convolve, Program
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.fuse.cuda.warpgroups import with_warpgroups
 from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network

@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES
-from tilewright.fuse.cuda.choice import Choice, Connected, Multiplied, Patched, Spread, Stacked
+from tilewright.fuse.cuda.choice import (
+    Choice,
+    Connected,
+    Joined,
+    Multiplied,
+    Patched,
+    Spread,
+    Stacked,
+)
 from tilewright.fuse.cuda.cut import build, choose, cost_of, recut
 from tilewright.fuse.cuda.dense import CHUNKS, STAGES
 from tilewright.fuse.cuda.generations import Generation, generation
@@ -37,7 +45,7 @@ FEW = (0, 16, 32, 64, 128, 256)  # images that a connected kernel takes as few
 MOST_TILES = 5  # of 16 images, in a block of a dense kernel
 PATCHES = 1, 2, 4  # of a block, along an axis
 
-Kernel = Stacked | Multiplied | Connected | Patched | Spread
+Kernel = Stacked | Multiplied | Connected | Patched | Spread | Joined
 
 
 def alternatives(
@@ -92,6 +100,8 @@ def _shape(kernel: Kernel) -> object:
         return kernel.groups, kernel.wide
     if isinstance(kernel, Spread):
         return kernel.tiles, kernel.columns
+    if isinstance(kernel, Joined):
+        return ()
     return kernel.more, kernel.chunk
 
 

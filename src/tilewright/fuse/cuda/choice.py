@@ -79,11 +79,19 @@ class Patched(
     high: int = 0
 
 
+class Joined(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="behind", tag_field="kind"
+):
+    """A kernel that puts channels of several pictures behind each other (`behind`)."""
+
+    operations: Positive = 1
+
+
 class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Kernels for batches of up to so many images; none where those for many do as well."""
 
     images: Positive
-    kernels: tuple[Stacked | Spread | Patched, ...]
+    kernels: tuple[Stacked | Spread | Patched | Joined, ...]
 
 
 class Connected(
@@ -107,7 +115,7 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """
 
     generation: str
-    kernels: tuple[Stacked | Multiplied | Connected | Patched | Spread, ...]
+    kernels: tuple[Stacked | Multiplied | Connected | Patched | Spread | Joined, ...]
     share_sums: bool = True
     few: tuple[Few, ...] = ()
     few_up_to: int = 0

@@ -13,10 +13,12 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import Known, arranged, searched, stack_as
+from tilewright.fuse.cuda.behind import Behind, behind
 from tilewright.fuse.cuda.choice import (
     Choice,
     Connected,
     Few,
+    Joined,
     Multiplied,
     Patched,
     Spread,
@@ -25,6 +27,7 @@ from tilewright.fuse.cuda.choice import (
 from tilewright.fuse.cuda.dense import Dense, dense, denses
 from tilewright.fuse.cuda.few import (
     TIERS,
+    Alone,
     arrangement_of,
     choose_few,
     cycles,
@@ -34,24 +37,20 @@ from tilewright.fuse.cuda.few import (
 )
 from tilewright.fuse.cuda.generations import Generation, generation
 from tilewright.fuse.cuda.operations import (
-    Form,
     Operation,
-    only_input,
-    operations,
-    with_copy,
 )
-from tilewright.fuse.cuda.panels import MOST_SCORES, Panels, connected
+from tilewright.fuse.cuda.panels import Panels, connected
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import best_patches, image_cycles, patches_as
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles, can_spread
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
+from tilewright.fuse.cuda.to_do import is_large, over_the_batch, to_do
 from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
-Alone = Stacked | Patched | Spread
 Chosen = Alone | Multiplied | Connected
-Kernel = Stack | Dense | Panels | Tiles | Patches
+Kernel = Stack | Dense | Panels | Tiles | Patches | Behind
 # Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
 MOST_TOGETHER = 32
 MANY = 1000  # images
@@ -163,9 +162,9 @@ def _search(
     kernels: list[Chosen] = []
     at = 0
     while at < len(todo):
-        large = _large(todo[at], gpu)
-        end = _over_the_batch(todo, at, gpu) if large else at
-        while not large and end < len(todo) and not _large(todo[end], gpu):
+        large = is_large(todo[at], gpu)
+        end = over_the_batch(todo, at, gpu) if large else at
+        while not large and end < len(todo) and not is_large(todo[end], gpu):
             end += 1
         if large and gpu.panels:
             layers = [each for each in todo[at:end] if each.connected]
@@ -269,6 +268,8 @@ def _kernel(
     could be another."""
     if isinstance(chosen, Spread):
         return tiles_as(chosen, arithmetic, part, gpu)
+    if isinstance(chosen, Joined):
+        return behind(arithmetic, part[0]) if len(part) == 1 else None
     if isinstance(chosen, Patched):
         return patches_as(chosen, arithmetic, part[0], gpu) if len(part) == 1 else None
     if isinstance(chosen, Connected):
@@ -279,15 +280,15 @@ def _kernel(
         if (
             gpu.panels
             or part[0].forms[0] != "words"
-            or not _large(part[0], gpu)
+            or not is_large(part[0], gpu)
             or not all(x.connected for x in layers)
-            or _over_the_batch([*part, *([after] if after else [])], 0, gpu) < len(part)
+            or over_the_batch([*part, *([after] if after else [])], 0, gpu) < len(part)
         ):
             return None
         return next((x for x in denses(arithmetic, part, gpu) if _multiplied(x) == chosen), None)
     if (
         len(part) > MOST_TOGETHER
-        or any(_large(each, gpu) for each in part)
+        or any(is_large(each, gpu) for each in part)
         or not _together(part, {each.index for each in part})
     ):
         return None
@@ -301,9 +302,9 @@ def _connected(
     layer, *more = part
     if (
         not gpu.panels
-        or not (_large(layer, gpu) or layer.forms[0] == "panels")
+        or not (is_large(layer, gpu) or layer.forms[0] == "panels")
         or len(more) > 1
-        or any(_over_the_batch(part, 0, gpu) < 2 or each.connected for each in more)
+        or any(over_the_batch(part, 0, gpu) < 2 or each.connected for each in more)
     ):
         return None
     return connected(arithmetic.in_panels, tuple(part), chosen.few)
@@ -315,120 +316,9 @@ def _multiplied(plan: Dense) -> Multiplied:
     )
 
 
-def to_do(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
-    """All operations, with how their results are handed on from kernel to kernel."""
-    todo = operations(stages) or [only_input(stages)]
-    at = 0
-    while at < len(todo):
-        end = _over_the_batch(todo, at, gpu) if _large(todo[at], gpu) else at + 1
-        if _large(todo[at], gpu) and not _has_own_rows(todo, at, gpu):
-            todo = with_copy(todo, at)
-            end += 1
-        at = end
-    return _handed_on(todo, gpu)
-
-
-def _handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
-    readers = _readers(todo)
-    gives: dict[int, Form] = {-1: "pixels"}
-    sums: dict[int, bool] = {}
-    made = []
-    at = 0
-    while at < len(todo):
-        large = _large(todo[at], gpu)
-        end = _over_the_batch(todo, at, gpu) if large else at + 1
-        for each in todo[at:end]:
-            of = readers[each.index]
-            floats = not of or large or "softmax" in (each.kind, *(one.kind for one in of))
-            gives[each.index] = "output" if floats else "words"
-            between = large and each is not todo[end - 1] and of[0].connected
-            # What a large layer takes is made for it alone.
-            if gpu.panels and (between or (not floats and _large(of[0], gpu))):
-                gives[each.index] = "panels"
-        at = end
-    for index, of in readers.items():
-        sums[index] = bool(of) and all(
-            one.kind == "sum" and one.takes.count(index) == 1 and one.takes[0] == index
-            for one in of
-        )
-    for each in todo:
-        # Floats in the order of an output come as pixels that are floats already do.
-        forms: tuple[Form, ...] = tuple(
-            gives[taken] if gives[taken] in ("words", "panels") else "pixels"
-            for taken in each.takes
-        )
-        made.append(
-            replace(
-                each,
-                forms=forms,
-                gives=gives[each.index],
-                only_sums=sums[each.index],
-                mixed=each.kind == "sum" and not sums[each.takes[0]],
-                last_reader=max((one.index for one in readers[each.index]), default=each.index),
-            )
-        )
-    return made
-
-
-def _readers(todo: Sequence[Operation]) -> dict[int, list[Operation]]:
-    """Who reads the pixels (-1), and the result of each operation."""
-    found: dict[int, list[Operation]] = {-1: [], **{each.index: [] for each in todo}}
-    for each in todo:
-        for taken in dict.fromkeys(each.takes):
-            found[taken].append(each)
-    return found
-
-
-def _over_the_batch(todo: Sequence[Operation], at: int, gpu: Generation) -> int:
-    """Where the fully connected layers end that are done over the batch from operation `at` on.
-
-    A softmax that is last of all belongs to them, in panels if it has few scores.
-    """
-    readers: dict[int, int] = {}
-    for each in todo[at:]:
-        for taken in each.takes:
-            readers[taken] = readers.get(taken, 0) + 1
-    end = at + 1
-    while (
-        end < len(todo)
-        and todo[end].takes == (todo[end - 1].index,)
-        and readers[todo[end - 1].index] == 1
-        and (
-            todo[end].connected
-            or (
-                todo[end].kind == "softmax"
-                and end == len(todo) - 1
-                and (not gpu.panels or todo[end - 1].summed[0] <= MOST_SCORES)
-            )
-        )
-    ):
-        end += 1
-    return end
-
-
-def _has_own_rows(todo: Sequence[Operation], at: int, gpu: Generation) -> bool:
-    """Whether what a large fully connected layer takes is made for it alone, in words or panels."""
-    (taken,) = todo[at].takes
-    if taken < 0 and gpu.panels:
-        return True  # pixels are read as they come
-    if taken < 0 or sum(taken in each.takes for each in todo) > 1:
-        return False
-    # Not by a kernel over the batch: that gives floats.
-    first = taken
-    while todo[first].connected and todo[first].takes == (first - 1,) and first > 0:
-        if _large(todo[first], gpu):
-            return False
-        first -= 1
-    return todo[taken].kind != "softmax" and not _large(todo[first], gpu)
-
-
 def _together(part: Sequence[Operation], inside: set[int]) -> bool:
     """Whether the last of consecutive operations is the only one whose result others read."""
     return all(each.last_reader in inside for each in part[:-1])
-
-
-def _large(operation: Operation, gpu: Generation) -> bool:
-    return operation.connected and operation.weights > gpu.most_connected
 
 
 def sources(kernels: Sequence[Kernel], first: Source) -> list[Source]:
@@ -461,7 +351,9 @@ def _stacks(
             part = todo[first:end]
             if part[:-1] and not _together(part, {each.index for each in part}):
                 continue
-            ways: list[tuple[float, Alone]] = [*_in_patches(part, arithmetic, gpu)]
+            ways: list[tuple[float, Alone]] = [
+                *_in_patches(part, arithmetic, gpu), *_behind(part, arithmetic, gpu)
+            ]  # fmt: skip
             try:
                 plan, chosen = arranged(arithmetic, part, gpu, known)
                 ways.append((cost_of(plan, gpu), Stacked(len(part), *chosen)))
@@ -498,6 +390,15 @@ def _in_patches(
     plan = best_patches(arithmetic, part[0], gpu, None) if len(part) == 1 else None
     if plan is not None:
         yield image_cycles(plan, gpu), plan.chosen
+
+
+def _behind(
+    part: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
+) -> Iterator[tuple[float, Joined]]:
+    """A kernel that does nothing but put channels behind each other, if that is what is to do."""
+    plan = behind(arithmetic, part[0]) if len(part) == 1 else None
+    if plan is not None:
+        yield plan.image_cycles(gpu), Joined()
 
 
 def _in_tiles(

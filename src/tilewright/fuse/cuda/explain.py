@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.cut import Kernel, sources
 from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
@@ -76,6 +77,8 @@ def _described(plan: Kernel) -> tuple[str, str, tuple[Share, ...]]:
         return _tiles(plan)
     if isinstance(plan, Patches):
         return _patches(plan)
+    if isinstance(plan, Behind):
+        return _behind(plan)
     return _dense(plan) if isinstance(plan, Dense) else _stack(plan)
 
 
@@ -186,6 +189,13 @@ def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     units = -(-works * PATCH**2 * plan.patches * plan.wide // (positions * filters * plan.images))
     share = Share(operation, unit, units, useful / issued, weights="shared memory")
     return arrangement, memory, (share,)
+
+
+def _behind(plan: Behind) -> tuple[str, str, tuple[Share, ...]]:
+    arrangement = f"blocks of {plan.threads} threads, for whatever words come next"
+    unit = f"32 x {_count(plan.width, 'word')}"
+    units = -(-plan.result_words // (32 * plan.width))
+    return arrangement, "no memory shared", (Share(plan.operation, unit, units),)
 
 
 def _panels(plan: Panels) -> tuple[str, str, tuple[Share, ...]]:

@@ -13,7 +13,8 @@ from functools import lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, all_stacks, divisions, stack_as
-from tilewright.fuse.cuda.choice import Few, Patched, Spread, Stacked
+from tilewright.fuse.cuda.behind import Behind, behind
+from tilewright.fuse.cuda.choice import Few, Joined, Patched, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
@@ -26,6 +27,8 @@ from tilewright.fuse.cuda.sums import WEIGHTS
 from tilewright.fuse.cuda.tiles import Tiles, can_spread, fits
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
 
+# A kernel that is chosen for its own operations, whatever comes before and after.
+Alone = Stacked | Patched | Spread | Joined
 # Images of a batch that kernels are made for, at most.
 TIERS = (1, 4, 16, 64, 128)
 # Multiply-adds of an image's layer that are not worth a launch of their own.
@@ -80,11 +83,15 @@ def dense_cycles(plan: Dense, images: int, gpu: Generation) -> float:
     return gpu.few.launch + gpu.few.block + 2 * gpu.few.gather + rounds * each
 
 
-def cycles(plan: Stack | Dense | Panels | Tiles | Patches, images: int, gpu: Generation) -> float:
+def cycles(
+    plan: Stack | Dense | Panels | Tiles | Patches | Behind, images: int, gpu: Generation
+) -> float:
     if isinstance(plan, Tiles):
         return tiles_cycles(plan, images, gpu)
     if isinstance(plan, Patches):
         return patches_cycles(plan, images, gpu.few.processors)
+    if isinstance(plan, Behind):
+        return plan.cycles(images, gpu)
     if isinstance(plan, Panels):
         processors = gpu.few.processors
         return plan.cycles(plan.how(images, processors, True), images, processors)
@@ -98,13 +105,13 @@ def choose_few(
     arithmetic: Arithmetic,
     gpu: Generation,
     images: int,
-    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched | Spread]],
+    stacked: Callable[[Sequence[Operation]], list[Alone]],
 ) -> Few | None:
     """The kernels for up to so many images; `stacked` are those of operations with little to do.
 
     None if there is nothing to spread.
     """
-    kernels: list[Stacked | Spread | Patched] = []
+    kernels: list[Alone] = []
     little: list[Operation] = []
     in_strips = _Strips(arithmetic, gpu, images)
     at, any_spread = 0, False
@@ -130,9 +137,9 @@ class _Strips:
 
     def __init__(self, arithmetic: Arithmetic, gpu: Generation, images: int) -> None:
         self.arithmetic, self.gpu, self.images = arithmetic, gpu, images
-        self.known: dict[Hashable, tuple[float, Stacked] | None] = {}
+        self.known: dict[Hashable, tuple[float, Stacked | Joined] | None] = {}
 
-    def best(self, operation: Operation) -> tuple[float, Stacked] | None:
+    def best(self, operation: Operation) -> tuple[float, Stacked | Joined] | None:
         """The best of them, and its cycles; None: there is none."""
         if operation.connected or operation.kind == "softmax":
             return None
@@ -141,7 +148,10 @@ class _Strips:
             self.known[alike] = min(self._all(operation), key=lambda each: each[0], default=None)
         return self.known[alike]
 
-    def _all(self, operation: Operation) -> Iterator[tuple[float, Stacked]]:
+    def _all(self, operation: Operation) -> Iterator[tuple[float, Stacked | Joined]]:
+        own = behind(self.arithmetic, operation)
+        if own is not None:
+            yield own.cycles(self.images, self.gpu), Joined()
         for division in enumerate(divisions([operation])):
             _, (_, strip) = division
             load = self.images * (len(strip.starts) if strip else 1) / self.gpu.few.processors
@@ -153,7 +163,7 @@ class _Strips:
                 yield _alone_cycles(plan, self.images, self.gpu), Stacked(1, *chosen)
 
 
-def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Spread | Stacked | Patched | None:
+def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Alone | None:
     """The first of some operations, or two, over all multiprocessors: in tiles, strips or
     patches."""
     arithmetic, gpu, images = in_strips.arithmetic, in_strips.gpu, in_strips.images
@@ -163,9 +173,7 @@ def _of_much(todo: Sequence[Operation], in_strips: _Strips) -> Spread | Stacked 
             plan = best_tiles(arithmetic, part, gpu, images)
         if plan is None:
             continue
-        ways: list[tuple[float, Spread | Stacked | Patched]] = [
-            (tiles_cycles(plan, images, gpu), spread(plan))
-        ]
+        ways: list[tuple[float, Alone]] = [(tiles_cycles(plan, images, gpu), spread(plan))]
         if len(part) == 1:
             strips = in_strips.best(part[0])
             ways += [strips] if strips else []
@@ -183,8 +191,8 @@ def arrangement_of(chosen: Stacked) -> Arrangement:
 def _of_little(
     todo: Sequence[Operation],
     in_strips: _Strips,
-    stacked: Callable[[Sequence[Operation]], list[Stacked | Patched | Spread]],
-) -> Iterator[Stacked | Patched | Spread]:
+    stacked: Callable[[Sequence[Operation]], list[Alone]],
+) -> Iterator[Alone]:
     """Operations between those that are spread: as for many images, or each in strips of its own.
 
     A convolution of each channel by itself has little to compute, but a picture to read.

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
+from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.choice import Choice, Few
 from tilewright.fuse.cuda.cut import Kernel, build, few_of, sources
 from tilewright.fuse.cuda.dense import Dense
+from tilewright.fuse.cuda.emit_behind import behind_text
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_panels import panels_text
 from tilewright.fuse.cuda.emit_patches import patches_text
@@ -60,6 +62,8 @@ def kernel_text(
         return tiles_text(plan, name, pixels, source)
     if isinstance(plan, Patches):
         return patches_text(plan, name)
+    if isinstance(plan, Behind):
+        return behind_text(plan, name)
     return stack_text(plan, name, pixels, source)
 
 
@@ -310,7 +314,7 @@ class Series:
     def _launch(
         self,
         index: int,
-        plan: Stack | Dense | Tiles | Patches,
+        plan: Stack | Dense | Tiles | Patches | Behind,
         kernel: GpuKernel,
         taken: list[Buffer],
         out: Buffer,
@@ -328,6 +332,9 @@ class Series:
         elif isinstance(plan, Patches):
             grid = (min(processors, plan.works(images)), 1, 1)
             arguments = (x, out, self._weights(index), images, *others)
+        elif isinstance(plan, Behind):
+            grid = (plan.blocks(images, processors), 1, 1)
+            arguments = (x, out, images, *others)
         else:
             arguments = (x, out, self._weights(index), self.parts, self.arrived, images, *others)
             if isinstance(plan, Dense):
