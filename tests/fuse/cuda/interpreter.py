@@ -45,6 +45,7 @@ from tilewright.fuse.cuda.steps import (
     Border,
     Channels,
     Clear,
+    Committed,
     Convolve,
     Each,
     FetchImage,
@@ -197,7 +198,9 @@ class Machine(Group):
                 i = np.arange(step.words)
                 self.shared.write(self.own + i, np.uint32(0), i % step.threads)
             case FetchParameters():
-                self.fetch(0, step.bytes, step.threads, self.parameters)
+                self.fetch(step.at, step.bytes, step.threads, self.parameters[step.at :])
+            case Committed():
+                self.shared.commit()
             case FetchImage():
                 item = self.item + step.ahead
                 if item < len(self.images):
@@ -206,7 +209,7 @@ class Machine(Group):
                     image = self.images[item].view(np.uint32)
                     self.fetch(self.own + step.at, step.bytes, step.threads, image)
             case Arrived():
-                self.shared.arrive()
+                self.shared.arrive(int(step.but_last))
                 self.visible |= step.matrices
             case Barrier():
                 size = self.made.threads if step.block else self.made.group_threads

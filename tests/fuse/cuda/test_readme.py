@@ -97,8 +97,8 @@ def test_who_computes_what(plan: Stack) -> None:
 
 def test_the_list_of_steps(plan: Stack) -> None:
     made = program(plan, NETWORK.input, "uint8")
-    clear, fetch, *_ = made.once
-    said(f"Clear {clear.words:,} words", f"FetchParameters {fetch.bytes:,} bytes")
+    fetch, _, clear, *_ = made.once
+    said(f"FetchParameters {fetch.bytes:,} bytes · FetchImage · Clear {clear.words:,} words")
     *single, together = made.item
     assert isinstance(together, Together)
     said(f"Together, after {together.most} images and after the last one")

@@ -17,7 +17,7 @@ from tests.fuse.cuda.interpreter import run_program
 from tests.fuse.cuda.memory import Memory, Mistake
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.arrange import arranged
+from tilewright.fuse.cuda.arrange import Arrangement, arranged, stack_as
 from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
@@ -30,6 +30,7 @@ from tilewright.fuse.cuda.steps import (
     Blank,
     Border,
     Clear,
+    Committed,
     Convolve,
     Each,
     FetchImage,
@@ -178,16 +179,54 @@ def test_what_was_not_waited_for(whole: Case) -> None:
     assert "with no barrier" in str(whole.problem(replace(whole.made, item=tuple(item))))
 
 
+@pytest.fixture(scope="module", params=["fp16", "fp32"])
+def alone(request: pytest.FixtureRequest) -> Case:
+    """A group for itself, whose second layer has many weights."""
+    layers = (Convolution(16, 3, padding=1), ReLU(), MaxPool(2), Convolution(32, 5, padding=2),
+              MaxPool(2), FullyConnected(5), SoftmaxLayer())  # fmt: skip
+    network, generator = Network("net", Pixels((3, 16, 16)), layers), np.random.default_rng(0)
+    network = network.with_parameters(random_parameters(network, generator))
+    images = generator.integers(0, 256, (3, 3, 16, 16)).astype(np.uint8)
+    arithmetic = ARITHMETICS[request.param]
+    plan = stack_as(Arrangement(0, 8, 1, 0.1), arithmetic, to_do(network.stages, HOPPER), HOPPER)
+    assert plan
+    made = program(plan, network.input, "uint8")
+    found = run_program(made, plan, network, images)
+    truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
+    assert compare(found.reshape(truth.value.shape), truth)[1] is None
+    return Case(network, plan, made, images, found)
+
+
+def test_weights_of_later_layers_come_while_the_first_is_computed(alone: Case) -> None:
+    kinds = [type(step) for step in alone.made.once]
+    assert kinds == [FetchParameters, FetchImage, Committed, FetchParameters, Committed, Clear,
+                     Arrived, Barrier]  # fmt: skip
+    early, late = (step for step in alone.made.once if isinstance(step, FetchParameters))
+    assert late.at * 4 == early.bytes and early.bytes + late.bytes == 4 * alone.made.shared_words
+    # They are waited for after the first layer, before the barrier.
+    (waits,) = alone.places(Arrived)
+    assert isinstance(alone.made.item[waits + 1], Barrier)
+    assert "on its way" in str(alone.problem(alone.changed(waits)))
+    item = list(alone.made.item)
+    item[waits], item[waits + 1] = item[waits + 1], item[waits]
+    assert "with no barrier" in str(alone.problem(replace(alone.made, item=tuple(item))))
+    # What comes first is waited for at once.
+    once = tuple(step for step in alone.made.once if not isinstance(step, Arrived))
+    assert "on its way" in str(alone.problem(replace(alone.made, once=once)))
+
+
 def test_a_fetch_over_what_is_still_read(whole: Case) -> None:
     """The next image before all have taken theirs; zeros where the first image is fetched to."""
     (ahead,) = whole.places(FetchImage)
     item = list(whole.made.item)
     item[ahead - 1], item[ahead] = item[ahead], item[ahead - 1]
     assert "may still read" in str(whole.problem(replace(whole.made, item=tuple(item))))
-    clear, *rest = whole.made.once
+    fetched, image, clear, *rest = whole.made.once
     assert isinstance(clear, Clear)
     wrong = replace(clear, words=whole.made.group_words)
-    found = whole.problem(replace(whole.made, once=(wrong, *rest)))
+    found = whole.problem(replace(whole.made, once=(fetched, image, wrong, *rest)))
+    assert "while a fetch is on its way" in str(found)
+    found = whole.problem(replace(whole.made, once=(wrong, fetched, image, *rest)))
     assert "is fetched where another thread wrote" in str(found)
 
 

@@ -25,6 +25,7 @@ from tilewright.fuse.cuda.steps import (
     Border,
     Channels,
     Clear,
+    Committed,
     Convolve,
     Each,
     FetchImage,
@@ -134,7 +135,7 @@ def _kernel(made: Program, name: str, item: list[str]) -> str:
         if isinstance(step, FetchImage):
             lines.append(f"    {kind}* staged = reinterpret_cast<{kind}*>(own + {step.at});")
         lines += [f"    {line}" for line in _call(made, step)]
-        if isinstance(step, FetchParameters):
+        if isinstance(step, FetchParameters) and step.at == 0:
             lines += [
                 f"    const int step = gridDim.x * {made.groups};",
                 "    int item = blockIdx.x + gridDim.x * group;",
@@ -173,7 +174,9 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
                 "    own[i] = 0;",
             ]
         case FetchParameters():
-            return [f"fetch<{step.bytes}, {step.threads}>(shared, parameters, threadIdx.x);"]
+            at = f" + {step.at}" if step.at else ""
+            places = f"shared{at}, parameters{at}"
+            return [f"fetch<{step.bytes}, {step.threads}>({places}, threadIdx.x);"]
         case FetchImage():
             item = "item + step" if step.ahead else "item"
             which = f"({item})" if step.ahead else item
@@ -182,9 +185,11 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
                 f"    fetch<{step.bytes}, {step.threads}>(staged, "
                 f"images + size_t({made.image_size}) * {which}, thread);",
             ]
+        case Committed():
+            return ["commit_fetches();"]
         case Arrived():
             visible = ["fetched_for_all();"] if step.matrices else []
-            return ["fetched();", *visible]
+            return ["fetched_but_last();" if step.but_last else "fetched();", *visible]
         case Barrier():
             return ["__syncthreads();" if step.block else f"together<{step.threads}>(group);"]
         case Fill():

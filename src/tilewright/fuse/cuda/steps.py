@@ -31,13 +31,15 @@ class Clear:
 
 @dataclass(frozen=True)
 class FetchParameters:
-    """The first bytes of the parameters on their way to shared memory, by all threads of a block.
+    """Bytes of the parameters on their way to shared memory, by all threads of a block: the first,
+    or those from word `at` on.
 
     Fetches go 16 bytes at a time, past registers (cp.async); `Arrived` waits for them.
     """
 
     bytes: int
     threads: int
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,17 @@ class FetchImage:
 
 
 @dataclass(frozen=True)
+class Committed:
+    """What every thread has fetched until now, and since the last time, is waited for together."""
+
+
+@dataclass(frozen=True)
 class Arrived:
-    """Every thread waits for what it has fetched itself. The others see it after a barrier; tensor
-    cores read `matrices` of it."""
+    """Every thread waits for what it has fetched itself, or for all but what was committed last.
+    The others see it after a barrier; tensor cores read `matrices` of it."""
 
     matrices: bool = False
+    but_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -414,8 +422,8 @@ class Together:
 
 
 Step = (
-    Clear | FetchParameters | FetchImage | Arrived | Barrier | Fill | Border | Outside | Convolve
-    | Channels | Each | Windows | Join | Softmax | Together
+    Clear | FetchParameters | FetchImage | Committed | Arrived | Barrier | Fill | Border | Outside
+    | Convolve | Channels | Each | Windows | Join | Softmax | Together
 )  # fmt: skip
 
 

@@ -161,6 +161,16 @@ __device__ __forceinline__ void fetch_4(void* to, const void* from)
 
 __device__ __forceinline__ void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+__device__ __forceinline__ void commit_fetches()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+__device__ __forceinline__ void fetched_but_last()
+{
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+}
+
 template <int BYTES, int THREADS>
 __device__ __forceinline__ void fetch(void* to, const void* from, int thread)
 {
