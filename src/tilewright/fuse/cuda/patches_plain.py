@@ -93,17 +93,21 @@ class PlainPatches(Patches):
         split = weight.reshape(self.column_blocks, self.wide, down, across, self.chunks, self.depth)
         return np.ascontiguousarray(split.transpose(0, 4, 3, 2, 5, 1)).view(np.uint32).ravel()
 
-    def fits(self, gpu: Generation) -> bool:
+    @property
+    def shared_out(self) -> bool:
+        """Whether all warps have the same to do, with registers for it."""
         return (
             self.own in OWN
-            and self.depth in DEPTHS
             and self.high in TALL
             and not (self.operation.pool and self.high % 2)
             and min(self.patches, self.groups) >= 1
             and 4 * self.groups % (self.patches // self.together) == 0
             and self.wide == self.own * 4 * 4 * self.groups // self.patches
-            and super().fits(gpu)
+            and math.prod(self.sums) + self.other_registers <= self.registers
         )
+
+    def fits(self, gpu: Generation) -> bool:
+        return self.depth in DEPTHS and self.shared_out and super().fits(gpu)
 
 
 def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> bool:
@@ -128,11 +132,13 @@ def all_patches(
         _heights(operation), OWN, GROUPS, MOST_PATCHES
     ):
         wide = own * 16 * groups // count
-        if wide - own >= filters:
+        least = PlainPatches(arithmetic, operation, 1, 1, count, groups, wide, stages=2, pictures=1,
+                             own=own, high=high)  # fmt: skip
+        if wide - own >= filters or not least.shared_out:
             continue
         for down, across in itertools.product(range(1, -(-height // high) + 1), broad):
             images, rest = divmod(count, down * across)
-            if rest or images == 0:
+            if rest or images == 0 or (images > 1 and (down * high < height or across < broad[-1])):
                 continue
             ways = itertools.product((2, 1), DEPTHS, range(MOST_STAGES, 1, -1))
             for pictures, depth, stages in ways:
