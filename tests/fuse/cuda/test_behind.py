@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,12 +12,22 @@ from tests.fuse.cuda.interpreter import interpret, run_behind
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.behind import Behind, behind
 from tilewright.fuse.cuda.choice import Choice, Joined, Stacked
-from tilewright.fuse.cuda.cut import build, choose, few_of, with_few
+from tilewright.fuse.cuda.cut import build, choose, cut, few_of, with_few
 from tilewright.fuse.cuda.emit_behind import behind_text
 from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.run import FusedNetwork
 from tilewright.fuse.cuda.to_do import to_do
-from tilewright.model.layers import Add, Concat, Convolution, Layer, Pixels, ReLU, Tanh
+from tilewright.model.layers import (
+    Add,
+    Concat,
+    Convolution,
+    Flatten,
+    FullyConnected,
+    Layer,
+    Pixels,
+    ReLU,
+    Tanh,
+)
 from tilewright.model.network import Network
 from tilewright.runtime import cuda
 from tilewright.runtime.cuda import CudaRuntime
@@ -51,12 +63,16 @@ def of(network: Network, precision: str) -> list[Behind]:
 
 
 @pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("activation", [None, ReLU()])
 @pytest.mark.parametrize("channels", [(8, 4), (6, 10), (12, 24), (16, 2)])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_all_words_are_where_they_belong(precision: str, channels: tuple[int, int]) -> None:
+def test_all_words_are_where_they_belong(
+    precision: str, channels: tuple[int, int], activation: Layer | None
+) -> None:
     """The kernel's own text, run here: more threads than words, fewer, and others left over."""
-    arithmetic = ARITHMETICS[precision]
-    for plan in of(grown(*channels), precision):
+    arithmetic, plans = ARITHMETICS[precision], of(grown(*channels, activation), precision)
+    assert len(plans) == 2
+    for plan in plans:
         generator = np.random.default_rng(0)
         shapes = [(3, plan.pixels, words, arithmetic.per_word) for words in plan.parts]
         taken = [
@@ -110,6 +126,22 @@ def test_which_cannot_be() -> None:
     assert [each.names for each in of(output, "fp32")] == [("concat",)]
     output = Network("net", Pixels((3, 8, 8)), layers[:3], sources=sources[:3])
     assert not of(output, "fp32")
+
+
+def test_not_where_rows_are_longer_than_what_it_gives() -> None:
+    """As a large fully connected layer reads them where there are no panels."""
+    layers = (Convolution(40, 3, padding=1), ReLU(), Convolution(20, 3, padding=1), Concat(),
+              Flatten(), FullyConnected(10))  # fmt: skip
+    sources = ((0,), (1,), (2,), (2, 3), (4,), (5,))
+    bare = Network("net", Pixels((3, 21, 21)), layers, sources=sources)
+    network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    images = np.random.default_rng(1).integers(0, 256, (3, 3, 21, 21), np.uint8)
+    for capability, precision in itertools.product((80, 86), PRECISIONS):
+        arithmetic = ARITHMETICS[precision]
+        kernels = cut(network.stages, arithmetic, capability)
+        assert not any(isinstance(each, Behind) for each in kernels)
+        truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)
+        assert compare(interpret(kernels, network, images), truth[-1])[1] is None
 
 
 @pytest.mark.cuda

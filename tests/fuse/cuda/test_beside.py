@@ -27,6 +27,7 @@ from tilewright.model.layers import (
     Tanh,
 )
 from tilewright.model.network import Network
+from tilewright.runtime.dialect import DoesNotFit
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
@@ -84,9 +85,15 @@ def test_they_compute_the_same(sides: tuple[Layer, ...], precision: str) -> None
 
 def test_all_layers_are_named_once() -> None:
     network = beside(SIDES[0], ReLU(), (MaxPool(2), Convolution(4, 1)))
-    names = [name for each in operations(network.stages) for name in each.names]
-    assert sorted(names) == sorted(each.name for each in network.stages if each.kind != "input")
-    assert [each.kind for each in operations(network.stages)] == ["sum"] * 3
+    made = operations(network.stages, merge=True)
+    assert [each.names for each in made] == [
+        ("conv1",), ("conv2", "conv3", "relu1", "relu2", "concat", "pool"), ("conv4",)
+    ]  # fmt: skip
+    named = [name for each in made for name in each.names]
+    assert sorted(named) == sorted(each.name for each in network.stages if each.kind != "input")
+    # Without activations, and without pooling, what is joined is last, too.
+    made = operations(beside(SIDES[0]).stages, merge=True)
+    assert made[1].names == ("conv2", "conv3", "concat")
 
 
 def test_wide_ones_are_one_kernel_of_many_images_and_of_few() -> None:
@@ -110,6 +117,36 @@ def test_wide_ones_are_one_kernel_of_many_images_and_of_few() -> None:
     assert kinds >= {TensorPatches, Tiles}
 
 
+def test_only_where_one_has_a_kernel_for_certain() -> None:
+    """Two of 512 filters fit into a stack, one of 1,024 does not; Hopper has tiles for that."""
+    layers = (Convolution(512, 3, padding=1), Convolution(512, 1), Convolution(512, 3, padding=1),
+              Concat(), Convolution(8, 1))  # fmt: skip
+    bare = Network("large", Pixels((3, 14, 14)), layers, sources=((0,), (1,), (1,), (2, 3), (4,)))
+    arithmetic = ARITHMETICS["fp32"]
+    assert all(len(each.operations) == 1 for each in cut(bare.stages, arithmetic, 86))
+    assert any("conv3" in each.names for each in cut(bare.stages, arithmetic, 90))
+
+
+def test_a_weight_that_is_too_large_is_said_of_its_own_layer() -> None:
+    network = beside(SIDES[0])
+    parameters = {name: array.copy() for name, array in network.parameters.items()}
+    parameters["conv3.weight"][0, 0, 0, 0] = 1e6
+    (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
+    with pytest.raises(DoesNotFit, match="conv3: a weight of 1e"):
+        plan.parameters(parameters)
+
+
+class OtherConvolution(Convolution):
+    """Of another kind: nobody says that it is computed the same."""
+
+    kind = "other"
+
+
+def other_kind() -> Network:
+    layers = (OtherConvolution(6, 1), OtherConvolution(6, 1), Concat())
+    return Network("net", Pixels((2, 8, 8)), layers, sources=((0,), (0,), (1, 2)))
+
+
 def other_source() -> Network:
     layers = (Convolution(6, 1), Convolution(6, 1), Convolution(6, 1), Concat())
     return Network("net", Pixels((2, 8, 8)), layers, sources=((0,), (1,), (2,), (2, 3)))
@@ -130,6 +167,7 @@ def other_activations() -> Network:
 @pytest.mark.parametrize(
     "network",
     [
+        other_kind(),
         other_source(),
         read_twice(),
         other_activations(),

@@ -191,7 +191,9 @@ def test_what_is_not_finite_reaches_what_sees_it_and_nothing_else(precision: str
     given = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
     arithmetic = ARITHMETICS[precision]
     operation = to_do(given.stages, HOPPER)[1]
-    for plan in list(all_patches(arithmetic, operation, HOPPER))[::5]:
+    plans = list(all_patches(arithmetic, operation, HOPPER))[::5]
+    assert plans
+    for plan in plans:
         values = np.zeros((2, 20, 20, 32), np.float32)
         values[1, 6, 9, 3] = np.nan
         words = arithmetic.operands(values.reshape(2, 20, 20, -1, arithmetic.per_word))
@@ -428,5 +430,7 @@ def test_threads_add_up_what_their_filters_see(kernel: tuple[int, int], stride: 
 
 def test_neighbours_pieces_are_in_different_banks() -> None:
     operation = to_do(network().stages, HOPPER)[1]
-    for plan in plans_of("fp32", operation, False):
+    plans = plans_of("fp32", operation, False)
+    assert {plan.depth for plan in plans} > {16}
+    for plan in plans:
         assert len({each * plan.pixel_bytes // 16 % 8 for each in range(8)}) == 8

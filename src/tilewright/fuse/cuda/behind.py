@@ -98,11 +98,13 @@ class Behind(OfOperation):
 
 
 def behind(arithmetic: Arithmetic, operation: Operation) -> Behind | None:
-    """The plan, if there is such a kernel: whole words, from kernels before to kernels after."""
+    """The plan, if there is such a kernel: whole words, from kernels before to kernels after that
+    take them as they are."""
     of_words = (
         operation.kind == "join"
         and isinstance(operation.stages[0].layer, Concat)
         and operation.gives == "words"
+        and not operation.in_rows
         and all(form == "words" for form in operation.forms)
         and all(channels % arithmetic.per_word == 0 for channels, _, _ in operation.shapes)
         and all(shape[1:] == operation.result[1:] for shape in operation.shapes)

@@ -2,7 +2,8 @@
 
 As in SqueezeNet, where 1x1 and 3x3 read the same picture. Each would read it, each write its share,
 and a kernel of its own would put these together; as one, what follows can follow in the same
-kernel. Smaller kernels have weights of zero around them.
+kernel. Smaller kernels have weights of zero around them, as taps that are apart have between them:
+what is not finite reaches whatever these zeros meet.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.model.layers import Concat, Convolution, Elementwise, Shape
 from tilewright.model.network import Parameters, Stage
 
@@ -22,15 +24,21 @@ MOST_WORK = 2.2  # times the multiply-adds of all, apart
 
 
 @dataclass(frozen=True)
-class Beside(Stage):
-    """A convolution that is several, named as the first of them."""
+class Several(Stage):
+    """A layer that stands for several, named as the first of them."""
 
-    parts: tuple[Stage, ...] = ()
-    others: tuple[str, ...] = ()  # names of all layers but the first that it stands for
+    others: tuple[str, ...] = ()  # the other layers' names
 
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.others)
+
+
+@dataclass(frozen=True)
+class Beside(Several):
+    """A convolution that is several."""
+
+    parts: tuple[Stage, ...] = ()
 
     def parameters(self, given: Parameters) -> dict[str, NDArray[np.float32]]:
         """Its weights and biases of theirs."""
@@ -54,17 +62,24 @@ class Beside(Stage):
         return {f"{self.name}.weight": weight, f"{self.name}.bias": bias}
 
 
-def with_parameters(stages: Sequence[Stage], given: Parameters) -> Parameters:
+def with_parameters(
+    stages: Sequence[Stage], given: Parameters, arithmetic: Arithmetic
+) -> Parameters:
     """A network's parameters, and those of convolutions that are several."""
-    found = [each.parameters(given) for each in stages if isinstance(each, Beside)]
-    return {**given, **{name: array for each in found for name, array in each.items()}}
+    found: dict[str, NDArray[np.float32]] = {}
+    for stage in stages:
+        if isinstance(stage, Beside):
+            for part in stage.parts:  # by its own name
+                arithmetic.check_weights(part.name, part.weights(given)["weight"])
+            found |= stage.parameters(given)
+    return {**given, **found}
 
 
 def side_by_side(stages: Sequence[Stage]) -> list[Stage]:
     """The same layers, with one convolution wherever several can be one."""
     found = list(stages)
     for stage in stages:
-        if isinstance(stage.layer, Concat) and len(stage.output_shape) == 3:
+        if type(stage.layer) is Concat and len(stage.output_shape) == 3:
             found = _merged(found, stage)
     return found
 
@@ -100,12 +115,18 @@ def _merged(stages: list[Stage], concat: Stage) -> list[Stage]:
         return stages
     first, shape = several[0], concat.output_shape
     gone = {each.index for chain in several for each in chain.stages} | {concat.index}
-    others = [each.name for each in stages if each.index in gone and each not in first.stages]
+    # Each stands for those in its place of the other chains; the last one also for what is joined.
+    others = [
+        tuple(each.name for each in alike)
+        for alike in zip(*(chain.stages for chain in several[1:]), strict=True)
+    ]
+    others[-1] += (concat.name,)
+    begin = first.convolution
     made: list[Stage] = [
-        Beside(first.convolution.index, first.convolution.name, layer,
-               first.convolution.input_shapes, shape, first.convolution.sources,
-               tuple(each.convolution for each in several), tuple(others)),
-        *(replace(each, input_shapes=(shape,), output_shape=shape) for each in first.activations),
+        Beside(begin.index, begin.name, layer, begin.input_shapes, shape, begin.sources, others[0],
+               tuple(each.convolution for each in several)),
+        *(Several(each.index, each.name, each.layer, (shape,), shape, each.sources, names)
+          for each, names in zip(first.activations, others[1:], strict=True)),
     ]  # fmt: skip
     last = made[-1].index
     at = min(number for number, each in enumerate(stages) if each.index in gone)
@@ -122,7 +143,7 @@ def _merged(stages: list[Stage], concat: Stage) -> list[Stage]:
 def _chain(known: dict[int, Stage], readers: Counter[int], last: int) -> _Chain | None:
     activations: list[Stage] = []
     while (stage := known.get(last)) is not None and readers[last] == 1:
-        if isinstance(stage.layer, Convolution):
+        if type(stage.layer) is Convolution:
             return None if isinstance(stage, Beside) else _Chain(stage, tuple(activations[::-1]))
         if not isinstance(stage.layer, Elementwise):
             return None

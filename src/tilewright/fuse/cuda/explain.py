@@ -174,19 +174,21 @@ def _tiles(plan: Tiles) -> tuple[str, str, tuple[Share, ...]]:
 
 def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     of = f"{_count(plan.images, 'image')}, " if plan.images > 1 else ""
+    down, across = plan.tall * plan.down, PATCH * plan.across
     arrangement = (
-        f"a block a multiprocessor, for {of}{PATCH * plan.down} x {PATCH * plan.across} positions "
-        f"and {plan.wide} filters; {4 * plan.groups} warps add up"
+        f"a block a multiprocessor, for {of}{down} x {across} positions and {plan.wide} filters; "
+        f"{4 * plan.groups} warps add up"
     )
     memory = f"{plan.shared_bytes:,} bytes shared: pictures and weights pass through in chunks"
     operation = plan.operation
     works = math.prod(plan.blocks) * plan.column_blocks
     depth = plan.step_words * plan.steps * plan.arithmetic.per_word
-    issued = works * PATCH**2 * plan.down * plan.across * plan.wide * depth
+    issued = works * PATCH * plan.tall * plan.down * plan.across * plan.wide * depth
     useful = math.prod(operation.summed[1:]) * operation.weights
     positions, filters = plan.unit
     unit = f"{positions} positions, {filters} filters"
-    units = -(-works * PATCH**2 * plan.patches * plan.wide // (positions * filters * plan.images))
+    sums = works * PATCH * plan.tall * plan.patches * plan.wide
+    units = -(-sums // (positions * filters * plan.images))
     share = Share(operation, unit, units, useful / issued, weights="shared memory")
     return arrangement, memory, (share,)
 

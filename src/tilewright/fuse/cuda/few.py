@@ -52,7 +52,7 @@ def tiles_as(
     chosen: Spread, arithmetic: Arithmetic, part: Sequence[Operation], gpu: Generation
 ) -> Tiles | None:
     """The plan that was chosen, if there is such a one."""
-    if not can_spread(part):
+    if not can_spread(part) or part[-1].in_rows or part[-1].gives == "panels":
         return None
     softmax = part[1] if len(part) > 1 else None
     plan = Tiles(arithmetic, part[0], softmax, chosen.tiles, chosen.columns, chosen.down,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from tilewright.fuse.cuda.beside import Beside, side_by_side
+from tilewright.fuse.cuda.beside import Several, side_by_side
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -104,6 +104,7 @@ class Operation:
     # Whether sums are the only readers of its result; whether what it takes has other readers.
     only_sums: bool = False
     mixed: bool = False
+    in_rows: bool = False  # it is read in rows that are longer than it is (`dense`)
     last_reader: int = -1
     direct: bool = False  # it reads what another kernel gave where that lies, in device memory
     folded: bool = False  # it sums four positions at once (`fold`)
@@ -113,7 +114,7 @@ class Operation:
         return tuple(
             name
             for stage in self.stages
-            for name in (stage.names if isinstance(stage, Beside) else (stage.name,))
+            for name in (stage.names if isinstance(stage, Several) else (stage.name,))
         )
 
     @property
@@ -134,6 +135,7 @@ class Operation:
         return (
             self.kind, self.geometry, self.result, self.before, self.after, self.connected, layer,
             where, self.shapes, self.added, self.forms[1:], self.only_sums, self.mixed,
+            self.in_rows,
         )  # fmt: skip
 
     @property
@@ -195,9 +197,10 @@ def layers_of(stages: Sequence[Stage]) -> Layers:
     return Layers(rest, sources, readers)
 
 
-def operations(stages: Sequence[Stage]) -> list[Operation]:
-    """All layers but the input, in order. Flattening is a matter of how weights are ordered."""
-    layers = layers_of(side_by_side(stages))
+def operations(stages: Sequence[Stage], merge: bool = False) -> list[Operation]:
+    """All layers but the input, in order; convolutions beside each other as one if they `merge`.
+    Flattening is a matter of how weights are ordered."""
+    layers = layers_of(side_by_side(stages) if merge else stages)
     # The operation that made a stage's output, and the picture that it is.
     made = {-1: -1}
     shapes = {-1: picture_shape(stages[0].input_shape)}

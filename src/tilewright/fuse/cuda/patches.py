@@ -234,7 +234,7 @@ class Patches(OfOperation):
 
     def parameters(self, given: Parameters) -> Words:
         packers = {self.operation.names[0]: self._packed}
-        given = with_parameters(self.operation.stages, given)
+        given = with_parameters(self.operation.stages, given, self.arithmetic)
         return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
     def _packed(self, given: NDArray[np.float32]) -> Words:

@@ -391,7 +391,7 @@ class Stack:
         for phase in self.phases:
             if phase.shares:
                 stage = phase.operation.stages[0]
-                given = with_parameters(phase.operation.stages, given)
+                given = with_parameters(phase.operation.stages, given, self.arithmetic)
                 if phase.operation.folded:
                     given = {**given, **fold.parameters(phase.operation, given)}
                 packers[stage.name] = partial(

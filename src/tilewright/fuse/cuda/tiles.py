@@ -186,7 +186,7 @@ class Tiles(OfOperation):
 
     def parameters(self, given: Parameters) -> Words:
         packers = {self.operation.names[0]: self._pack}
-        given = with_parameters(self.operation.stages, given)
+        given = with_parameters(self.operation.stages, given, self.arithmetic)
         return pack_all(given, self.parameter_words, self.arithmetic, packers)
 
     def _pack(self, given: NDArray[np.float32]) -> Words:

@@ -23,7 +23,8 @@ from tilewright.model.network import Stage
 
 def to_do(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
     """All operations, with how their results are handed on from kernel to kernel."""
-    todo = operations(stages) or [only_input(stages)]
+    # One convolution of several may fit nowhere but in tiles, which Hopper alone has for that.
+    todo = operations(stages, merge=gpu.warpgroups) or [only_input(stages)]
     at = 0
     while at < len(todo):
         end = over_the_batch(todo, at, gpu) if is_large(todo[at], gpu) else at + 1
@@ -69,6 +70,7 @@ def _handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
                 forms=forms,
                 gives=gives[each.index],
                 only_sums=sums[each.index],
+                in_rows=not gpu.panels and any(is_large(one, gpu) for one in readers[each.index]),
                 mixed=each.kind == "sum" and not sums[each.takes[0]],
                 last_reader=max((one.index for one in readers[each.index]), default=each.index),
             )
