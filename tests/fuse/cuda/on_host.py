@@ -50,11 +50,7 @@ static inline float2 make_float2(float x, float y) { return {x, y}; }
 template <class T> static inline T __ldg(const T* from) { return *from; }
 static inline float __uint_as_float(word bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 static inline word __float_as_uint(float x) { word bits; std::memcpy(&bits, &x, 4); return bits; }
-static inline size_t __cvta_generic_to_shared(const void*) { return 0; }
 static inline int min(int a, int b) { return a < b ? a : b; }
-static inline void fetched() {}
-static inline void __syncthreads() {}
-static inline void __syncwarp() {}
 static inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
 #if TW_PER_WORD == 2
 static inline word pack(float low, float high)
@@ -76,6 +72,12 @@ static inline word operand(float x) { return (__float_as_uint(x) + 0x1000) & 0xf
 #else
 static inline word operand(float x) { return __float_as_uint(x); }
 #endif
+"""
+# A thread after the other.
+ALONE = r"""
+static inline void fetched() {}
+static inline void __syncthreads() {}
+static inline void __syncwarp() {}
 // What a lane hands to another, by how many it has handed over before.
 static std::vector<float> handed[1024];
 static int turn, taken;
@@ -131,11 +133,19 @@ extern "C" void behind(const word* const* given, word* results, int count, int s
 # Nobody has to be waited for.
 NOBODY = r"""
 static inline word shared_address(const void*) { return 0; }
+static inline unsigned long long described(word, int) { return 0; }
 static inline void begin_barrier(word, int) {}
+static inline void barriers_begun() {}
 static inline void expect(word, int) {}
 static inline void wait_for(word, int) {}
 static inline void arrive(word) {}
+static inline void arrive_when_copied(word) {}
 static inline void copy(word, const word*, int, word) {}
+static inline void copy_piece(word, const word*, bool) {}
+static inline float4 read_piece(word) { return {}; }
+static inline void write_piece(word, uint4) {}
+static inline void seen_by_copies() {}
+template <int, int> static inline void meet() {}
 """
 
 
@@ -143,7 +153,7 @@ static inline void copy(word, const word*, int, word) {}
 def missing() -> str | None:
     """Why nothing can be run so."""
     try:
-        _built('extern "C" _Float16 nothing(_Float16 x) { return x; }')
+        built('extern "C" _Float16 nothing(_Float16 x) { return x; }')
     except OSError:
         return "no C++ compiler that knows halves (gcc's g++)"
     return None
@@ -180,7 +190,9 @@ def put_behind(plan: Behind, taken: Sequence[Array], count: int, step: int) -> A
 
 @cache
 def _behind(arithmetic: Arithmetic, constants: str) -> ctypes.CDLL:
-    return _built("\n".join([*_defines(arithmetic), HOST, text("behind.cuh"), constants, BEHIND]))
+    return built(
+        "\n".join([*defines(arithmetic), HOST, ALONE, text("behind.cuh"), constants, BEHIND])
+    )
 
 
 @cache
@@ -191,16 +203,16 @@ def _library(made: PatchesProgram) -> ctypes.CDLL:
     values = {**constants(made), "POOL": POOLS[made.pool]}
     tensor = made.arithmetic.tensor
     source = "\n".join([
-        *_defines(made.arithmetic),
-        f"#define SUMS float sum[{made.sums[0]}][{made.sums[1]}]", HOST, text("panels.cuh"),
-        text("shared.cuh") if tensor else NOBODY, text("patches.cuh"),
+        *defines(made.arithmetic),
+        f"#define SUMS float sum[{made.sums[0]}][{made.sums[1]}]", HOST, ALONE, text("panels.cuh"),
+        NOBODY, text("patches.cuh"),
         text(f"patches_{'tensor' if tensor else 'plain'}.cuh"),
         struct("Layer", values, *functions), PUT, *([] if tensor else [ADD_UP]),
     ])  # fmt: skip
-    return _built(source)
+    return built(source)
 
 
-def _defines(arithmetic: Arithmetic) -> list[str]:
+def defines(arithmetic: Arithmetic) -> list[str]:
     defines = {
         "TW_PER_WORD": arithmetic.per_word, "TW_TENSOR": int(arithmetic.tensor), "TW_TO_HALVES": 0,
         "TW_TO_OPERANDS": 1, "TW_TO_FLOATS": 2, "TW_POOL_MAX": 1, "TW_POOL_AVERAGE": 2,
@@ -209,11 +221,11 @@ def _defines(arithmetic: Arithmetic) -> list[str]:
     return [f"#define {name} {value}" for name, value in defines.items()]
 
 
-def _built(source: str) -> ctypes.CDLL:
+def built(source: str, *options: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         file, library = Path(folder) / "host.cpp", Path(folder) / "host.so"
         file.write_text(source)
-        command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", str(file)]
+        command = ["g++", "-std=c++17", "-w", "-shared", "-fPIC", *options, str(file)]
         done = subprocess.run([*command, "-o", str(library)], capture_output=True, text=True)
         if done.returncode:
             raise OSError(done.stderr)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from tests.fuse.cuda import on_host
+from tests.fuse.cuda import on_fibers, on_host
 from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.memory import Memory, Mistake
 from tests.fuse.cuda.patches_interpreter import Work, check_rings, run_patches
@@ -434,3 +434,76 @@ def test_neighbours_pieces_are_in_different_banks() -> None:
     assert {plan.depth for plan in plans} > {16}
     for plan in plans:
         assert len({each * plan.pixel_bytes // 16 % 8 for each in range(8)}) == 8
+
+
+def whole_kernel(index: int, number: int) -> tuple[Any, Network, np.ndarray, np.ndarray | None]:
+    """A plan without tensor cores, one of all; pictures, and what is added."""
+    given = network()
+    operation = to_do(given.stages, HOPPER)[index]
+    plans = plans_of("fp32", operation, False)
+    plan = plans[number * 31 % len(plans)]
+    generator, count = np.random.default_rng(number), plan.images + 1
+    channels, height, width = operation.source
+    images = generator.normal(size=(count, height * width * channels)).astype(np.float32)
+    added = None
+    if operation.added:
+        added = generator.normal(size=(count, plan.result_words)).astype(np.float32).view(np.uint32)
+    return plan, given, images.view(np.uint32), added
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("index", [1, 2, 3, 5])  # pooled, added to, averaged, into panels
+def test_a_whole_kernel_whoever_goes_on_first(index: int, number: int) -> None:
+    """All threads of a block as fibers: rings, sums and results are the kernel's own text."""
+    plan, given, images, added = whole_kernel(index, number)
+    made, parameters = patches_program(plan), plan.parameters(given.parameters)
+    expected = run_patches(made, parameters, images, added).view(np.float32)
+    for blocks in (1, 3):
+        found = on_fibers.run(made, parameters, images, added, blocks=blocks, seed=blocks,
+                              shared_bytes=plan.shared_bytes)  # fmt: skip
+        assert not isinstance(found, str), found
+        np.testing.assert_allclose(found.view(np.float32), expected, rtol=1e-4, atol=1e-4)
+
+
+MISTAKES = {
+    "warps give back what lanes still read": ("            __syncwarp();\n", ""),
+    "a warp too few is waited for": (
+        "begin_barrier(weights_empty + 8 * stage, ADDING / 32);",
+        "begin_barrier(weights_empty + 8 * stage, ADDING / 32 - 1);",
+    ),
+    "pictures are not waited for": (
+        "wait_for(this->pictures_full + 8 * turns.pictures.stage, turns.pictures.phase);", "",
+    ),
+    "weights are not waited for": (
+        "wait_for(this->weights_full + 8 * turns.weights.stage, turns.weights.phase);", "",
+    ),
+    "a picture is given back after its first taps": ("if (tap == L::TURNS - 1)", "if (tap == 0)"),
+    "a picture is fetched over one that is read": (
+        "wait_for(pictures_empty + 8 * turn.stage, turn.phase ^ 1);", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("change", [None, *MISTAKES.values()], ids=["none", *MISTAKES])
+def test_a_mistake_shows_in_some_run(change: tuple[str, str] | None) -> None:
+    """With few stages and many taps, so that rings are full and empty in turn."""
+    given = network()
+    operation = to_do(given.stages, HOPPER)[5]
+    plans = [plan for plan in plans_of("fp32", operation, False) if plan.chunks > plan.pictures]
+    plan = min(plans, key=lambda plan: (plan.stages, plan.threads, plan.patches * plan.wide))
+    made, parameters = patches_program(plan), plan.parameters(given.parameters)
+    channels, height, width = operation.source
+    values = np.random.default_rng(0).normal(size=(plan.images, height * width * channels))
+    images = values.astype(np.float32).view(np.uint32)
+    expected = run_patches(made, parameters, images).view(np.float32)
+
+    def right(seed: int) -> bool:
+        found = on_fibers.run(made, parameters, images, blocks=1, seed=seed, change=change,
+                              shared_bytes=plan.shared_bytes)  # fmt: skip
+        return not isinstance(found, str) and np.allclose(
+            found.view(np.float32), expected, rtol=1e-4, atol=1e-4
+        )
+
+    assert all(right(seed) for seed in range(8)) == (change is None)

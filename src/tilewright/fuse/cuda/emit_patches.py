@@ -20,11 +20,11 @@ def patches_text(plan: Patches, name: str) -> str:
         head(made.arithmetic, "words.cuh", "panels.cuh", "shared.cuh", "patches.cuh"),
         *adding,
         struct("Layer", values, *functions),
-        _kernel(made, name),
+        kernel_of(made, name),
     ])  # fmt: skip
 
 
-def _kernel(made: PatchesProgram, name: str) -> str:
+def kernel_of(made: PatchesProgram, name: str) -> str:
     added, taken = (", const word* added", "added") if made.added else ("", "nullptr")
     lines = [
         f'extern "C" __global__ void __launch_bounds__({made.threads}, 1) {name}(',
@@ -36,13 +36,13 @@ def _kernel(made: PatchesProgram, name: str) -> str:
         "    Patches<Layer> patches;",
         "    patches.begin(memory, barriers);",
         "    if (threadIdx.x >= Patches<Layer>::ADDING) {",
-        f'        asm volatile("setmaxnreg.dec.sync.aligned.u32 {LEFT};");',
+        f"        give_registers<{LEFT}>();",
         "        if (threadIdx.x < Patches<Layer>::ADDING + 32)",
         f"            patches.fetch_weights(parameters + {made.weights}, count);",
         "        else",
         "            patches.fetch_pictures(images, count);",
         "    } else {",
-        f'        asm volatile("setmaxnreg.inc.sync.aligned.u32 {made.registers};");',
+        f"        take_registers<{made.registers}>();",
         "        Patches<Layer>::Turns turns;",
         "        const int all = Work<Layer>::all(count);",
         "#pragma unroll 1",

@@ -97,7 +97,7 @@ struct Rings {
                 begin_barrier(weights_full + 8 * stage, 1);
                 begin_barrier(weights_empty + 8 * stage, ADDING / 32);
             }
-            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            barriers_begun();
         }
         __syncthreads();
     }
@@ -137,7 +137,7 @@ struct Rings {
             const int row = plane / (L::PLANES_Y * L::PLANES_X) * L::HEIGHT + y;
             places[slot] = make_int2((row * L::WIDTH + x) * L::WORDS, y << 16 | x);
         }
-        asm volatile("bar.sync 1, %0;" ::"n"(TW_FETCHING) : "memory");
+        meet<1, TW_FETCHING>();
     }
 
     // Where a place's piece lies in a chunk.
@@ -172,20 +172,17 @@ struct Rings {
                     const int y = top + (place.y >> 16), x = left + (place.y & 0xffff);
                     const bool there = unsigned(y) < L::HEIGHT && unsigned(x) < L::WIDTH
                         && slot < used && in_pixel;
-                    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                                 ::"r"(piece_of_place(picture, slot, piece)), "l"(next + place.x),
-                                 "r"(there ? 16 : 0) : "memory");
+                    copy_piece(piece_of_place(picture, slot, piece), next + place.x, there);
                 }
                 const word full = pictures_full + 8 * turn.stage;
                 if (L::ROUNDS) {
                     fetched();
                     for (int slot = thread / PIECES; slot < USED; slot += STEP)
                         round_piece(piece_of_place(picture, slot, piece));
-                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                    seen_by_copies();
                     arrive(full);
                 } else {
-                    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full)
-                                 : "memory");
+                    arrive_when_copied(full);
                 }
                 next += L::CHUNK_WORDS;
                 turn.next();
@@ -197,11 +194,9 @@ struct Rings {
     // Floats as operands.
     static __device__ __forceinline__ void round_piece(word at)
     {
-        float x[4];
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(at) : "memory");
-        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(operand(x[0])),
-                     "r"(operand(x[1])), "r"(operand(x[2])), "r"(operand(x[3])) : "memory");
+        const float4 four = read_piece(at);
+        write_piece(at, make_uint4(operand(four.x), operand(four.y), operand(four.z),
+                                   operand(four.w)));
     }
 
     // ---- for those who add up ------------------------------------------------------------------

@@ -48,7 +48,7 @@ struct Patches : Rings<L>, Results<L> {
         }
         wait_for(this->pictures_full + 8 * turns.pictures.stage, turns.pictures.phase);
         // What threads have copied is seen by tensor cores.
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        seen_by_copies();
 #pragma unroll
         for (int n = 0; n < L::UNITS; ++n)
             positions[n] = described(this->pictures + turns.pictures.stage * R::PICTURE_BYTES

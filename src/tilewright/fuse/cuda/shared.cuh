@@ -41,3 +41,61 @@ __device__ __forceinline__ void copy(word to, const word* from, int bytes, word 
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
                  "%2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
+
+// 16 bytes, or zeros.
+__device__ __forceinline__ void copy_piece(word to, const word* from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(there ? 16 : 0) : "memory");
+}
+
+__device__ __forceinline__ float4 read_piece(word at)
+{
+    float4 x;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(at) : "memory");
+    return x;
+}
+
+__device__ __forceinline__ void write_piece(word at, uint4 x)
+{
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x.x), "r"(x.y), "r"(x.z),
+                 "r"(x.w) : "memory");
+}
+
+// When all that this thread has copied so is there.
+__device__ __forceinline__ void arrive_when_copied(word barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barriers_begun()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// What threads wrote is seen by copies and tensor cores.
+__device__ __forceinline__ void seen_by_copies()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// So many threads wait for each other.
+template <int BARRIER, int THREADS>
+__device__ __forceinline__ void meet()
+{
+    asm volatile("bar.sync %0, %1;" ::"n"(BARRIER), "n"(THREADS) : "memory");
+}
+
+// Four warps leave registers to others, or take what was left.
+template <int LEFT>
+__device__ __forceinline__ void give_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(LEFT));
+}
+
+template <int ALL>
+__device__ __forceinline__ void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(ALL));
+}

@@ -1,0 +1,284 @@
+"""The whole text of a kernel of patches without tensor cores, run on this machine.
+
+Every thread of a block is a fiber, which goes on until it has to wait. Who goes on next is left to
+chance, and so is when copies arrive: what a kernel leaves to chance shows in some of the runs.
+Shared memory is not a number wherever a copy is under way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.fuse.cuda.memory import POISON
+from tests.fuse.cuda.on_host import HOST, built, defines
+from tilewright.fuse.cuda.emit import activation, constants, struct, text
+from tilewright.fuse.cuda.emit_patches import kernel_of
+from tilewright.fuse.cuda.emit_structs import POOLS
+from tilewright.fuse.cuda.panels import in_whole_panels
+from tilewright.fuse.cuda.steps_patches import PatchesProgram
+
+Array = NDArray[Any]
+FIBERS = r"""
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
+#include <ucontext.h>
+#define __global__
+#define __shared__
+#define __align__(bytes)
+#define __launch_bounds__(threads, blocks)
+constexpr int SHARED = 232448, STACK = 65536, THREADS = 1024;
+alignas(1024) static uint4 memory[SHARED / 16];
+static int used;  // bytes of it that the kernel asked for
+static const char *begin[2], *end[2];  // of what lies in device memory
+static std::string problem;
+static long happened;
+static std::mt19937 chance;
+
+static void fail(const char* why) { if (problem.empty()) problem = why; }
+
+struct Copy { word to; const word* from; int bytes, there; word barrier; };
+struct Fiber { ucontext_t at; bool done; std::deque<Copy> copies; long met, handed; };
+static Fiber fibers[THREADS];
+static std::vector<float> shuffled[THREADS];
+static char stacks[THREADS][STACK];
+static ucontext_t scheduler;
+static int threads, met_in_block, met_by_name;
+static long met_in_warp[THREADS / 32];
+static std::deque<Copy> bulk;
+
+static void wait() { swapcontext(&fibers[threadIdx.x].at, &scheduler); }
+template <class T> static void until(T there)
+{
+    while (!there() && problem.empty())
+        wait();
+    ++happened;
+}
+
+// Barriers: so many arrive, and so many bytes, then another phase begins.
+struct Barrier { int count = 0, missing = 0, phase = 0; long bytes = 0; };
+static std::map<word, Barrier> barriers;
+
+static word shared_address(const void* at) { return word((const char*)at - (const char*)memory); }
+static void begin_barrier(word at, int count) { barriers[at] = {count, count}; }
+static void turn(Barrier& barrier)
+{
+    ++happened;
+    if (barrier.missing < 0)
+        fail("more arrive than are waited for");
+    if (barrier.missing == 0 && barrier.bytes == 0) {
+        barrier.phase ^= 1;
+        barrier.missing = barrier.count;
+    }
+}
+static void arrive(word at) { --barriers[at].missing; turn(barriers[at]); }
+static void expect(word at, int bytes)
+{
+    barriers[at].bytes += bytes;
+    arrive(at);
+}
+static void wait_for(word at, int phase) { until([&] { return barriers[at].phase != phase; }); }
+
+static void set_out(std::deque<Copy>& copies, const Copy& copy)
+{
+    const char* from = (const char*)copy.from;
+    if (copy.to % 16 || int(copy.to) + copy.bytes > used)
+        fail("a copy to where there is no room for it");
+    else if (copy.there && (size_t(from) % 16
+             || !((from >= begin[0] && from + copy.bytes <= end[0])
+                  || (from >= begin[1] && from + copy.bytes <= end[1]))))
+        fail("a copy from where nothing is");
+    else
+        std::memset((char*)memory + copy.to, 0xff, copy.bytes);
+    copies.push_back(copy);
+    ++happened;
+}
+static void set_down(std::deque<Copy>& copies, int which)
+{
+    const Copy copy = copies[which];
+    copies.erase(copies.begin() + which);
+    if (!problem.empty())
+        return;
+    if (copy.bytes && copy.there)
+        std::memcpy((char*)memory + copy.to, copy.from, copy.bytes);
+    else if (copy.bytes)
+        std::memset((char*)memory + copy.to, 0, copy.bytes);
+    if (copy.bytes > 16)
+        barriers[copy.barrier].bytes -= copy.bytes;
+    if (copy.barrier && copy.bytes <= 16)
+        arrive(copy.barrier);
+    else if (copy.barrier)
+        turn(barriers[copy.barrier]);
+    ++happened;
+}
+static void copy(word to, const word* from, int bytes, word barrier)
+{
+    set_out(bulk, {to, from, bytes, 1, barrier});
+}
+static void copy_piece(word to, const word* from, bool there)
+{
+    set_out(fibers[threadIdx.x].copies, {to, from, 16, there, 0});
+}
+static void arrive_when_copied(word barrier)
+{
+    fibers[threadIdx.x].copies.push_back({0, nullptr, 0, 0, barrier});
+}
+static void fetched()
+{
+    while (!fibers[threadIdx.x].copies.empty())
+        set_down(fibers[threadIdx.x].copies, 0);
+}
+static float4 read_piece(word at) { return *(const float4*)((const char*)memory + at); }
+static void write_piece(word at, uint4 piece) { *(uint4*)((char*)memory + at) = piece; }
+static void barriers_begun() {}
+static void seen_by_copies() {}
+template <int LEFT> static void give_registers() {}
+template <int ALL> static void take_registers() {}
+static void __syncthreads() { ++met_in_block; until([] { return met_in_block >= threads; }); }
+template <int BARRIER, int COUNT> static void meet()
+{
+    ++met_by_name;
+    until([] { return met_by_name >= COUNT; });
+}
+static void __syncwarp()
+{
+    const int warp = threadIdx.x / 32;
+    const long all = 32 * ++fibers[threadIdx.x].met;
+    ++met_in_warp[warp];
+    until([&] { return met_in_warp[warp] >= all; });
+}
+static float __shfl_xor_sync(unsigned, float value, int reach)
+{
+    const int other = threadIdx.x ^ reach;
+    const long number = fibers[threadIdx.x].handed++;
+    shuffled[threadIdx.x].push_back(value);
+    until([&] { return long(shuffled[other].size()) > number; });
+    return problem.empty() ? shuffled[other][number] : value;
+}
+"""
+MAIN = r"""
+static const word *given, *parameters, *added;
+static word* results;
+static int count;
+static void thread()
+{
+    kernel(CALLED);
+    fibers[threadIdx.x].done = true;
+    ++happened;
+    wait();
+}
+extern "C" const char* run(const word* images, long words, word* out, const word* weights,
+                           long weight_words, const word* more, int images_count, int blocks,
+                           int seed, int block_threads, int shared_bytes)
+{
+    problem.clear();
+    chance.seed(seed);
+    given = images, results = out, parameters = weights, added = more, count = images_count;
+    begin[0] = (const char*)images, end[0] = begin[0] + 4 * words;
+    begin[1] = (const char*)weights, end[1] = begin[1] + 4 * weight_words;
+    threads = block_threads, used = shared_bytes, gridDim.x = blocks;
+    for (blockIdx.x = 0; blockIdx.x < blocks && problem.empty(); ++blockIdx.x) {
+        std::memset(memory, 0xff, sizeof memory);
+        barriers.clear();
+        met_in_block = met_by_name = 0;
+        std::fill(std::begin(met_in_warp), std::end(met_in_warp), 0);
+        for (int t = 0; t < threads; ++t) {
+            Fiber& fiber = fibers[t];
+            fiber.done = false, fiber.met = fiber.handed = 0;
+            fiber.copies.clear();
+            shuffled[t].clear();
+            getcontext(&fiber.at);
+            fiber.at.uc_stack.ss_sp = stacks[t];
+            fiber.at.uc_stack.ss_size = STACK;
+            makecontext(&fiber.at, thread, 0);
+        }
+        const int warps = threads / 32;
+        int idle = 0;
+        for (bool left = true; left && problem.empty();) {
+            const long before = happened;
+            const int slow = chance() % 4;  // those who add up, who fetch, some threads, or copies
+            for (int i = 0; i < warps; ++i) {
+                const int warp = chance() % warps, first = chance() % 32;
+                if (slow == (warp < warps - 4 ? 0 : 1))
+                    continue;
+                for (int lane = 0; lane < 32 && problem.empty(); ++lane) {
+                    threadIdx.x = warp * 32 + (first + lane) % 32;
+                    if (!fibers[threadIdx.x].done && !(slow == 2 && chance() % 3 == 0))
+                        swapcontext(&scheduler, &fibers[threadIdx.x].at);
+                }
+            }
+            while (slow != 3 && !bulk.empty() && chance() % 2)
+                set_down(bulk, chance() % bulk.size());
+            for (int t = threads - 128; slow != 3 && t < threads; ++t)
+                while (!fibers[t].copies.empty() && chance() % 8)
+                    set_down(fibers[t].copies, 0);
+            left = false;
+            for (int t = 0; t < threads; ++t)
+                left |= !fibers[t].done;
+            idle = happened == before ? idle + 1 : 0;
+            if (idle > 60)
+                fail("all wait for each other");
+        }
+        if (problem.empty() && !bulk.empty())
+            fail("copies are under way when all have left");
+        bulk.clear();
+    }
+    return problem.c_str();
+}
+"""
+
+
+def run(
+    made: PatchesProgram, parameters: Array, images: Array, added: Array | None = None,
+    *, shared_bytes: int, blocks: int, seed: int, change: tuple[str, str] | None = None,
+) -> Array | str:  # fmt: skip
+    """The results of all images, as words, or what went wrong. `change`: other text for some."""
+    rows = in_whole_panels(len(images)) if made.to_panels else len(images)
+    out = _aligned(np.full(rows * made.result_words, 0 if made.to_panels else POISON, np.uint32))
+    taken = [_aligned(each.reshape(-1)) for each in (images, parameters)]
+    more = None if added is None else _aligned(added.reshape(-1))
+    library = _library(made, change)
+    library.run.restype = ctypes.c_char_p
+    wrong = library.run(
+        _at(taken[0]), ctypes.c_long(taken[0].size), _at(out), _at(taken[1]),
+        ctypes.c_long(taken[1].size), None if more is None else _at(more), len(images), blocks,
+        seed, made.threads, shared_bytes,
+    )  # fmt: skip
+    if wrong:
+        return str(wrong.decode())
+    return out if made.to_panels else out.reshape(rows, -1)
+
+
+def _aligned(words: Array) -> Array:
+    """On 64 bytes, as device memory is."""
+    room = np.empty(words.size + 16, np.uint32)
+    first = -room.ctypes.data % 64 // 4
+    room[first : first + words.size] = words
+    return room[first : first + words.size]
+
+
+def _at(words: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(words.ctypes.data)
+
+
+@cache
+def _library(made: PatchesProgram, change: tuple[str, str] | None) -> ctypes.CDLL:
+    functions = activation("before", made.before), activation("after", made.activations)
+    values = {**constants(made), "POOL": POOLS[made.pool]}
+    kernel = kernel_of(made, "kernel").replace("__shared__ unsigned", "static unsigned")
+    blocks = "\n".join([text("patches.cuh"), text("patches_plain.cuh")])
+    if change:
+        assert change[0] in blocks, change[0]
+        blocks = blocks.replace(*change)
+    source = "\n".join([
+        *defines(made.arithmetic), HOST, FIBERS, text("panels.cuh"), blocks,
+        struct("Layer", values, *functions), kernel,
+        MAIN.replace("CALLED", "given, results, parameters, count" + ", added" * made.added),
+    ])  # fmt: skip
+    return built(source, "-O1")
