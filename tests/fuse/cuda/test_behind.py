@@ -14,8 +14,10 @@ from tilewright.fuse.cuda.behind import Behind, behind
 from tilewright.fuse.cuda.choice import Choice, Joined, Stacked
 from tilewright.fuse.cuda.cut import build, choose, cut, few_of, with_few
 from tilewright.fuse.cuda.emit_behind import behind_text
-from tilewright.fuse.cuda.generations import HOPPER
+from tilewright.fuse.cuda.few import spread, tiles_as
+from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.run import FusedNetwork
+from tilewright.fuse.cuda.tiles_choice import best_tiles
 from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Add,
@@ -142,6 +144,19 @@ def test_not_where_rows_are_longer_than_what_it_gives() -> None:
         assert not any(isinstance(each, Behind) for each in kernels)
         truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)
         assert compare(interpret(kernels, network, images), truth[-1])[1] is None
+
+
+def test_nor_do_tiles_write_what_is_read_in_other_rows() -> None:
+    """They write words; a large fully connected layer reads panels, or longer rows."""
+    layers = Convolution(8, 3, padding=1), Convolution(40, 3, padding=1), FullyConnected(10)
+    stages = Network("net", Pixels((3, 21, 21)), layers).stages
+    for gpu in (HOPPER, GENERATIONS[86]):
+        between, before_large = to_do(stages, gpu)[:2]
+        for operation, there in ((between, True), (before_large, False)):
+            plan = best_tiles(ARITHMETICS["fp32"], (operation,), gpu, 1)
+            assert plan
+            found = tiles_as(spread(plan), ARITHMETICS["fp32"], (operation,), gpu)
+            assert (found is not None) == there
 
 
 @pytest.mark.cuda

@@ -23,7 +23,7 @@ from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import in_whole_panels
 from tilewright.fuse.cuda.patches import Patches
-from tilewright.fuse.cuda.patches_choice import all_patches, can_be_patches, patches_as
+from tilewright.fuse.cuda.patches_choice import all_patches, patches_as
 from tilewright.fuse.cuda.patches_plain import PlainPatches
 from tilewright.fuse.cuda.patches_tensor import TensorPatches
 from tilewright.fuse.cuda.run import FusedNetwork
@@ -261,7 +261,7 @@ def test_what_is_read_and_written_value_by_value_has_no_such_kernel() -> None:
     )
     stages = Network("net", Pixels((32, 8, 8)), layers).stages
     can = {
-        name: [can_be_patches(ARITHMETICS[name], each, HOPPER) for each in to_do(stages, HOPPER)]
+        name: [any(all_patches(ARITHMETICS[name], each, HOPPER)) for each in to_do(stages, HOPPER)]
         for name in ("fp16", "tf32", "fp32")
     }
     assert can == {

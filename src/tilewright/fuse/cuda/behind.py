@@ -24,8 +24,8 @@ from tilewright.model.network import Parameters
 THREADS = 256
 BLOCKS = 8  # of a multiprocessor
 AT_ONCE = 4  # reads of a thread
-# Cycles of few images: until a block is under way and has read and written. Chosen: two thirds of
-# what a word takes from device memory and back.
+# Cycles until a block of few images has read and written. Chosen; with it an image is estimated at
+# 2.8 µs, and 1.8 to 2.0 were measured (`benchmarks/results/2026-11-18-kernels-h200.txt`).
 WAIT = 2000
 
 
@@ -38,19 +38,6 @@ class Behind(OfOperation):
     threads = THREADS
     shared_bytes = 0
     gives: ClassVar[Form] = "words"
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        return (self.operation,)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.operation.names
-
-    @property
-    def last(self) -> int:
-        """The operation whose result it gives."""
-        return self.operation.index
 
     @property
     def parts(self) -> tuple[int, ...]:

@@ -149,6 +149,19 @@ class OfOperation:
     operation: Operation
 
     @property
+    def operations(self) -> tuple[Operation, ...]:
+        return (self.operation,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.operation.names
+
+    @property
+    def last(self) -> int:
+        """The operation whose result it gives."""
+        return self.operation.index
+
+    @property
     def inputs(self) -> tuple[int, ...]:
         return self.operation.takes
 

@@ -111,19 +111,6 @@ class Patches(OfOperation):
         in whole blocks of filters and whole chunks."""
 
     @property
-    def operations(self) -> tuple[Operation, ...]:
-        return (self.operation,)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.operation.names
-
-    @property
-    def last(self) -> int:
-        """The operation whose result it gives."""
-        return self.operation.index
-
-    @property
     def gives(self) -> Form:
         return self.operation.gives
 

@@ -17,13 +17,6 @@ from tilewright.fuse.cuda.patches_plain import PlainPatches
 from tilewright.fuse.cuda.patches_tensor import TensorPatches
 
 
-def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> bool:
-    """Whether there is such a kernel for an operation."""
-    return patches_tensor.can_be_patches(
-        arithmetic, operation, gpu
-    ) or patches_plain.can_be_patches(arithmetic, operation, gpu)
-
-
 def all_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> Iterator[Patches]:
     """The plans that are compared."""
     yield from patches_tensor.all_patches(arithmetic, operation, gpu)
