@@ -247,16 +247,35 @@ __device__ __forceinline__ float2 more(const word* added, int place, int channel
 #endif
 }
 
+// Where a lane's results of a unit go, and where what is added to them lies: read before the sums,
+// after which nobody should wait for device memory.
+template <class L, bool ADDED>
+struct Places {
+    static constexpr int POSITIONS = L::POOL && !L::FOLDED ? 1 : 2;
+    int to[POSITIONS], from[POSITIONS];
+
+    __device__ __forceinline__ Places(const int* tables, int tile)
+    {
+        const int g = (threadIdx.x & 31) >> 2;
+#pragma unroll
+        for (int position = 0; position < POSITIONS; ++position) {
+            const int at = tile * 8 * POSITIONS + position * 8 + g;
+            to[position] = __ldg(tables + L::TILES * 16 + at);
+            from[position] = ADDED ? __ldg(tables + L::TILES * 32 + at) : 0;
+        }
+    }
+};
+
 // The results of a warp's unit where the four sums of a pooling window are in columns: in four of
 // them for two filters of each lane, in two for one filter.
-template <class L, class Out>
+template <class L, class To, class Out>
 __device__ __forceinline__ void store_folded(
-    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, Out out, int first)
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const To& places, Out out, int first)
 {
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    const int t = threadIdx.x & 3;
 #pragma unroll
     for (int position = 0; position < 2; ++position) {
-        const int place = __ldg(places + position * 8 + g);
+        const int place = places.to[position];
         if (place < 0)
             continue;
 #pragma unroll
@@ -285,21 +304,20 @@ __device__ __forceinline__ void store_folded(
 }
 
 // The results of a warp's unit, two channels of a position at a time.
-template <class L, class Out>
+template <class L, class To, class Out>
 __device__ __forceinline__ void store(
-    const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, Out out, int first,
-    const word* added, const int* from)
+    const float (&sum)[L::ROWS][L::COLUMNS][4], const To& places, Out out, int first,
+    const word* added)
 {
     if constexpr (L::FOLDED) {
         store_folded<L>(sum, places, out, first);
         return;
     }
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    constexpr int HEIGHT = L::POOL ? L::ROWS / 2 : L::ROWS, POSITIONS = L::POOL ? 1 : 2;
+    const int t = threadIdx.x & 3;
+    constexpr int HEIGHT = L::POOL ? L::ROWS / 2 : L::ROWS;
 #pragma unroll
-    for (int position = 0; position < POSITIONS; ++position) {
-        const int place = __ldg(places + position * 8 + g);
-        const int other = L::ADDED ? __ldg(from + position * 8 + g) : 0;
+    for (int position = 0; position < To::POSITIONS; ++position) {
+        const int place = places.to[position], other = places.from[position];
 #pragma unroll
         for (int y = 0; y < HEIGHT; ++y) {
             float low[L::COLUMNS], high[L::COLUMNS];
@@ -344,18 +362,18 @@ __device__ __forceinline__ void store(
 }
 
 // The same, as it is done for the first of several layers whose sums are alike, or another of them.
-template <class L, class... Others, class Out>
+template <class L, class... Others, class To, class Out>
 __device__ __forceinline__ void store_for(
-    int which, const float (&sum)[L::ROWS][L::COLUMNS][4], const int* places, Out out, int first,
-    const word* added, const int* from)
+    int which, const float (&sum)[L::ROWS][L::COLUMNS][4], const To& places, Out out, int first,
+    const word* added)
 {
     if constexpr (sizeof...(Others) > 0) {
         if (which > 0) {
-            store_for<Others...>(which - 1, sum, places, out, first, added, from);
+            store_for<Others...>(which - 1, sum, places, out, first, added);
             return;
         }
     }
-    store<L>(sum, places, out, first, added, from);
+    store<L>(sum, places, out, first, added);
 }
 
 // A convolution, or a fully connected layer as a convolution with one position. The unit of work of
@@ -370,7 +388,7 @@ __device__ __forceinline__ void convolve(
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     for (int unit = warp; unit < L::UNITS; unit += L::WARPS) {
         const int tile = unit % L::TILES, split = L::UNITS == L::TILES ? 0 : unit / L::TILES;
-        const int* places = tables + L::TILES * 16 + tile * (L::POOL && !L::FOLDED ? 8 : 16);
+        const Places<L, (L::ADDED || ... || Others::ADDED)> places(tables, tile);
         const word* even = in + __ldg(tables + tile * 16 + g);
         const word* odd = in + __ldg(tables + tile * 16 + 8 + g);
         float sum[L::ROWS][L::COLUMNS][4];
@@ -403,7 +421,6 @@ __device__ __forceinline__ void convolve(
                 + i % ONE_HALF * HALF_STEP + own;
             step<L, HALF_STEP>(sum, even + at, odd + at, half + i * EACH);
         }
-        store_for<L, Others...>(which, sum, places, out, split * L::COLUMNS, added,
-                                places + L::TILES * 16);
+        store_for<L, Others...>(which, sum, places, out, split * L::COLUMNS, added);
     }
 }

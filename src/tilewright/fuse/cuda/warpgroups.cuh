@@ -32,7 +32,7 @@ __device__ __forceinline__ void convolve_wide(
     for (int turn = 0; turn < L::UNITS / L::WARPS; ++turn) {
         const int unit = warp + turn * L::WARPS, tile = unit % L::TILES;
         const int split = L::UNITS == L::TILES ? 0 : unit / L::TILES;
-        const int* places = tables + L::TILES * 16 + tile * (L::POOL && !L::FOLDED ? 8 : 16);
+        const Places<L, (L::ADDED || ... || Others::ADDED)> places(tables, tile);
         const word* even = in + __ldg(tables + tile * 16 + g) + t;
         const word* odd = in + __ldg(tables + tile * 16 + 8 + g) + t;
         float sum[L::ROWS][L::COLUMNS][4];
@@ -70,7 +70,6 @@ __device__ __forceinline__ void convolve_wide(
                 asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             }
         }
-        store_for<L, Others...>(which, sum, places, out, split * L::COLUMNS, added,
-                                places + L::TILES * 16);
+        store_for<L, Others...>(which, sum, places, out, split * L::COLUMNS, added);
     }
 }
