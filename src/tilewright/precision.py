@@ -57,8 +57,8 @@ class Transforms:
 
 @dataclass(frozen=True)
 class Precision:
-    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh, and
-    of the logistic function, whatever its size.
+    """The arithmetic a rung claims: roundoff of operands (0: as given) and sums, error of tanh; how
+    far tanh and the logistic function may be off besides, whatever their size.
 
     `operand_smallest` is the absolute error of operands too small for the relative one, `largest`
     the largest operand. `stored`: activations between layers are rounded like operands. `fast` is
@@ -74,6 +74,7 @@ class Precision:
     largest: float = float(np.finfo(np.float32).max)
     stored: bool = False
     sigmoid_error: float = 0.0
+    tanh_error: float = 0.0
     fast: tuple[Transforms, ...] | Literal["fft"] | None = None
 
     def transforms(
@@ -106,11 +107,15 @@ FLOAT32 = Precision("fp32", 0.0, UNIT)
 # Tensor cores round operands to 11 bits. They add a handful of products at once, aligned to the
 # largest and cut off below its 24th bit at the earliest (Fasi, Higham, Mikaitis, Pranesh,
 # *Numerical behavior of NVIDIA tensor cores*, 2021), which costs each addend at most twice what
-# rounding to nearest would; taken twice again, to be safe.
-TF32 = Precision("tf32", 2.0**-11, 2.0**-22)
+# rounding to nearest would; taken twice again, to be safe. Where 11 bits are kept of a tanh, it may
+# be 1 - 2 / (1 + exp(2x)) by the quick instructions for powers and quotients (`near_tanh` in
+# `fuse/cuda/words.cuh`), which is off by less than 2^-20.
+NEAR_TANH = 2.0**-20
+TF32 = Precision("tf32", 2.0**-11, 2.0**-22, tanh_error=NEAR_TANH)
 FP16 = Precision(
-    "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True
-)
+    "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True,
+    tanh_error=NEAR_TANH,
+)  # fmt: skip
 # Of float32 on tensor cores: each operand is two, `high`, the nearest number of 11 bits, and `low`,
 # what is left of it. Of a number of 24 bits that has 12, of which the tensor cores read 11, at a
 # loss of one unit of the 24th: 2^-23 of the operand. Added up are high times high, high times low

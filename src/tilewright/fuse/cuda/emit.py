@@ -28,6 +28,7 @@ def head(arithmetic: Arithmetic, *texts: str) -> str:
         "TW_POOL_AVERAGE": 2,
         "TW_POOL_MAX_OF_EACH": 3,
         **MATHEMATICS,
+        **({"TW_TANH": "near_tanh"} if arithmetic.precision.tanh_error else {}),
     }
     lines = [f"#define {name} {value}" for name, value in defines.items()]
     return "\n".join([*lines, *(text(each) for each in texts)])

@@ -34,6 +34,17 @@ __device__ __forceinline__ float maximum(float a, float b)
     return larger;
 }
 
+// The hyperbolic tangent in five instructions, off by less than 2^-20, where 11 bits of it are kept:
+// tanhf takes some twenty. A power is off by 2^-22 of itself and what its argument was rounded by,
+// a quotient by an ulp; the more of either error arrives, the nearer to 1 the other brings it.
+__device__ __forceinline__ float near_tanh(float x)
+{
+    float power, share;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 2.88539008f));  // 2 / ln 2
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(power + 1.0f));
+    return fmaf(-2.0f, share, 1.0f);
+}
+
 // A float as it lies where a sum takes it: rounded to what the tensor cores read, so that they cut
 // nothing off, or whole, if it is split then.
 __device__ __forceinline__ word operand(float value)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.model.layers.elementwise import Code, Elementwise, Values
 from tilewright.model.layers.onnx_node import OnnxNode
+from tilewright.model.layers.rounding import SMALLEST_NORMAL
 from tilewright.precision import Precision
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class Tanh(Elementwise):
 
     def ulp(self, precision: Precision) -> float:
         return precision.tanh_ulp
+
+    def smallest(self, precision: Precision) -> float:
+        return SMALLEST_NORMAL + precision.tanh_error
 
     def expression(self) -> str:
         return "TW_TANH(x)"
