@@ -131,7 +131,7 @@ def measure(given: argparse.Namespace) -> None:
     }  # fmt: skip
     with torch.inference_mode():
         for features, outputs in LAYERS:
-            for precision in PRECISIONS:
+            for precision in given.precisions:
                 for row in measured(runtime, precision, features, outputs, given):
                     document["rows"].append(row)
                 print(precision, features, outputs, flush=True)
@@ -191,6 +191,8 @@ def fitted(cases: list[Case], start: PanelRates) -> PanelRates:
 def fit(rows: list[dict[str, Any]]) -> None:
     for tensor in (True, False):
         cases = [case for case in map(Case, rows) if case.tensor == tensor]
+        if not cases:
+            continue
         print(f"\n{'with' if tensor else 'without'} tensor cores")
         show(PANELS[tensor], fitted(cases, PANELS[tensor]), cases)
 
@@ -200,6 +202,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="time all ways, into this file")
     parser.add_argument("--fit", type=Path, nargs="+", help="fit rates to such files")
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     if given.output:

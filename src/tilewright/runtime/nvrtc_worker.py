@@ -22,6 +22,10 @@ from typing import IO, Any, NamedTuple
 OPTIONS = ("--no-cache", "--std=c++17", "--ptxas-options=-v")
 # Of a text that names its file: other tools then find its lines. The machine code is the same.
 LINES = "--generate-line-info"
+# Of a text whose products are in an order that keeps registers' banks apart. At its usual level the
+# compiler takes what is ready first: large fully connected layers take 3 % longer in fp32 (H200,
+# NVRTC 13.2, 2026-11-18).
+ORDERED, IN_ORDER = "#define TW_IN_ORDER", "--ptxas-options=-O1"
 USUAL = ("/usr/local/cuda", "/opt/cuda")  # where toolkits are installed
 
 
@@ -38,9 +42,10 @@ class Refused(Exception):
 
 def options_of(text: str) -> tuple[str, ...]:
     named, includes = "\n#line " in text, re.search(r"^\s*#\s*include\b", text, re.M) is not None
+    options = (*OPTIONS, IN_ORDER) if f"\n{ORDERED} " in text else OPTIONS
     if not named and not includes:
-        return (*OPTIONS, *lean())
-    return (*OPTIONS, *((LINES,) if named else ()), *(headers() if includes else ()))
+        return (*options, *lean())
+    return (*options, *((LINES,) if named else ()), *(headers() if includes else ()))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The whole text of a kernel of patches without tensor cores, run on this machine.
+"""The whole text of kernels without tensor cores, of patches and of panels, run on this machine.
 
 Every thread of a block is a fiber, which goes on until it has to wait. Who goes on next is left to
 chance, and so is when copies arrive: what a kernel leaves to chance shows in some of the runs.
@@ -8,6 +8,7 @@ Shared memory is not a number wherever a copy is under way.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -16,10 +17,13 @@ from numpy.typing import NDArray
 
 from tests.fuse.cuda.memory import POISON
 from tests.fuse.cuda.on_host import HOST, built, defines
+from tilewright.fuse.cuda import emit_panels
+from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.emit import activation, constants, struct, text
 from tilewright.fuse.cuda.emit_patches import kernel_of
 from tilewright.fuse.cuda.emit_structs import POOLS
-from tilewright.fuse.cuda.panels import in_whole_panels
+from tilewright.fuse.cuda.panels import Panels, in_whole_panels
+from tilewright.fuse.cuda.panels_ways import Many
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
 Array = NDArray[Any]
@@ -44,12 +48,13 @@ static std::mt19937 chance;
 static void fail(const char* why) { if (problem.empty()) problem = why; }
 
 struct Copy { word to; const word* from; int bytes, there; word barrier; };
-struct Fiber { ucontext_t at; bool done; std::deque<Copy> copies; long met, handed; };
+struct Fiber { ucontext_t at; bool done; std::deque<Copy> copies; long met, named, handed; };
 static Fiber fibers[THREADS];
 static std::vector<float> shuffled[THREADS];
 static char stacks[THREADS][STACK];
 static ucontext_t scheduler;
-static int threads, met_in_block, met_by_name;
+static int threads, met_in_block;
+static long met_by_name;
 static long met_in_warp[THREADS / 32];
 static std::deque<Copy> bulk;
 
@@ -143,9 +148,17 @@ template <int ALL> static void take_registers() {}
 static void __syncthreads() { ++met_in_block; until([] { return met_in_block >= threads; }); }
 template <int BARRIER, int COUNT> static void meet()
 {
+    const long all = COUNT * ++fibers[threadIdx.x].named;
     ++met_by_name;
-    until([] { return met_by_name >= COUNT; });
+    until([&] { return met_by_name >= all; });
 }
+// A block is a cluster of its own.
+static word in_block(word, int) { fail("there is no other block"); return 0; }
+static void arrive_in(word, int) { fail("there is no other block"); }
+template <int BLOCKS> static void copy_to_all(word, const word*, int, word) { in_block(0, 0); }
+static float4 in_cluster(word) { in_block(0, 0); return {}; }
+static void arrive_in_cluster() { in_block(0, 0); }
+static void wait_in_cluster() { in_block(0, 0); }
 static void __syncwarp()
 {
     const int warp = threadIdx.x / 32;
@@ -175,22 +188,23 @@ static void thread()
 }
 extern "C" const char* run(const word* images, long words, word* out, const word* weights,
                            long weight_words, const word* more, int images_count, int blocks,
-                           int seed, int block_threads, int shared_bytes)
+                           int rows, int seed, int block_threads, int shared_bytes)
 {
     problem.clear();
     chance.seed(seed);
     given = images, results = out, parameters = weights, added = more, count = images_count;
     begin[0] = (const char*)images, end[0] = begin[0] + 4 * words;
     begin[1] = (const char*)weights, end[1] = begin[1] + 4 * weight_words;
-    threads = block_threads, used = shared_bytes, gridDim.x = blocks;
-    for (blockIdx.x = 0; blockIdx.x < blocks && problem.empty(); ++blockIdx.x) {
+    threads = block_threads, used = shared_bytes, gridDim.x = blocks, gridDim.y = rows;
+    for (int block = 0; block < blocks * rows && problem.empty(); ++block) {
+        blockIdx.x = block % blocks, blockIdx.y = block / blocks;
         std::memset(memory, 0xff, sizeof memory);
         barriers.clear();
         met_in_block = met_by_name = 0;
         std::fill(std::begin(met_in_warp), std::end(met_in_warp), 0);
         for (int t = 0; t < threads; ++t) {
             Fiber& fiber = fibers[t];
-            fiber.done = false, fiber.met = fiber.handed = 0;
+            fiber.done = false, fiber.met = fiber.named = fiber.handed = 0;
             fiber.copies.clear();
             shuffled[t].clear();
             getcontext(&fiber.at);
@@ -241,18 +255,40 @@ def run(
     """The results of all images, as words, or what went wrong. `change`: other text for some."""
     rows = in_whole_panels(len(images)) if made.to_panels else len(images)
     out = _aligned(np.full(rows * made.result_words, 0 if made.to_panels else POISON, np.uint32))
-    taken = [_aligned(each.reshape(-1)) for each in (images, parameters)]
     more = None if added is None else _aligned(added.reshape(-1))
-    library = _library(made, change)
+    library = _patches(made, change)
+    wrong = _run(library, images, parameters, out, more, len(images), (blocks, 1), seed,
+                 made.threads, shared_bytes)  # fmt: skip
+    return wrong or (out if made.to_panels else out.reshape(rows, -1))
+
+
+def run_many(
+    plan: Panels, how: Many, parameters: Array, panels: Array, count: int, *, seed: int,
+    change: tuple[str, str] | None = None,
+) -> Array | str:  # fmt: skip
+    """The same of a fully connected layer of so many images in panels."""
+    panelled = plan.gives == "panels"
+    rows = in_whole_panels(count) if panelled else count
+    out = _aligned(np.full(rows * plan.result_words, 0 if panelled else POISON, np.uint32))
+    across, down, _ = plan.grid(how, count)
+    wrong = _run(_panels(plan, how, change), panels, parameters, out, None, count, (across, down),
+                 seed, plan.threads_of(how), plan.bytes_of(how))  # fmt: skip
+    return wrong or out
+
+
+def _run(
+    library: ctypes.CDLL, given: Array, parameters: Array, out: Array, more: Array | None,
+    count: int, grid: tuple[int, int], seed: int, threads: int, shared_bytes: int,
+) -> str:  # fmt: skip
+    """What went wrong."""
+    taken = [_aligned(each.reshape(-1)) for each in (given, parameters)]
     library.run.restype = ctypes.c_char_p
-    wrong = library.run(
+    wrong: bytes = library.run(
         _at(taken[0]), ctypes.c_long(taken[0].size), _at(out), _at(taken[1]),
-        ctypes.c_long(taken[1].size), None if more is None else _at(more), len(images), blocks,
-        seed, made.threads, shared_bytes,
+        ctypes.c_long(taken[1].size), None if more is None else _at(more), count, *grid, seed,
+        threads, shared_bytes,
     )  # fmt: skip
-    if wrong:
-        return str(wrong.decode())
-    return out if made.to_panels else out.reshape(rows, -1)
+    return wrong.decode()
 
 
 def _aligned(words: Array) -> Array:
@@ -268,17 +304,34 @@ def _at(words: Array) -> ctypes.c_void_p:
 
 
 @cache
-def _library(made: PatchesProgram, change: tuple[str, str] | None) -> ctypes.CDLL:
+def _patches(made: PatchesProgram, change: tuple[str, str] | None) -> ctypes.CDLL:
     functions = activation("before", made.before), activation("after", made.activations)
     values = {**constants(made), "POOL": POOLS[made.pool]}
-    kernel = kernel_of(made, "kernel").replace("__shared__ unsigned", "static unsigned")
-    blocks = "\n".join([text("patches.cuh"), text("patches_plain.cuh")])
+    own = struct("Layer", values, *functions), kernel_of(made, "kernel")
+    called = "given, results, parameters, count" + ", added" * made.added
+    return _built(made.arithmetic, ("patches.cuh", "patches_plain.cuh"), own, called, change)
+
+
+@cache
+def _panels(plan: Panels, how: Many, change: tuple[str, str] | None) -> ctypes.CDLL:
+    own = emit_panels.kernel_of(plan, how, "kernel", None, "panels")
+    called = "reinterpret_cast<const uint4*>(given), results, parameters, count"
+    return _built(plan.arithmetic, ("panels_many.cuh", "panels_plain.cuh"), (own,), called, change)
+
+
+def _built(
+    arithmetic: Arithmetic, files: Sequence[str], own: Sequence[str], called: str,
+    change: tuple[str, str] | None,
+) -> ctypes.CDLL:  # fmt: skip
+    blocks = "\n".join(map(text, files))
     if change:
         assert change[0] in blocks, change[0]
         blocks = blocks.replace(*change)
-    source = "\n".join([
-        *defines(made.arithmetic), HOST, FIBERS, text("panels.cuh"), blocks,
-        struct("Layer", values, *functions), kernel,
-        MAIN.replace("CALLED", "given, results, parameters, count" + ", added" * made.added),
-    ])  # fmt: skip
-    return built(source, "-O1")
+    kernel = "\n".join(own).replace("__shared__ unsigned", "static unsigned")
+    return built(
+        "\n".join([
+            *defines(arithmetic), HOST, FIBERS, text("panels.cuh"), blocks, kernel,
+            MAIN.replace("CALLED", called),
+        ]),
+        "-O1",
+    )  # fmt: skip

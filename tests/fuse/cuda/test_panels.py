@@ -9,8 +9,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from tests.fuse.cuda import on_fibers, on_host
 from tests.fuse.cuda.interpreter import interpret
-from tests.fuse.cuda.panels_interpreter import PROCESSORS, place
+from tests.fuse.cuda.panels_interpreter import PROCESSORS, place, run_way
+from tests.fuse.cuda.panels_interpreter import in_panels as into_panels
 from tests.fuse.cuda.test_run import fused, images
 from tests.kept import compile_cubin
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
@@ -183,3 +185,68 @@ def test_every_way_compiles(precision: str, which: int, images: int) -> None:
         source = "panels" if which or isinstance(how, Many) else "uint8"
         made = compile_cubin("rows", kernel_text(plan, "rows", SCALED, source, how), "sm_90a")
         assert made.spilled_bytes == 0
+
+
+# Without tensor cores, of one block's own sums: what groups divide, and bands of other sizes.
+WHOLE = [way for way in WAYS[False] if way.parts == 1 and (way.splits > 1 or way.wide in (64, 80))]
+
+
+def between(outputs: int, last: bool) -> tuple[Network, Panels]:
+    """A layer in fp32 that takes panels, of three chunks a row, and gives panels or rows."""
+    more = () if last else (FullyConnected(9),)
+    network = ready(Pixels((5, 1, 1)), (FullyConnected(90), ReLU(), FullyConnected(outputs), *more))
+    plan = next(each for each in cut(network.stages, ARITHMETICS["fp32"], 90)
+                if isinstance(each, Panels) and each.filters == outputs)  # fmt: skip
+    assert plan.given == "panels" and (plan.gives == "panels") != last
+    return network, plan
+
+
+def on_threads(
+    network: Network, plan: Panels, how: Many, images: int, seed: int,
+    change: tuple[str, str] | None = None,
+) -> bool:  # fmt: skip
+    """Whether a whole kernel, its threads as fibers, gives what the interpreter does."""
+    rows = np.random.default_rng(seed).normal(size=(images, plan.words)).astype(np.float32)
+    given, packed = into_panels(rows.view(np.uint32)), plan.parameters(network.parameters)
+    right = run_way(plan, how, packed, network.input, given, images).view(np.float32).ravel()
+    found = on_fibers.run_many(plan, how, packed, given, images, seed=seed, change=change)
+    if isinstance(found, str):
+        return False
+    there = found.view(np.float32)
+    return bool(np.allclose(there[: right.size], right, rtol=1e-4, atol=1e-4))
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("how", WHOLE, ids=str)
+def test_a_whole_kernel_whoever_goes_on_first(how: Many) -> None:
+    last = how.wide % 16 == 0
+    network, plan = between(min(200, how.outputs) if how.each != 8 else 200, last)
+    assert how.fits(plan.filters)
+    assert on_threads(network, plan, how, how.wide + 3, 1)
+
+
+MISTAKES = {
+    "none": None,
+    "pieces are where they would be in rows": ("from + output ^ piece", "from + output + piece"),
+    "a turn is not waited for": (
+        "        wait_for(full + 8 * turn.stage, turn.phase);\n        return", "        return",
+    ),
+    "a turn is fetched over one that is read": (
+        "wait_for(empty + 8 * turn.stage, turn.phase ^ 1);", "",
+    ),
+    "lanes still read what is given back": ("        __syncwarp();\n        ring", "        ring"),
+    "odd terms are forgotten": ("        sum[0][i] += more[i];", "        ;"),
+    "sums are read before others have left theirs": (
+        "    if (L::PARTS == 1) {\n        all_meet<L>();", "    if (L::PARTS == 1) {",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("change", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_shows_in_some_run(change: tuple[str, str] | None) -> None:
+    """With two stages, so that the ring is full and empty in turn."""
+    how = Many(2, 32, 2, splits=2)
+    network, plan = between(100, last=False)
+    right = [on_threads(network, plan, how, 40, seed, change) for seed in range(6)]
+    assert all(right) == (change is None)

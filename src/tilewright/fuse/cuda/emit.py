@@ -8,12 +8,17 @@ from typing import ClassVar, Protocol
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.model.layers import Elementwise, Pixels
+from tilewright.runtime.nvrtc_worker import ORDERED
 
 # What activations are written with, as in the dialect.
 MATHEMATICS = {
     "TW_EXP": "expf", "TW_ERFC": "erfcf", "TW_LOG1P": "log1pf", "TW_TANH": "tanhf",
     "TW_MAX": "maximum", "TW_FMA": "fmaf",
 }  # fmt: skip
+
+
+# What tells the compiler to leave products in their order (`nvrtc_worker`).
+IN_ORDER = f"{ORDERED} 1"
 
 
 def head(arithmetic: Arithmetic, *texts: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import assert_never
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
-from tilewright.fuse.cuda.emit import activation, head, struct, text, value
+from tilewright.fuse.cuda.emit import IN_ORDER, activation, head, struct, text, value
 from tilewright.fuse.cuda.panels import CHUNK, Panels
-from tilewright.fuse.cuda.panels_ways import BAND, LEFT, Few, How, Into, Many
+from tilewright.fuse.cuda.panels_ways import LEFT, Few, How, Into, Many
 from tilewright.fuse.cuda.stack import Source
 from tilewright.model.layers import Pixels
 
@@ -16,6 +16,14 @@ TYPES = {"uint8": "unsigned char", "float32": "float", "panels": "uint4"}
 
 def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source: Source) -> str:
     """One of a plan's kernels; `source` is what it reads."""
+    return "\n".join([
+        head(plan.arithmetic, "words.cuh", "panels.cuh"), *_blocks(plan.arithmetic, how),
+        kernel_of(plan, how, name, pixels, source),
+    ])  # fmt: skip
+
+
+def kernel_of(plan: Panels, how: How, name: str, pixels: Pixels | None, source: Source) -> str:
+    """The same without the building blocks."""
     read = "panels" if isinstance(how, Many) else source
     values = _constants(plan)
     match how:
@@ -27,16 +35,14 @@ def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source
         case Many():
             values |= {"BANDS": how.bands, "WIDE": how.wide, "STAGES": how.stages,
                        "SPLITS": how.splits, "PARTS": how.parts, "ACROSS": how.across,
-                       "TALL": how.tall}  # fmt: skip
+                       "TALL": how.tall, "BAND": how.band, "EACH": how.each}  # fmt: skip
             body = _many(plan, how)
         case Into():
             body = ["    into_panels<Layer>(features, reinterpret_cast<uint4*>(results), count);"]
         case unknown:
             assert_never(unknown)
     layer = plan.layer
-    parts = [
-        head(plan.arithmetic, "words.cuh", "panels.cuh"),
-        *_blocks(plan.arithmetic, how),
+    return "\n".join([
         struct("Layer", values, value(pixels if source == "uint8" else None),
                activation("after", layer.before + layer.after)),
         f'extern "C" __global__ void {_bounds(plan, how)} {name}(',
@@ -48,8 +54,7 @@ def panels_text(plan: Panels, how: How, name: str, pixels: Pixels | None, source
         *body,
         "}",
         "",
-    ]  # fmt: skip
-    return "\n".join(parts)
+    ])  # fmt: skip
 
 
 def _bounds(plan: Panels, how: How) -> str:
@@ -90,23 +95,23 @@ def _few(plan: Panels, how: Few) -> list[str]:
 
 def _many(plan: Panels, how: Many) -> list[str]:
     tensor = plan.arithmetic.tensor
-    sums, held = how.wide // 2 if tensor else how.wide, how.registers(tensor)
+    sums, held = how.sums(tensor), how.registers(tensor)
     return [
         f"    __shared__ unsigned long long barriers[{2 * how.stages}];",
         f"    const int band = blockIdx.x * {how.bands}, image = blockIdx.y * {how.wide};",
-        f"    const int bands = max(0, min({how.bands}, {plan.outputs // BAND} - band));",
+        f"    const int bands = max(0, min({how.bands}, {plan.outputs // how.band} - band));",
         "    Ring<Layer> ring;",
         "    ring.begin(memory, barriers);",
         "    if (threadIdx.x >= Own<Layer>::ALL) {",
-        f'        asm volatile("setmaxnreg.dec.sync.aligned.u32 {LEFT};");',
+        f"        give_registers<{LEFT}>();",
         "        ring.fetch_all(features, weights, band, bands, image, count);",
         "    } else {",
-        f'        asm volatile("setmaxnreg.inc.sync.aligned.u32 {held};");',
+        f"        take_registers<{held}>();",
         f"        float sum[{how.tall}][{sums}];",
-        f"        begin_sums<Layer>(sum, bias, band * {BAND});",
+        f"        begin_sums<Layer>(sum, bias, band * {how.band});",
         "        multiply_panels<Layer>(sum, ring, memory);",
         "        gather<Layer>(sum[0], reinterpret_cast<float*>(memory));",
-        f"        put_sums<Layer>(sum, results, bias, memory, band * {BAND}, image, count);",
+        f"        put_sums<Layer>(sum, results, bias, memory, band * {how.band}, image, count);",
         "        leave<Layer>();",
         "    }",
     ]
@@ -121,7 +126,8 @@ def _blocks(arithmetic: Arithmetic, how: How) -> list[str]:
             own = [multiply_wide(arithmetic, how.wide), text("panels_tensor.cuh")]
             return [text("shared.cuh"), text("panels_many.cuh"), *own]
         case Many():
-            return [text("shared.cuh"), text("panels_many.cuh"), text("panels_plain.cuh")]
+            own = [IN_ORDER, text("panels_plain.cuh")]
+            return [text("shared.cuh"), text("panels_many.cuh"), *own]
         case Into():
             return []
         case unknown:

@@ -42,6 +42,10 @@ PIECE = 4  # words
 # Outputs of a layer whose softmax is taken along: a block has all of them.
 MOST_SCORES = 64
 LONG = 256  # pieces of a row of which a warp reads more at a time
+# Images from which on blocks of more images and fewer warps are faster, in fp32: 2,048 features and
+# 10 scores of 10,000 take 42 µs so, and 51 else, but those of 1,000 22 and 10
+# (`benchmarks/results/2026-11-18-last-layers-h200.txt`).
+MANY_SCORES = 4000
 USUAL = 10_000, 132  # images and multiprocessors, where none are given
 
 
@@ -185,8 +189,8 @@ class Panels:
             columns = -(-self.filters // 8)
             if tensor or rows <= 4:
                 return Few(1, columns, 16 if columns <= 2 else 8, 2, rows)
-            if columns > 2 or images < 1000:
-                return Few(1, columns, 8, 2, many=True)
+            if columns > 2 or images < MANY_SCORES:
+                return Few(1, columns, 16, 1, many=True)
             return Few(2, columns, 4, 4, many=True)
         unroll = 4 if tensor and self.own_pieces > LONG else 2
         if images <= TILE:

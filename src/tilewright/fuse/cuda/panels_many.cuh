@@ -1,7 +1,7 @@
 // Fully connected layers on many images. Needs panels.cuh and shared.cuh, and panels_tensor.cuh
 // or panels_plain.cuh after it.
 //
-// A block takes BANDS bands of 64 outputs and WIDE images, a group of warps TALL bands. What a turn
+// A block takes BANDS bands of outputs and WIDE images, a group of warps TALL bands. What a turn
 // of the sums needs, a chunk of all these rows, comes into a ring in shared memory; four warps of
 // their own begin the copies, up to STAGES turns ahead, and leave their registers to the others.
 // SPLITS groups share a band, and divide every turn's pieces; PARTS blocks, a cluster, share the
@@ -10,49 +10,8 @@
 
 #define TW_ROW_BYTES (TW_CHUNK * 16)
 #define TW_GROUP_BYTES (8 * TW_ROW_BYTES)
-#define TW_BAND 64  // outputs
-#define TW_BAND_BYTES (TW_BAND * TW_ROW_BYTES)
+#define TW_BAND_BYTES (L::BAND * TW_ROW_BYTES)  // of BAND outputs
 #define TW_WARPS (TW_TENSOR ? 128 : 64)  // threads
-
-__device__ __forceinline__ word in_block(word at, int block)
-{
-    word there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(block));
-    return there;
-}
-
-__device__ __forceinline__ void arrive_in(word barrier, int block)
-{
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(in_block(barrier, block))
-                 : "memory");
-}
-
-// To the same place of all blocks of the cluster.
-template <int BLOCKS>
-__device__ __forceinline__ void copy_to_all(word to, const word* from, int bytes, word barrier)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from), "r"(bytes),
-                 "r"(barrier), "h"((unsigned short)((1 << BLOCKS) - 1)) : "memory");
-}
-
-__device__ __forceinline__ float4 in_cluster(word at)
-{
-    float4 found;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(found.x), "=f"(found.y), "=f"(found.z), "=f"(found.w) : "r"(at) : "memory");
-    return found;
-}
-
-__device__ __forceinline__ void arrive_in_cluster()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ void wait_in_cluster()
-{
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 
 // Where a thread that adds up is among the others.
 template <class L>
@@ -78,9 +37,9 @@ struct Own {
 
 // All threads that add up.
 template <class L>
-__device__ __forceinline__ void meet()
+__device__ __forceinline__ void all_meet()
 {
-    asm volatile("bar.sync 1, %0;" ::"n"(Own<L>::ALL) : "memory");
+    meet<1, Own<L>::ALL>();
 }
 
 // A turn, and its place in the ring: how often that was used before, odd or even.
@@ -145,7 +104,7 @@ struct Ring {
                 begin_barrier(full + 8 * stage, 1);
                 begin_barrier(empty + 8 * stage, Own<L>::ALL / 32 * L::ACROSS);
             }
-            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            barriers_begun();
         }
         if (L::ACROSS > 1) {
             arrive_in_cluster();
@@ -164,7 +123,7 @@ struct Ring {
         const int fetcher = threadIdx.x / 32 - Own<L>::ALL / 32;
         const int images = max(0, min(L::WIDE, (count + 7) / 8 * 8 - image));
         Share own = fetcher == 0
-            ? Share(band * (TW_BAND / 8), bands * (TW_BAND / 8), 0, 1)
+            ? Share(band * (L::BAND / 8), bands * (L::BAND / 8), 0, 1)
             : Share(image / 8, images / 8, blockIdx.x % L::ACROSS, L::ACROSS);
         if (fetcher == 2)
             own.skip_panel();
@@ -221,14 +180,14 @@ __device__ __forceinline__ void gather(float (&sum)[COUNT], float* memory)
     const int own = threadIdx.x % EACH;
     if (Own<L>::SHARES == 1)
         return;
-    meet<L>();
+    all_meet<L>();
     float4* fours = reinterpret_cast<float4*>(memory);
 #pragma unroll
     for (int i = 0; i < COUNT; i += 4)
         fours[(Own<L>::split() * COUNT + i) / 4 * EACH + own] =
             make_float4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
     if (L::PARTS == 1) {
-        meet<L>();
+        all_meet<L>();
     } else {
         __syncwarp();
         arrive_in_cluster();

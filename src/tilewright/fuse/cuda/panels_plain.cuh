@@ -1,8 +1,10 @@
 // Fully connected layers on many images, without tensor cores. Needs panels_many.cuh.
 //
-// Of two warps a thread has 8 outputs, every eighth of a band, and every eighth of WIDE images:
+// Of two warps a thread has EACH outputs, every eighth of a band, and every eighth of WIDE images:
 // what lanes read at once follows each other. Neighbouring lanes read the same images, and those
-// two apart the same outputs, so that shared memory answers twice as many lanes at a time.
+// two apart the same outputs, so that shared memory answers twice as many lanes at a time. Of each
+// sum it has two, of even terms and of odd ones, and products go to and fro: `step_twice` in sums.cuh
+// says why. The compiler is asked to leave them in that order (TW_IN_ORDER).
 
 __device__ __forceinline__ int lane_output()
 {
@@ -14,49 +16,66 @@ __device__ __forceinline__ int lane_image()
     return threadIdx.x / 2 % 8;
 }
 
-template <class L>
-__device__ __forceinline__ void begin_sums(float (&sum)[1][L::WIDE], const float*, int)
+template <class L, int COUNT>
+__device__ __forceinline__ void begin_sums(float (&sum)[1][COUNT], const float*, int)
 {
 #pragma unroll
-    for (int i = 0; i < L::WIDE; ++i)
+    for (int i = 0; i < COUNT; ++i)
         sum[0][i] = 0.0f;
 }
 
-template <class L>
-__device__ __forceinline__ void multiply_panels(
-    float (&sum)[1][L::WIDE], const Ring<L>& ring, const uint4* memory)
+__device__ __forceinline__ float term(const float4& four, int k)
 {
-    constexpr int SIZE = TW_BAND_BYTES / 16, COLUMNS = L::WIDE / 8, OWN = TW_CHUNK / L::SPLITS;
-    const int begin = Own<L>::split() * OWN;
+    return k == 0 ? four.x : k == 1 ? four.y : k == 2 ? four.z : four.w;
+}
+
+// The products of a piece of EACH outputs and COUNT / EACH images, which are 8 rows apart.
+template <class L, int COUNT>
+__device__ __forceinline__ void add_piece(
+    float (&even)[COUNT], float (&odd)[COUNT], word outputs, word images)
+{
+    constexpr int COLUMNS = COUNT / L::EACH;
+    float4 x[COLUMNS], w[L::EACH];
+#pragma unroll
+    for (int j = 0; j < COLUMNS; ++j)
+        x[j] = read_piece(images + j * TW_GROUP_BYTES);
+#pragma unroll
+    for (int i = 0; i < L::EACH; ++i)
+        w[i] = read_piece(outputs + i * TW_GROUP_BYTES);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+#pragma unroll
+        for (int i = 0; i < L::EACH; ++i)
+#pragma unroll
+            for (int n = 0; n < COLUMNS; ++n) {
+                const int j = i % 2 ? COLUMNS - 1 - n : n;
+                float& to = (k % 2 ? odd : even)[i * COLUMNS + j];
+                to = fmaf(term(w[i], k), term(x[j], k), to);
+            }
+}
+
+template <class L, int COUNT>
+__device__ __forceinline__ void multiply_panels(
+    float (&sum)[1][COUNT], const Ring<L>& ring, const uint4*)
+{
+    constexpr int OWN = TW_CHUNK / L::SPLITS * 16;  // bytes of a row
+    // A row's piece p is where p ^ row % 8 says.
+    const word output = Own<L>::band() * TW_BAND_BYTES + lane_output() * (TW_ROW_BYTES + 16);
+    const word image = L::BANDS * TW_BAND_BYTES + lane_image() * (TW_ROW_BYTES + 16);
+    const word begin = Own<L>::split() * OWN;
+    float more[COUNT] = {};
 #pragma unroll 1
     for (Turn<L> turn; turn.number < ring.turns; turn.next()) {
         const word from = ring.arrived(turn);
-        const float4* at = reinterpret_cast<const float4*>(memory) + (from - ring.at) / 16;
-        const float4* rows = at + Own<L>::band() * SIZE + lane_output() * 8;
-        const float4* columns = at + L::BANDS * SIZE + lane_image() * 8;
 #pragma unroll 1
-        for (int piece = begin; piece < begin + OWN; ++piece) {
-            const int of_row = piece ^ lane_output(), of_column = piece ^ lane_image();
-            float4 a[8];
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-                a[i] = rows[i * 64 + of_row];
-#pragma unroll
-            for (int j = 0; j < COLUMNS; ++j) {
-                const float4 b = columns[j * 64 + of_column];
-#pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    float& to = sum[0][i * COLUMNS + j];
-                    to = fmaf(a[i].x, b.x, to);
-                    to = fmaf(a[i].y, b.y, to);
-                    to = fmaf(a[i].z, b.z, to);
-                    to = fmaf(a[i].w, b.w, to);
-                }
-            }
-        }
+        for (word piece = begin; piece < begin + OWN; piece += 16)
+            add_piece<L>(sum[0], more, from + output ^ piece, from + image ^ piece);
         __syncwarp();
         ring.give_back(turn);
     }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+        sum[0][i] += more[i];
 }
 
 // How far the results of a group of 8 images are from those of the first.
@@ -67,14 +86,14 @@ __device__ __forceinline__ size_t group_at(int group)
         + group % (TW_PANEL / 8) * 256;
 }
 
-template <class L>
+template <class L, int COUNT>
 __device__ __forceinline__ void put_sums(
-    const float (&sum)[1][L::WIDE], word* results, const float* bias, const uint4*, int outputs,
+    const float (&sum)[1][COUNT], word* results, const float* bias, const uint4*, int outputs,
     int first, int count)
 {
-    constexpr int COLUMNS = L::WIDE / 8, SHARE = 8 / Own<L>::SHARES;  // outputs
+    constexpr int COLUMNS = L::WIDE / 8, SHARE = L::EACH / Own<L>::SHARES;  // outputs
     const int begin = Own<L>::share() * SHARE, own = first + lane_image();
-    const int output = outputs + Own<L>::band() * TW_BAND + lane_output();
+    const int output = outputs + Own<L>::band() * L::BAND + lane_output();
     float* floats = reinterpret_cast<float*>(results);
     float* rows = floats + size_t(own) * L::FILTERS + output;
 #pragma unroll

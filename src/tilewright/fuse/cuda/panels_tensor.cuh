@@ -7,7 +7,7 @@
 template <class L>
 __device__ __forceinline__ int own_output(int outputs)
 {
-    return outputs + Own<L>::band() * TW_BAND + threadIdx.x / 32 % 4 * 16
+    return outputs + Own<L>::band() * L::BAND + threadIdx.x / 32 % 4 * 16
         + (threadIdx.x & 31) / 4;
 }
 
@@ -18,7 +18,7 @@ __device__ __forceinline__ void begin_sums(
 {
 #pragma unroll
     for (int m = 0; m < L::TALL; ++m) {
-        const int output = own_output<L>(outputs) + m * TW_BAND;
+        const int output = own_output<L>(outputs) + m * L::BAND;
         float low = 0.0f, high = 0.0f;
         if (Own<L>::share() == 0 && output < L::OUTPUTS) {
             low = __ldg(bias + output);
@@ -82,9 +82,10 @@ __device__ __forceinline__ void multiply_panels(
 
 // A lane has two outputs of every band, and two of each 8 images: `half` is one of these outputs.
 // Here its first 8 lie, from its warp's first on.
+template <class L>
 __device__ __forceinline__ int half_at(int half)
 {
-    return half / 2 * TW_BAND + half % 2 * 8;
+    return half / 2 * L::BAND + half % 2 * 8;
 }
 
 #if TW_PER_WORD == 2
@@ -119,9 +120,9 @@ __device__ __forceinline__ void put_panels(
     const int lane = threadIdx.x & 31, row = lane % 8, matrix = lane / 8, warps = threadIdx.x / 128;
     const int output = own_output<L>(outputs);
     // The ring is free when all have added up; where sums were gathered, its end is.
-    constexpr int GATHERED = 4 * TW_BAND * L::BANDS * L::WIDE * L::SPLITS;
+    constexpr int GATHERED = 4 * L::BAND * L::BANDS * L::WIDE * L::SPLITS;
     if (Own<L>::SHARES == 1)
-        meet<L>();
+        all_meet<L>();
     const word chunks = shared_address(memory) + (Own<L>::SHARES == 1 ? 0 : GATHERED)
         + warps * L::TALL * CHUNK;
     const int piece = threadIdx.x / 32 % 4 * 2 + matrix % 2;
@@ -134,7 +135,7 @@ __device__ __forceinline__ void put_panels(
         for (int i = k; i < k + 4 && i < COUNT; ++i) {
             const int half = i % HALVES;
             const float* two = sum[half / 2] + i / HALVES * 4 + half % 2 * 2;
-            const bool none = L::FILTERS % TW_BAND && output + half_at(half) >= L::FILTERS;
+            const bool none = L::FILTERS % L::BAND && output + half_at<L>(half) >= L::FILTERS;
             of[i - k] = none ? 0 : pack(L::after(two[0]), L::after(two[1]));
         }
         put_turned(at + k / HALVES * 8 * TW_ROW_BYTES, of, k + 4 <= COUNT);
@@ -144,7 +145,7 @@ __device__ __forceinline__ void put_panels(
     if (threadIdx.x % 128)
         return;
     const int images = min(IMAGES, count - first), here = min(images, TW_PANEL - first % TW_PANEL);
-    const int band = outputs / TW_BAND + Own<L>::band();
+    const int band = outputs / L::BAND + Own<L>::band();
 #pragma unroll
     for (int m = 0; m < L::TALL; ++m) {
         if (images <= 0 || band + m >= L::OUT_PIECES / TW_CHUNK)
@@ -174,7 +175,7 @@ __device__ __forceinline__ void put_panels(
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
         const int half = k % HALVES, image = first + k / HALVES * 8 + 2 * t + g % 2;
-        const int output = own_output<L>(outputs) + half_at(half);
+        const int output = own_output<L>(outputs) + half_at<L>(half);
         const float* two = sum[half / 2] + k / HALVES * 4 + half % 2 * 2;
         const bool none = L::FILTERS % 8 && output >= L::FILTERS;
         const float low = none ? 0.0f : L::after(two[0]), high = none ? 0.0f : L::after(two[1]);
@@ -207,8 +208,8 @@ __device__ __forceinline__ void put_sums(
 #pragma unroll
         for (int half = 0; half < 2 * L::TALL; ++half) {
             const float* two = sum[half / 2] + 4 * i + half % 2 * 2;
-            float* to = rows + size_t(i * 8) * L::FILTERS + half_at(half);
-            if (output + half_at(half) >= L::FILTERS)
+            float* to = rows + size_t(i * 8) * L::FILTERS + half_at<L>(half);
+            if (output + half_at<L>(half) >= L::FILTERS)
                 continue;
             if (image < count)
                 to[0] = L::after(two[0]);

@@ -44,6 +44,7 @@ class Many:
 
     Up to `stages` chunks are in flight. `splits` groups of warps divide the sums of a band, and
     `parts` blocks the sums of a block. Or `across` blocks with the same images read them once.
+    Without tensor cores a band may have fewer outputs: a thread has `each` of them, of two warps.
     """
 
     bands: int
@@ -54,22 +55,41 @@ class Many:
     parts: int = 1
     across: int = 1
     tall: int = 1  # bands of a group of warps, where sums are not divided
+    each: int = 8
+
+    @property
+    def outputs(self) -> int:
+        """Of a block."""
+        return self.bands * self.band
+
+    @property
+    def band(self) -> int:
+        return BAND // 8 * self.each
+
+    @property
+    def size(self) -> float:
+        """Sums of a block, in columns of 64."""
+        return self.outputs / BAND * self.wide
+
+    def sums(self, tensor: bool) -> int:
+        """Of a thread, and of a band."""
+        return self.wide // 2 if tensor else self.wide // 8 * self.each
 
     @property
     def bytes(self) -> int:
         """Shared memory: the ring; when it is empty sums are gathered there, and behind them, or
         where there are none, results in fp16 put together."""
-        ring = CHUNK_BYTES * self.stages * (BAND * self.bands + self.wide)
+        ring = CHUNK_BYTES * self.stages * (self.outputs + self.wide)
         return max(ring, self.gathered_bytes)
 
     @property
     def gathered_bytes(self) -> int:
         shared = self.splits * self.parts > 1
-        return 4 * BAND * self.bands * self.wide * self.splits if shared else 0
+        return 4 * self.outputs * self.wide * self.splits if shared else 0
 
     def fits(self, outputs: int) -> bool:
         """Whether no block has outputs of two panels: their weights come in one copy."""
-        return PANEL % (BAND * self.bands) == 0 or outputs <= BAND * self.bands
+        return PANEL % self.outputs == 0 or outputs <= self.outputs
 
     def threads(self, tensor: bool) -> int:
         return FETCHING + (128 if tensor else 64) * self.bands * self.splits // self.tall
@@ -83,7 +103,7 @@ class Many:
 
     def grid(self, images: int, outputs: int) -> tuple[int, int, int]:
         """Of whole clusters."""
-        across = -(-outputs // (BAND * self.bands * self.across)) * self.across
+        across = -(-outputs // (self.outputs * self.across)) * self.across
         return across, -(-images // self.wide), self.parts
 
 
@@ -113,15 +133,16 @@ WAYS = {
         Many(4, 64, 5, parts=4),
         *(Many(4, wide, 4, tall=2) for wide in (80, 104, 128, 152)),
     ),
+    # Two sums of each, and what they are made of, leave room for 80 of them.
     False: (
         *(Many(1, wide, 8, splits=4) for wide in (32, 48, 64)),
         *(Many(1, wide, 8, splits=4, parts=2) for wide in (32, 64)),
         Many(1, 32, 8, splits=2, parts=2),
         Many(1, 64, 8, splits=2, parts=4),
-        *(Many(2, wide, 6, splits=2) for wide in (48, 64)),
-        *(Many(2, wide, 4, splits=2) for wide in (96, 128)),
-        Many(3, 80, 4, splits=2),
-        *(Many(4, wide, 4) for wide in (80, 104, 128, 152)),
+        *(Many(2, wide, 6, splits=2) for wide in (48, 64, 80)),
+        *(Many(4, wide, 4) for wide in (48, 64, 72, 80)),
+        *(Many(4, wide, 5, each=5) for wide in (64, 80, 96)),
+        Many(4, 64, 5, each=6),
     ),
 }
 
@@ -149,8 +170,8 @@ def cycles(
     how: Many, images: int, outputs: int, turns: int, processors: int, rates: PanelRates
 ) -> float:
     """About how long a launch takes."""
-    size = how.bands * how.wide
-    rows = BAND * how.bands + how.wide / how.across
+    size = how.size
+    rows = how.outputs + how.wide / how.across
     copies = 2 * rates.copy + rows * CHUNK_BYTES / rates.copied
     each = how.blocks * max(size * rates.work, copies) + rates.turn
     block = size * how.blocks * rates.put

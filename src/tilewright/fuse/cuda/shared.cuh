@@ -99,3 +99,45 @@ __device__ __forceinline__ void take_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(ALL));
 }
+
+// ---- blocks of a cluster: each sees what the others have ----------------------------------------
+
+__device__ __forceinline__ word in_block(word at, int block)
+{
+    word there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(block));
+    return there;
+}
+
+__device__ __forceinline__ void arrive_in(word barrier, int block)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(in_block(barrier, block))
+                 : "memory");
+}
+
+// To the same place of all blocks of the cluster.
+template <int BLOCKS>
+__device__ __forceinline__ void copy_to_all(word to, const word* from, int bytes, word barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from), "r"(bytes),
+                 "r"(barrier), "h"((unsigned short)((1 << BLOCKS) - 1)) : "memory");
+}
+
+__device__ __forceinline__ float4 in_cluster(word at)
+{
+    float4 found;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(found.x), "=f"(found.y), "=f"(found.z), "=f"(found.w) : "r"(at) : "memory");
+    return found;
+}
+
+__device__ __forceinline__ void arrive_in_cluster()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wait_in_cluster()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
