@@ -149,16 +149,22 @@ class Work:
     def step_words(self) -> int:
         return 8 if self.made.arithmetic.tensor else PIECE
 
-    def weights(self, chunk: int, turn: int) -> Iterator[tuple[int, Array]]:
-        """Those that come at a time, by taps: a row of words for every filter."""
+    def stage(self, chunk: int, turn: int) -> Array:
+        """Weights that come at a time, as they lie."""
         made = self.made
         block = (self.column * made.chunks + chunk) * made.turns + turn
-        given = part(self.parameters, made.weights + block * made.stage_words, made.stage_words)
+        return part(self.parameters, made.weights + block * made.stage_words, made.stage_words)
+
+    def weights(self, chunk: int, turn: int) -> Iterator[tuple[int, Array]]:
+        """The same by taps: a row of words for every filter."""
+        made, given = self.made, self.stage(chunk, turn)
         if made.arithmetic.tensor:
             yield turn, turned(given.reshape(made.wide, made.chunk_words))
             return
-        for down, each in enumerate(given.reshape(made.taps_y, made.chunk_words, made.wide)):
-            yield down * made.taps_x + turn, each.T
+        channels = 2 if made.twice else 1
+        split = given.reshape(made.taps_y, made.chunk_words // channels, made.wide, channels)
+        for down, each in enumerate(split):
+            yield down * made.taps_x + turn, each.swapaxes(0, 1).reshape(made.wide, -1)
 
     def filter_of(self, column: int) -> int:
         """Lane t has columns 2t and 2t+1 of 8; of four times 8 these follow each other. Where

@@ -411,8 +411,7 @@ def test_threads_add_up_what_their_filters_see(kernel: tuple[int, int], stride: 
         images = np.random.default_rng(1).normal(size=(2, 23 * 29 * 20)).astype(np.float32)
         work = Work(made, parameters, images.view(np.uint32), plan.works(2) - 1)
         weights = np.concatenate([
-            np.concatenate([each.T.ravel() for _, each in work.weights(chunk, turn)])
-            for chunk in range(plan.chunks) for turn in range(plan.turns)
+            work.stage(chunk, turn) for chunk in range(plan.chunks) for turn in range(plan.turns)
         ])  # fmt: skip
         pictures = np.zeros((plan.chunks, plan.slots, plan.pixel_bytes // 4), np.uint32)
         for chunk in range(plan.chunks):

@@ -118,12 +118,12 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
         for few in FEW:
             yield replace(kernel, few=few)
     elif isinstance(kernel, Patched) and kernel.own:
-        for images, down, across, groups, own, depth in itertools.product(
-            PATCHES, PATCHES, PATCHES, GROUPS, OWN, DEPTHS
+        for images, down, across, groups, own, depth, twice in itertools.product(
+            PATCHES, PATCHES, PATCHES, GROUPS, OWN, DEPTHS, (True, False)
         ):
             yield replace(kernel, images=images, down=down, across=across, groups=groups,
                           wide=own * 16 * groups // (images * down * across), own=own,
-                          depth=depth)  # fmt: skip
+                          depth=depth, twice=twice)  # fmt: skip
     elif isinstance(kernel, Patched):
         sizes = itertools.product(
             PATCHES, PATCHES, PATCHES, GROUPS, range(COLUMNS, MOST_COLUMNS + 1, COLUMNS)

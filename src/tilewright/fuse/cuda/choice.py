@@ -63,7 +63,7 @@ class Patched(
 ):
     """A kernel of one wide convolution (`patches`): on tensor cores, which may have filters and
     positions exchanged, or without: with so many filters a thread, channels a chunk, and rows a
-    patch."""
+    patch, and two sums of each or one."""
 
     operations: Positive
     images: int
@@ -77,6 +77,7 @@ class Patched(
     own: int = 0
     depth: int = 0
     high: int = 0
+    twice: bool = False
 
 
 class Joined(

@@ -31,7 +31,7 @@ def patches_as(
              chosen.wide, chosen.stages, chosen.pictures)  # fmt: skip
     plan: Patches
     if patches_plain.can_be_patches(arithmetic, operation, gpu):
-        plan = PlainPatches(*given, chosen.own, chosen.depth, chosen.high)
+        plan = PlainPatches(*given, chosen.own, chosen.depth, chosen.high, chosen.twice)
     elif patches_tensor.can_be_patches(arithmetic, operation, gpu):
         plan = TensorPatches(*given, chosen.turned)
     else:

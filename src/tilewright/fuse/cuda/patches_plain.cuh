@@ -6,7 +6,9 @@
 // above each other. Lanes are eight columns of TOGETHER patches; where these are fewer than four, as
 // many times more filters. A stage of the weights' ring is a column of taps: their CHUNK_WORDS
 // channels of WIDE filters. Pixels are one piece further apart than their chunks are long: eight
-// neighbours' pieces are in different banks.
+// neighbours' pieces are in different banks. Where there are registers for it, a thread has two sums
+// of each, of even channels and of odd ones (TWICE; `step_twice` in sums.cuh says why), and weights
+// are two channels of two filters at a time.
 
 template <class L>
 struct Patches : Rings<L>, Results<L> {
@@ -14,6 +16,7 @@ struct Patches : Rings<L>, Results<L> {
     using Turns = typename R::Turns;
     static constexpr int FILTER_LANES = 4 / L::TOGETHER;  // eight of them have the same filters
     static constexpr int FILTER_WARPS = L::WIDE / (L::OWN * FILTER_LANES);
+    static constexpr int CHANNELS = L::TWICE ? 2 : 1;  // whose weights come at a time
 
     // What is a thread's: the patch, and of the block's filters the first.
     struct Mine : Patch<L> {
@@ -42,7 +45,8 @@ struct Patches : Rings<L>, Results<L> {
     // The products of four channels and a column of taps. `pixel` is the first of the thread's column
     // under the first tap.
     static __device__ __forceinline__ void add_four(
-        float (&sum)[L::TALL][L::OWN], const char* pixel, const float* weights)
+        float (&even)[L::TALL][L::OWN], float (&odd)[L::TALL][L::OWN], const char* pixel,
+        const float* weights)
     {
         constexpr int ROW = L::PITCH * L::PIXEL_BYTES;
 #pragma unroll
@@ -59,26 +63,24 @@ struct Patches : Rings<L>, Results<L> {
                     line[(down + L::TALL - 1) % L::TALL] =
                         *reinterpret_cast<const float4*>(rows + (down + L::TALL - 1) * ROW);
 #pragma unroll
-                for (int c = 0; c < 4; ++c) {
-                    float filters[L::OWN];
+                for (int c = 0; c < 4; c += CHANNELS) {
+                    const float* own = weights + (tap * L::CHUNK_WORDS + c) * L::WIDE;
+                    float filters[CHANNELS][L::OWN];
 #pragma unroll
-                    for (int f = 0; f < L::OWN; f += 4) {
-                        const float4 four = *reinterpret_cast<const float4*>(
-                            weights + (tap * L::CHUNK_WORDS + c) * L::WIDE + f);
-                        filters[f] = four.x;
-                        filters[f + 1] = four.y;
-                        filters[f + 2] = four.z;
-                        filters[f + 3] = four.w;
+                    for (int i = 0; i < CHANNELS * L::OWN; i += 4) {
+                        const float4 four = *reinterpret_cast<const float4*>(own + i);
+#pragma unroll
+                        for (int k = i; k < i + 4; ++k)
+                            filters[k % CHANNELS][k / CHANNELS] = of(four, k - i);
                     }
                     // To and fro, so that one operand of each is the one before's.
 #pragma unroll
-                    for (int f = 0; f < L::OWN; ++f)
-#pragma unroll
-                        for (int i = 0; i < L::TALL; ++i) {
-                            const int y = f % 2 ? L::TALL - 1 - i : i;
-                            sum[y][f] = fmaf(of(line[(y + down) % L::TALL], c), filters[f],
-                                             sum[y][f]);
-                        }
+                    for (int i = 0; i < CHANNELS * L::OWN * L::TALL; ++i) {
+                        const int k = i / (L::OWN * L::TALL), f = i / L::TALL % L::OWN;
+                        const int y = f % 2 ? L::TALL - 1 - i % L::TALL : i % L::TALL;
+                        float& to = (k ? odd : even)[y][f];
+                        to = fmaf(of(line[(y + down) % L::TALL], c + k), filters[k][f], to);
+                    }
                 }
             }
         }
@@ -87,7 +89,8 @@ struct Patches : Rings<L>, Results<L> {
     // A chunk's products, FOURS of four channels.
     template <int FOURS>
     __device__ __forceinline__ void add_chunk(
-        float (&sum)[L::TALL][L::OWN], const Mine& mine, Turns& turns) const
+        float (&even)[L::TALL][L::OWN], float (&odd)[L::TALL][L::OWN], const Mine& mine,
+        Turns& turns) const
     {
         const char* pixel = bytes() + L::STAGES * R::WEIGHT_BYTES
             + turns.pictures.stage * R::PICTURE_BYTES
@@ -98,11 +101,11 @@ struct Patches : Rings<L>, Results<L> {
             const char* from = pixel + R::tap_at(tap) * L::PIXEL_BYTES;
             const float* weights =
                 reinterpret_cast<const float*>(bytes() + turns.weights.stage * R::WEIGHT_BYTES)
-                + mine.filter;
+                + CHANNELS * mine.filter;
             wait_for(this->weights_full + 8 * turns.weights.stage, turns.weights.phase);
 #pragma unroll (L::TAPS_Y < 3 ? 2 : 1)
             for (int four = 0; four < FOURS; ++four)
-                add_four(sum, from + 16 * four, weights + 4 * L::WIDE * four);
+                add_four(even, odd, from + 16 * four, weights + 4 * L::WIDE * four);
             turns.done_weights = this->weights_empty + 8 * turns.weights.stage;
             turns.weights.next();
             if (tap == L::TURNS - 1)
@@ -125,12 +128,16 @@ struct Patches : Rings<L>, Results<L> {
             for (int y = 0; y < L::TALL; ++y)
                 sum[y][f] = begin;
         }
+        float odd[L::TALL][L::OWN] = {};
         constexpr int LESS = L::LAST_STEPS < R::PIECES;  // whether the last chunk is shorter
 #pragma unroll 1
         for (int chunk = LESS; chunk < L::CHUNKS; ++chunk)
-            add_chunk<R::PIECES>(sum, mine, turns);
+            add_chunk<R::PIECES>(sum, odd, mine, turns);
         if constexpr (LESS)
-            add_chunk<L::LAST_STEPS>(sum, mine, turns);
+            add_chunk<L::LAST_STEPS>(sum, odd, mine, turns);
+#pragma unroll
+        for (int i = 0; i < (L::TWICE ? L::TALL * L::OWN : 0); ++i)
+            sum[i / L::OWN][i % L::OWN] += odd[i / L::OWN][i % L::OWN];
     }
 
     // Of a pooling window a lane has a column, and the lane beside it the other.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from tilewright.fuse.cuda.patches import GROUPS, PATCH, PIECE, Patches
 
 OWN = 16, 12, 8  # filters of a thread
 DEPTHS = 32, 16, 8  # channels of a chunk
-OTHERS = 36  # registers, besides sums
+OTHERS, ONCE = 20, 16  # registers, besides sums; and what one sum of each is made of
 TALL = range(4, 17)  # rows of a patch
 LEAST_CHANNELS = 8  # fewer leave much of a chunk empty
 MOST_PATCHES = 1, 2, 3, 4, 6, 8, 12, 16  # of a block
@@ -31,6 +31,7 @@ class PlainPatches(Patches):
     own: int = 8  # filters of a thread
     depth: int = 32  # channels of a chunk
     high: int = PATCH  # rows of a patch
+    twice: bool = False  # whether a thread has two sums of each
     step_words = PIECE
     rates = PLAIN_PATCHES
 
@@ -67,15 +68,18 @@ class PlainPatches(Patches):
 
     @property
     def other_registers(self) -> int:
-        """The compiler has two registers for each sum, of either bank: which of them it is in, it
-        changes from channel to channel, so that no two operands are in the same bank. Without room
-        for that, with 128 sums, they ran at 40 to 45 TFLOP/s instead of 48 to 53."""
-        return OTHERS + self.high * self.own
+        """A second sum of each, four channels of a row of pixels, two channels' weights. With one
+        sum the compiler has a second register for each, of the other bank: which of the two it is
+        in, it changes from channel to channel. Without room for that, with 128 sums, they ran at 40
+        to 45 TFLOP/s instead of 48 to 53."""
+        more = 4 * self.high + 2 * self.own if self.twice else ONCE
+        return self.high * self.own + more + OTHERS
 
     @property
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
-                       self.pictures, own=self.own, depth=self.depth, high=self.high)  # fmt: skip
+                       self.pictures, own=self.own, depth=self.depth, high=self.high,
+                       twice=self.twice)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         """A scheduler has a warp of each group; what it reads, it reads beside all others."""
@@ -84,14 +88,19 @@ class PlainPatches(Patches):
         rows = self.planes[0] * (self.high - 1) + down
         products = self.high * self.own * PIECE * down
         reads = rows + down * PIECE * (self.own // PIECE)
-        each = self.groups * (rates.product * products + rates.step * reads) + rates.wait
+        product = rates.twice if self.twice else rates.product
+        each = self.groups * (product * products + rates.step * reads) + rates.wait
         return across * fours * each
 
     def pack(self, weight: NDArray[np.float32]) -> Words:
-        """By blocks of filters, chunks, columns of taps, rows of taps and channels."""
+        """By blocks of filters, chunks, columns of taps, rows of taps and channels, or two channels
+        and filters."""
         _, down, across, _ = weight.shape
-        split = weight.reshape(self.column_blocks, self.wide, down, across, self.chunks, self.depth)
-        return np.ascontiguousarray(split.transpose(0, 4, 3, 2, 5, 1)).view(np.uint32).ravel()
+        channels = 2 if self.twice else 1
+        split = weight.reshape(self.column_blocks, self.wide, down, across, self.chunks,
+                               self.depth // channels, channels)  # fmt: skip
+        ordered = np.ascontiguousarray(split.transpose(0, 4, 3, 2, 5, 1, 6))
+        return ordered.view(np.uint32).ravel()
 
     @property
     def shared_out(self) -> bool:
@@ -133,7 +142,9 @@ def all_patches(
     ):
         wide = own * 16 * groups // count
         least = PlainPatches(arithmetic, operation, 1, 1, count, groups, wide, stages=2, pictures=1,
-                             own=own, high=high)  # fmt: skip
+                             own=own, high=high, twice=True)  # fmt: skip
+        if not least.shared_out:
+            least = replace(least, twice=False)
         if wide - own >= filters or not least.shared_out:
             continue
         for down, across in itertools.product(range(1, -(-height // high) + 1), broad):
@@ -142,8 +153,8 @@ def all_patches(
                 continue
             ways = itertools.product((2, 1), DEPTHS, range(MOST_STAGES, 1, -1))
             for pictures, depth, stages in ways:
-                plan = PlainPatches(arithmetic, operation, images, down, across, groups, wide,
-                                    stages, pictures, own, depth, high)  # fmt: skip
+                plan = replace(least, images=images, down=down, across=across, stages=stages,
+                               pictures=pictures, depth=depth)  # fmt: skip
                 if plan.fits(gpu):
                     yield plan
                     break

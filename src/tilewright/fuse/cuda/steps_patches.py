@@ -81,6 +81,7 @@ class PatchesProgram:
     columns: int = 0
     # Without:
     own: int = 0
+    twice: bool = False
     together: int = 0
     STRUCT: ClassVar[tuple[str, ...]] = (
         "images", "down", "across", "groups", "wide", "tall", "chunk_words", "pixel_bytes",
@@ -88,7 +89,8 @@ class PatchesProgram:
         "rows", "pitch", "slots", "blocks_y", "blocks_x", "column_blocks", "chunks", "last_steps",
         "height", "width", "words", "taps_y", "taps_x", "stride_y", "stride_x", "top", "left",
         "result_y", "result_x", "result_words", "out_words", "out_pieces", "filters", "to",
-        "to_panels", "rounds", "added", "turned", "units", "columns", "own", "together",
+        "to_panels", "rounds", "added", "turned", "units", "columns", "own", "twice",
+        "together",
     )  # fmt: skip
 
 
@@ -156,5 +158,6 @@ def patches_program(plan: Patches) -> PatchesProgram:
         units=tensor.units if tensor else 0,
         columns=tensor.columns if tensor else 0,
         own=without.own if without else 0,
+        twice=without.twice if without else False,
         together=without.together if without else 0,
     )
