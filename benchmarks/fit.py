@@ -1,6 +1,6 @@
 """The constants behind the choice of a whole-network kernel's plan, fitted to measured plans.
 
-    python -m benchmarks.fit [benchmarks/results/2026-11-16-plans-h200.json]
+    python -m benchmarks.fit [benchmarks/results/2026-11-18-plans-h200.json]
 
 Needs no GPU: plans and their times are in the file. Each measured plan is built once more from its
 units, and its estimate (`cut.cost_of`) compared with the time that it took. The fit, the least
@@ -38,12 +38,12 @@ from tilewright.fuse.cuda.sums import Shares, planes, source_picture
 from tilewright.fuse.cuda.to_do import to_do
 from tilewright.runtime.multiprocessor import REFERENCE
 
-PLANS = Path(__file__).parent / "results" / "2026-11-16-plans-h200.json"
+PLANS = Path(__file__).parent / "results" / "2026-11-18-plans-h200.json"
 # All but what weights outside of shared memory cost: of that these plans, most of which have few
 # such, say less than others do that were chosen by it.
 FITTED = tuple(field.name for field in fields(Rates) if field.name != "distant")
 # Where the fit begins: the size of each constant, roughly.
-ROUGH = np.array([1, 1, 0.5, 5, 10, 50, 100, 300, 1, 5, 100, 1000])
+ROUGH = np.array([1, 1, 1, 0.5, 5, 10, 50, 100, 300, 1, 5, 100, 1000])
 TYPICAL = "10000"  # images, that estimates are fitted for
 Array = NDArray[np.float64]
 
@@ -245,7 +245,7 @@ def _measured(row: dict[str, Any]) -> Measured:
         if one["folded"]:
             operation = fold.folded(operation, arithmetic)
         shares = Shares(operation.geometry, arithmetic, one["rows"], one["columns"], one["wide"],
-                        one["in_turn"])  # fmt: skip
+                        one["in_turn"], one["twice"])  # fmt: skip
         if shares.units != one["units"]:
             raise SystemExit(f"{operation.names[0]}: {shares.units} units, not {one['units']}")
         source = source_picture(shares, first == 0 and not phases, HOPPER.unaligned)

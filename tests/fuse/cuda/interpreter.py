@@ -304,7 +304,13 @@ class Machine(Group):
                 block = part(self.parameters, at, length)
             if step.warpgroup:
                 block = self.lanes_of_matrices(step, block)
+            if step.twice:  # a lane's filters, one after the other, where it would have its words
+                block = block.reshape(-1, 2, words).swapaxes(1, 2).ravel()
             found = operand_columns(block, count * step.taps_y, step.all_columns, self.arithmetic)
+            if step.pairs and words == size:
+                # The lane that has words 2t and 2t+1 multiplies them by what lie as t and t+4.
+                split = found.reshape(len(found), 2, 4, self.arithmetic.per_word, -1)
+                found = split.swapaxes(1, 2).reshape(found.shape)
             if step.narrow:
                 # Lane t has the last column's t-th filter, and zeros.
                 by_lanes = found[..., -8:].reshape(*found.shape[:-1], 4, 2)
@@ -335,8 +341,13 @@ class Machine(Group):
         row = np.arange(16)
         lines = self.own + step.at + np.arange(step.input_rows)[:, None] * step.row + tops
         if self.arithmetic.tensor:
-            # Lane 4g+t reads words t and t+4 of rows g and g+8.
-            lanes = 32 * warp + 4 * (row % 8)[:, None] + np.arange(len(reach)) % 4
+            # Lane 4g+t reads words t and t+4 of rows g and g+8, or 2t and 2t+1.
+            pairs = [step.pairs and size == 8 for _, size in begins for _ in range(size)]
+            word = np.concatenate([np.arange(size) for _, size in begins])
+            own = np.where(pairs, word // 2, word % 4)
+            if ((lines[..., None] + reach)[..., pairs][..., ::2] % 2).any():
+                raise Mistake("two words at once from an odd one")
+            lanes = 32 * warp + 4 * (row % 8)[:, None] + own
             words = self.shared.read(lines[..., None] + reach, lanes)
         else:
             for begin, size in begins:

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.fuse.cuda import emit_stack
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.emit import MATHEMATICS, constants, struct, text
 from tilewright.fuse.cuda.emit_behind import layer
-from tilewright.fuse.cuda.emit_structs import POOLS
+from tilewright.fuse.cuda.emit_structs import POOLS, declared
+from tilewright.fuse.cuda.steps import Convolve, Program
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
 Array = NDArray[Any]
@@ -47,10 +49,12 @@ static inline int2 make_int2(int x, int y) { return {x, y}; }
 static inline uint2 make_uint2(word x, word y) { return {x, y}; }
 static inline uint4 make_uint4(word x, word y, word z, word w) { return {x, y, z, w}; }
 static inline float2 make_float2(float x, float y) { return {x, y}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 template <class T> static inline T __ldg(const T* from) { return *from; }
 static inline float __uint_as_float(word bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 static inline word __float_as_uint(float x) { word bits; std::memcpy(&bits, &x, 4); return bits; }
 static inline int min(int a, int b) { return a < b ? a : b; }
+static inline int max(int a, int b) { return a > b ? a : b; }
 static inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
 #if TW_PER_WORD == 2
 static inline word pack(float low, float high)
@@ -230,3 +234,39 @@ def built(source: str, *options: str) -> ctypes.CDLL:
         if done.returncode:
             raise OSError(done.stderr)
         return ctypes.CDLL(str(library))
+
+
+# What sums in fp32 name and do not do: halves, and words of other lanes.
+NO_HALVES = r"""
+#define TW_STEP 2
+static inline word pack(float, float) { return 0; }
+static inline word __shfl_xor_sync(unsigned, word value, int) { return value; }
+"""
+CONVOLVE = r"""
+extern "C" void run(word* shared, int first, const word* parameters, const int* tables, word* out)
+{
+    word* own = shared + first;
+    const int turn = 0;
+    for (int warp = 0; warp < WARPS; ++warp)
+        for (threadIdx.x = 0; threadIdx.x < 32; ++threadIdx.x)
+            CALL
+}
+"""
+
+
+def convolve(
+    made: Program, step: Convolve, shared: Array, own: int, parameters: Array, tables: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """A layer's sums and what becomes of them, without tensor cores: a lane after the other."""
+    given = (each.ctypes.data_as(ctypes.c_void_p) for each in (parameters, tables, out))
+    memory = shared.ctypes.data_as(ctypes.c_void_p)
+    _sums(made, step).run(memory, own, *given)
+
+
+@cache
+def _sums(made: Program, step: Convolve) -> ctypes.CDLL:
+    (call,) = emit_stack.convolve_call(made, step, [step.index])
+    main = CONVOLVE.replace("WARPS", str(step.warps)).replace("CALL", call)
+    blocks = [*defines(made.arithmetic), HOST, NO_HALVES, text("sums.cuh")]
+    return built("\n".join([*blocks, *declared(step), main]), "-O1")

@@ -12,13 +12,13 @@ from tilewright.fuse.cpu.schedule import by_channels, by_images
 from tilewright.fuse.cpu.tiles import Target
 from tilewright.fuse.cuda import arrange
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import cut
 from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.pictures import BANKS, runs
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.steps import Border, Convolve, Fill, Softmax, Together
+from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model import zoo
 
 FOLDER = Path(tilewright.fuse.__file__).parent
@@ -29,8 +29,7 @@ NETWORK = zoo.network("cifar10")
 
 @pytest.fixture(scope="module")
 def plan() -> Stack:
-    (found,) = cut(NETWORK.stages, ARITHMETICS["fp16"], 90)
-    assert isinstance(found, Stack)
+    found, _ = arrange.arranged(ARITHMETICS["fp16"], to_do(NETWORK.stages, HOPPER), HOPPER)
     return found
 
 

@@ -395,6 +395,6 @@ def _no_border(plan: Stack) -> Stack:
 def test_the_interpreter_finds_mistakes(break_it) -> None:
     """A plan with a wrong address, a wrong distance or old values in its border is caught."""
     network, images = whole_numbers("fp16")
-    (plan,) = cut(network.stages, ARITHMETICS["fp16"], 90)
-    assert isinstance(plan, Stack)
+    plan, _ = arrange.arranged(ARITHMETICS["fp16"], to_do(network.stages, HOPPER), HOPPER)
+    assert problem(network, images, "fp16", [plan]) is None
     assert problem(network, images, "fp16", [break_it(plan)]) is not None

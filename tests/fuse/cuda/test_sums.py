@@ -1,4 +1,5 @@
-"""Columns of filters: where there are no tensor cores, four that are left over are half of one."""
+"""Sums without tensor cores: four filters that are left over are half of a column, and there may be
+two sums of each."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.fuse.cuda.interpreter import run_program
+from tests.fuse.cuda import on_host
+from tests.fuse.cuda.interpreter import Machine, run_program
+from tests.fuse.cuda.memory import POISON
 from tests.fuse.cuda.test_branches import images_of, ready, residual
 from tests.fuse.cuda.test_schedule import problem
 from tilewright.fuse.cuda import arrange, stack, sums
@@ -20,8 +23,9 @@ from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.steps import Convolve
 from tilewright.fuse.cuda.sums import Shares
 from tilewright.fuse.cuda.to_do import to_do
-from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
+from tilewright.model.layers import Convolution, Layer, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
+from tilewright.truth.trials import random_parameters
 
 
 def chain(filters: int) -> Network:
@@ -85,3 +89,40 @@ def test_which_columns_are_narrow(precision: str, filters: int, columns: int, na
     shares = Shares(phase.operation.geometry, ARITHMETICS[precision], 2, columns)
     assert shares.narrow == narrow
     assert shares.full_columns == columns - 0.5 * narrow
+
+
+class Beside(Machine):
+    """A group whose sums the kernel's own text computes, too, on a copy of its memory."""
+
+    def convolve(self, step: Convolve) -> None:
+        shared, out = self.shared.words.copy(), self.out.words.copy()
+        super().convolve(step)
+        on_host.convolve(self.made, step, shared, self.own, self.parameters, self.tables, out)
+        for found, right in ((shared, self.shared.words), (out, self.out.words)):
+            same = found == right
+            close = np.isclose(found.view(np.float32), right.view(np.float32), 1e-4, 1e-4)
+            assert (same | close).all(), np.flatnonzero(~(same | close))[:8]
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("twice", [True, False])
+@pytest.mark.parametrize(
+    "layers",
+    [
+        # Narrow columns, pooled; then windows that lie apart, and a column of filters alone.
+        (Convolution(20, 5, padding=2), ReLU(), MaxPool(2), Convolution(12, 5, stride=2)),
+        (Convolution(7, (5, 3)), Convolution(16, (3, 1), padding=1), ReLU(), Convolution(9, 3)),
+    ],
+)
+def test_lanes_without_tensor_cores_add_up_what_they_should(
+    layers: tuple[Layer, ...], twice: bool
+) -> None:
+    bare = Network("net", Pixels((3, 18, 20)), layers)
+    network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    images = np.random.default_rng(1).normal(size=(1, 3, 18, 20)).astype(np.float32)
+    gpu = replace(HOPPER, plain=replace(HOPPER.plain, twice=1e-3 if twice else 1e6))
+    plan, _ = arrange.arranged(ARITHMETICS["fp32"], to_do(network.stages, gpu), gpu)
+    assert any(each.shares and each.shares.twice for each in plan.sums) == twice
+    made = program(plan, network.input, "float32")
+    machine = Beside(made, plan.parameters(network.parameters), plan.tables[0])
+    machine.run(images, POISON)

@@ -33,11 +33,15 @@ IMAGES_OF_SIX = np.random.default_rng(1).integers(0, 256, (2, 6, 23, 23), np.uin
 
 
 def planned(precision: str, capability: int = 90, shape: tuple[int, int] = (4, 4)) -> Stack:
-    gpu = generation(capability)
-    chosen = Arrangement(0, *shape, 0.5)
-    plan = stack_as(chosen, ARITHMETICS[precision], to_do(NETWORK.stages, gpu), gpu)
+    plan = stack_of(precision, shape, capability)
     assert plan
     return plan
+
+
+def stack_of(precision: str, shape: tuple[int, int], capability: int = 90) -> Stack | None:
+    gpu = generation(capability)
+    chosen = Arrangement(0, *shape, 0.5)
+    return stack_as(chosen, ARITHMETICS[precision], to_do(NETWORK.stages, gpu), gpu)
 
 
 def wide(plan: Stack) -> list[bool]:
@@ -110,9 +114,11 @@ def test_what_four_warps_cannot_do_together() -> None:
 def test_only_where_it_gains() -> None:
     assert wide(planned("fp32")) == [False, False]
     assert wide(planned("fp16", 80)) == [False, False]
-    for shape in SHAPES:
-        if shape[0] % 4 or shape[0] * shape[1] < 12:
-            assert wide(planned("fp16", shape=shape)) == [False, False], shape
+    narrow = [(warps, groups) for warps, groups in SHAPES if warps % 4 or warps * groups < 12]
+    fit = {shape: plan for shape in narrow if (plan := stack_of("fp16", shape))}
+    assert len(fit) > 4
+    for shape, plan in fit.items():
+        assert wide(plan) == [False, False], shape
     few = [replace(each, shared=False, warpgroup=0) for each in planned("fp16").phases]
     assert not any(wide(with_warpgroups(replace(planned("fp16"), phases=tuple(few)), HOPPER)))
 

@@ -28,7 +28,10 @@ MOST_IN_STRIPS = 3
 # Neighbouring strips compute some rows both: this much more work than whole images at most.
 MOST_TWICE = 1.25
 # Warps of a group, and groups of a block, that are tried.
-SHAPES = ((2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4), (8, 1), (8, 2), (16, 1))
+SHAPES = (
+    *((1, 8), (1, 12), (1, 16), (2, 4), (2, 5), (2, 6), (2, 8), (4, 2), (4, 3), (4, 4)),
+    *((8, 1), (8, 2), (16, 1)),
+)
 
 
 class Arrangement(NamedTuple):

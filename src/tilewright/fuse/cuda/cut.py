@@ -422,9 +422,13 @@ class _Chain(NamedTuple):
 
 def cost_of(plan: Stack, gpu: Generation) -> float:
     """Cycles an image, with what its launch and its results cost."""
-    moved = plan.result_words + sum(
+    return plan.cycles(gpu) + gpu.launch_cycles + moved_words(plan) / gpu.words_a_cycle
+
+
+def moved_words(plan: Stack) -> int:
+    """Words that an image moves from other kernels, and to them."""
+    return plan.result_words + sum(
         plan.arithmetic.words(channels) * height * width
         for given, (channels, height, width) in zip(plan.all_given, plan.input_shapes, strict=True)
         if given == "words"
     )
-    return plan.cycles(gpu) + gpu.launch_cycles + moved / gpu.words_a_cycle

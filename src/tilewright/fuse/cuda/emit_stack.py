@@ -77,7 +77,8 @@ def _turns(made: Program, steps: Sequence[Step], alike: dict[Sums, list[int]]) -
         if isinstance(step, Border | Barrier | Outside | Arrived | Fill | FetchImage):
             turns[-1].after.extend(_call(made, step))
         elif isinstance(step, Convolve):
-            turns.append(Turn(_convolve(made, step, alike.get(sums_of(step), [step.index])), []))
+            layers = alike.get(sums_of(step), [step.index])
+            turns.append(Turn(convolve_call(made, step, layers), []))
         else:
             turns.append(Turn(_call(made, step), []))
     return turns
@@ -191,6 +192,8 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             visible = ["fetched_for_all();"] if step.matrices else []
             return ["fetched_but_last();" if step.but_last else "fetched();", *visible]
         case Barrier():
+            if not step.block and step.threads == 32:
+                return ["__syncwarp();"]
             return ["__syncthreads();" if step.block else f"together<{step.threads}>(group);"]
         case Fill():
             return [_fill(made, step)]
@@ -206,7 +209,7 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             inside = [f"    {line}" for each in step.steps for line in _call(made, each)]
             return [f"if ({first} < 0 || {first} > {last}) {{", *inside, "}"]
         case Convolve():
-            return _convolve(made, step, [step.index])
+            return convolve_call(made, step, [step.index])
         case Channels():
             weights = "shared" if step.weights_shared else "parameters"
             return [
@@ -238,7 +241,7 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             assert_never(unknown)
 
 
-def _convolve(made: Program, step: Convolve, alike: list[int]) -> list[str]:
+def convolve_call(made: Program, step: Convolve, alike: list[int]) -> list[str]:
     """The call for sums of any of the layers that are `alike` in them, and which of them it is."""
     weights = "shared" if step.weights_shared else "parameters"
     name = "convolve_wide" if step.warpgroup else "convolve"

@@ -12,7 +12,7 @@ from tilewright.fuse.cuda.cut import Kernel, sources
 from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import PIECE, Panels
-from tilewright.fuse.cuda.panels_ways import BAND, Many
+from tilewright.fuse.cuda.panels_ways import Many
 from tilewright.fuse.cuda.patches import PATCH, Patches
 from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
@@ -126,7 +126,8 @@ def _phase(plan: Stack, phase: Phase) -> Share:
     unit = f"16 columns x {_count(shares.rows, 'row')}, {filters} filters"
     if images > 1:
         unit, useful = f"{images} images, {filters} filters", images * useful
-    turns = 1 + conflicts(plan.arithmetic, phase.source, reads_of(shares, phase.source))
+    reads = reads_of(shares, phase.source)
+    turns = 1 + conflicts(plan.arithmetic, phase.source, reads, shares.wide > 0)
     where = "shared memory" if phase.shared else "caches"
     return Share(operation, unit, shares.units * parts, useful / issued, turns, where)
 
@@ -203,7 +204,7 @@ def _behind(plan: Behind) -> tuple[str, str, tuple[Share, ...]]:
 def _panels(plan: Panels) -> tuple[str, str, tuple[Share, ...]]:
     usual = plan.usual
     if isinstance(usual, Many):
-        rows, columns = usual.wide, BAND * usual.bands
+        rows, columns = usual.wide, usual.outputs
         arrangement = (
             f"a block for {rows} images and {columns} outputs; of up to "
             f"{plan.most_few} images, for 16 and fewer outputs, whose warps divide the sums"

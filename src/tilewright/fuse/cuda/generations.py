@@ -7,11 +7,11 @@ where it comes from:
 - measured: one effect, timed by itself;
 - fitted: so that estimated times come near to those of measured plans, and those that are chosen
   are fast; `python -m benchmarks.fit` does it once more from
-  `benchmarks/results/2026-11-16-plans-h200.json` (`benchmarks.panels` where that is said), and
-  needs no GPU;
+  `benchmarks/results/2026-11-18-plans-h200.json`, which `benchmarks.plans` made, and needs no GPU
+  (`benchmarks.panels` and `benchmarks.patches` where that is said);
 - chosen: of a few round values, the one whose plans were the fastest.
 
-Measured, fitted and chosen were all of it on one H200 (2026-11-16). Other generations take these
+Measured, fitted and chosen were all of it on H200s (2026-11-16 to 18). Other generations take these
 numbers over until somebody times plans on them; only their shared memory is their own. A number
 that is off makes a kernel slower, never wrong.
 """
@@ -33,7 +33,8 @@ class Rates:
     result is 16 rows and a column of sums, with what becomes of them.
     """
 
-    product: float  # of a multiprocessor, as are the next three
+    product: float  # of a multiprocessor, as are the next four
+    twice: float  # where a lane has two sums of each (fp32)
     singly: float  # more for each column's weights that are read one after the other (fp32)
     read: float
     result: float
@@ -97,6 +98,7 @@ class PatchRates:
     kernels without tensor cores take the rate for."""
 
     product: float  # a step's sums of 64 positions and a filter; a warp's multiply-add
+    twice: float  # the same where a thread has two sums of each, without tensor cores
     step: float  # of 64 positions, whatever the filters; a piece that a warp reads
     wait: float  # before four channels of a column of taps are there, without tensor cores
     turn: float  # a stage of weights
@@ -117,10 +119,11 @@ class Generation:
     shared_bytes: int
     # Datasheet: whether four warps compute sums together (wgmma), which 9.0 alone can.
     warpgroups: bool
-    # Fitted: sums on tensor cores to 178 plans of 20 kernels, as multiply-adds to 122 of 10; 7.8
-    # and 3.1 % off on average. What they choose for 1,000 to 50,000 images of cifar10 and ece408 is
-    # within 3 % of the fastest that was timed, but for cifar10 in fp16, 5.4 % at most: one kernel
-    # is faster for few images, two are for many.
+    # Fitted: on 2026-11-16, to 178 plans of sums on tensor cores and 122 as multiply-adds, of what
+    # kernels were then. Of 224 and 112 plans of 22 and 11 kernels as they are now (2026-11-18)
+    # estimates are 18.9 and 7.7 % off on average; what they choose for 10,000 and 50,000 images of
+    # cifar10, ece408 and lenet5 is within 1 % of the fastest that was timed, but for cifar10 in
+    # fp16 (4.8 % at most) and lenet5 in fp32 (5.7 %).
     tensor: Rates
     plain: Rates
     # Chosen: what an image, or a strip of one, costs besides, of the multiprocessor and of the
@@ -174,6 +177,7 @@ HOPPER = Generation(
     warpgroups=True,
     tensor=Rates(
         product=1.22,
+        twice=0,
         singly=0,
         read=0.75,
         result=4.1,
@@ -189,6 +193,7 @@ HOPPER = Generation(
     ),
     plain=Rates(
         product=2.15,
+        twice=2.05,
         singly=0.53,
         read=0.41,
         result=0,
@@ -229,6 +234,7 @@ HOPPER = Generation(
         part=70,
         tensor=Rates(
             product=1.1,
+            twice=0,
             singly=0,
             read=0.23,
             result=23,
@@ -244,6 +250,7 @@ HOPPER = Generation(
         ),
         plain=Rates(
             product=2.25,
+            twice=2.25,
             singly=0,
             read=0.24,
             result=16.5,
@@ -264,11 +271,11 @@ HOPPER = Generation(
     most_few=128,
 )
 # Of Hopper, which alone has kernels in panels: with tensor cores, and without. Fitted to the times
-# of all ways of seven layers by 1 to 128 images, and of six by 256 to 10,000 (but for the two ways
-# in fp32 with `splits` of 2 and `parts`), and rounded (`python -m benchmarks.panels --fit` does it
-# once more from `benchmarks/results/2026-11-17-panels-*h200.json`, and needs no GPU). What they
-# choose is the fastest in 128 of 156 cases and 68 of 78; it is 39 % slower at most, and 8 % without
-# tensor cores.
+# of all ways of seven layers by 1 to 128 images, and of six by 256 to 10,000 (fp32: seven, of
+# 2026-11-18), and rounded (`python -m benchmarks.panels --fit` does it once more from
+# `benchmarks/results/2026-11-17-panels-*h200.json`, in fp32 from `2026-11-18-panels-fp32-h200.json`
+# and the few of those, and needs no GPU). What they choose is the fastest in 128 of 156 cases and
+# 72 of 84; it is 39 % slower at most, and 11 % without tensor cores.
 PANELS = {
     True: PanelRates(
         work=2.641,
@@ -285,18 +292,18 @@ PANELS = {
         few_product=0.8,
     ),
     False: PanelRates(
-        work=15.5,
-        copy=185,
-        copied=33,
-        turn=195,
-        put=60,
-        gather=1850,
-        parts=40,
-        cluster=480,
-        launch=4650,
-        few_turn=0.8,
-        few_column=186,
-        few_product=122,
+        work=19.8,
+        copy=187,
+        copied=44.3,
+        turn=310,
+        put=24.7,
+        gather=516,
+        parts=1700,
+        cluster=1120,
+        launch=4040,
+        few_turn=254,
+        few_column=0,
+        few_product=124.4,
     ),
 }
 # Of Hopper alone, too. Fitted to 224 times of seven layers by 100 and 1,000 images, and rounded
@@ -305,14 +312,24 @@ PANELS = {
 # they took. Estimates are 8 % off on average; what they choose takes at most 18 % longer than the
 # fastest, and 3 % on average.
 PATCHES = PatchRates(
-    product=0.6, step=10, wait=0, turn=55, copied=47, fetched=0.41, put=3.8, work=630, launch=4000
+    product=0.6,
+    twice=0,
+    step=10,
+    wait=0,
+    turn=55,
+    copied=47,
+    fetched=0.41,
+    put=3.8,
+    work=630,
+    launch=4000,
 )
-# The same without tensor cores, to 540 times of twelve layers by 16, 100 and 1,000 images
-# (`2026-11-18-patches-plain-h200.json`): what they choose takes at most 11 % longer than the
-# fastest, and 1 % on average.
+# The same without tensor cores, to 540 times of twelve layers by 16, 100 and 1,000 images with one
+# sum of each (`2026-11-18-patches-plain-h200.json`), and 360 with two
+# (`2026-11-18-patches-twice-h200.json`): what they choose takes at most 3.4 % longer than the
+# fastest, and 0.5 % on average.
 PLAIN_PATCHES = PatchRates(
-    product=1.17, step=0.26, wait=170, turn=170, copied=340, fetched=0.94, put=35, work=0.4,
-    launch=4600,
+    product=1.17, twice=1.15, step=0.212, wait=196, turn=77, copied=280, fetched=0.54, put=28.8,
+    work=0.4, launch=3620,
 )  # fmt: skip
 # What other generations take over: their tensor cores read registers.
 OTHERS = replace(HOPPER, name="others", warpgroups=False, panels=False)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tilewright.fuse.cuda.stack import Phase, Stack
 
 # How many at most, if there is room; else fewer.
-COUNTS = (8, 4)
+COUNTS = (8, 4, 2)
 # Bytes that are set aside before weights take what there is.
 LITTLE = 4096
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.pictures import Picture
-from tilewright.fuse.cuda.sums import NARROW, TILE, Shares, Sink, offset, runs_of
+from tilewright.fuse.cuda.sums import NARROW, TILE, Shares, Sink, offset, pairs_of, runs_of
 from tilewright.model.layers import Convolution
 from tilewright.model.network import Parameters, Stage
 
@@ -145,16 +145,23 @@ def pack(
 
     blocks: list[Words] = []
     step = arithmetic.step
+    pairs = pairs_of(shares, source)
     for run in range(count):
         for index in range(full):
             words = gathered(run, index * step, step)
-            made = matrices(words) if warpgroup else fragments(words, arithmetic.tensor)
+            if pairs:  # lane t has words 2t and 2t+1 of a row, where it would have t and t+4
+                words = words.reshape(filters, taps_y, 4, 2).swapaxes(2, 3).reshape(words.shape)
+            made = matrices(words) if warpgroup else _in_lanes(shares, words)
             blocks.append(made)
     for run in range(count):
         for index in range(half):
             first = full * step + index * (step // 2)
-            blocks.append(fragments(gathered(run, first, step // 2), arithmetic.tensor))
+            blocks.append(_in_lanes(shares, gathered(run, first, step // 2)))
     return np.concatenate(blocks)
+
+
+def _in_lanes(shares: Shares, words: Words) -> Words:
+    return fragments(words, shares.arithmetic.tensor, shares.twice)
 
 
 def _term(source: Picture, per_word: int, run: int, word: int, part: int) -> tuple[int, int]:
@@ -185,13 +192,14 @@ def matrices(words: Words) -> Words:
     return split.transpose(2, 0, 3, 1, 4).ravel()
 
 
-def fragments(words: Words, tensor: bool) -> Words:
+def fragments(words: Words, tensor: bool, twice: bool = False) -> Words:
     """(filter, row of taps, word) in the order of lanes, for each row of taps and 8 filters."""
     filters, taps_y, size = words.shape
     if tensor:
         # Lane 4g+t has filter g's words t and t+4, or the t-th.
         split = words.reshape(filters // 8, 8, taps_y, size // 4, 4)
         return split.transpose(2, 0, 1, 4, 3).ravel()
-    # Lane t has filters 2t and 2t+1, word by word.
+    # Lane t has filters 2t and 2t+1, word by word; or one filter's words and the other's, so that a
+    # word is in the same bank of registers as the picture's.
     split = words.reshape(filters // 8, 4, 2, taps_y, size)
-    return split.transpose(3, 0, 1, 4, 2).ravel()
+    return split.transpose((3, 0, 1, 2, 4) if twice else (3, 0, 1, 4, 2)).ravel()

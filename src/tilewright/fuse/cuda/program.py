@@ -35,7 +35,7 @@ from tilewright.fuse.cuda.steps import (
     Together,
     Windows,
 )
-from tilewright.fuse.cuda.sums import offset, runs_of
+from tilewright.fuse.cuda.sums import offset, pairs_of, runs_of
 from tilewright.fuse.cuda.written_out import most_products, steps_of, written_out
 from tilewright.model.layers import (
     Add,
@@ -357,6 +357,8 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         unroll=written_out(*steps_of(phase), most_products(plan)) if plan.arithmetic.tensor else 1,
         pool=pool,
         rounds=operation.mixed and plan.arithmetic.rounds,
+        pairs=pairs_of(shares, phase.source),
+        twice=shares.twice,
         added=_added(plan, index, phase, given) if operation.added else None,
         narrow=shares.narrow,
         folded=operation.folded,

@@ -241,6 +241,8 @@ class Convolve:
     unroll: int
     pool: PoolStep
     rounds: bool  # what is read is rounded to operands first
+    pairs: bool  # of a whole step a lane reads two words of a row at once, on tensor cores
+    twice: bool  # a lane has two sums of each, of even words and of odd ones, without them
     added: Added | None
     narrow: bool = False  # the last column has one filter of each lane
     folded: bool = False  # sums of a pooling window are in columns, not beside each other (`fold`)
@@ -248,7 +250,7 @@ class Convolve:
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
-        "rounds", "narrow", "folded", "warpgroup",
+        "rounds", "pairs", "twice", "narrow", "folded", "warpgroup",
     )  # fmt: skip
 
 

@@ -20,18 +20,19 @@ __device__ __forceinline__ word taken(word value)
     return L::ROUNDS ? operand(__uint_as_float(value)) : value;
 }
 
-template <class L, int WORDS>
+// Words of the j-th row that are a step's: in pairs, or on tensor cores four apart.
+template <class L, int WORDS, bool PAIRS = WORDS == 2>
 __device__ __forceinline__ Rows read_rows(const word* even, const word* odd, int j)
 {
     even += j * L::ROW;
     odd += j * L::ROW;
-    if (WORDS == 8)
-        return {taken<L>(even[0]), taken<L>(odd[0]), taken<L>(even[4]), taken<L>(odd[4])};
-    if (WORDS == 2) {
+    if (PAIRS) {
         const uint2 two = *reinterpret_cast<const uint2*>(even);
         const uint2 other = *reinterpret_cast<const uint2*>(odd);
-        return {two.x, other.x, two.y, other.y};
+        return {taken<L>(two.x), taken<L>(other.x), taken<L>(two.y), taken<L>(other.y)};
     }
+    if (WORDS == 8)
+        return {taken<L>(even[0]), taken<L>(odd[0]), taken<L>(even[4]), taken<L>(odd[4])};
     return {taken<L>(even[0]), taken<L>(odd[0]), 0, 0};
 }
 
@@ -91,6 +92,7 @@ template <class L, int WORDS>
 __device__ __forceinline__ void step(
     float (&sum)[L::ROWS][L::COLUMNS][4], const word* even, const word* odd, const word* weights)
 {
+    constexpr bool PAIRS = WORDS == 2 || (WORDS == 8 && L::PAIRS);
     // For each load the compiler looks back for another of the same word, up to here at most: half of
     // its time without it, for the same instructions (NVRTC 13.4).
     asm volatile("" ::: "memory");
@@ -98,7 +100,7 @@ __device__ __forceinline__ void step(
         Rows rows[L::INPUT_ROWS];
 #pragma unroll
         for (int j = 0; j < L::INPUT_ROWS; ++j)
-            rows[j] = read_rows<L, WORDS>(even, odd, j);
+            rows[j] = read_rows<L, WORDS, PAIRS>(even, odd, j);
 #pragma unroll
         for (int ky = 0; ky < L::TAPS_Y; ++ky)
 #pragma unroll
@@ -118,7 +120,7 @@ __device__ __forceinline__ void step(
             w[ky][n] = read_weights<L, WORDS>(weights, ky, n);
 #pragma unroll
     for (int j = 0; j < L::INPUT_ROWS; ++j) {
-        const Rows rows = read_rows<L, WORDS>(even, odd, j);
+        const Rows rows = read_rows<L, WORDS, PAIRS>(even, odd, j);
 #pragma unroll
         for (int ky = 0; ky < L::TAPS_Y; ++ky) {
             const int r = (j - ky) / L::STRIDE_Y;
@@ -127,6 +129,46 @@ __device__ __forceinline__ void step(
 #pragma unroll
             for (int n = 0; n < L::COLUMNS; ++n)
                 add_products<WORDS>(sum[r][n], rows, w[ky][n], narrow<L>(n));
+        }
+    }
+}
+
+// The same without tensor cores, where a lane has two sums of each: of even words, and `more` of odd
+// ones. Registers have two banks, of even numbers and of odd ones. Of a product's three operands two
+// are read at once, one of either bank, and one is the one before's. Words that came in pairs are in
+// both banks; a sum of even ones alone always meets the same bank, and the compiler puts it into the
+// other. Products go to and fro, so that each has a word or a weight in common with the one before.
+template <class L, int WORDS>
+__device__ __forceinline__ void step_twice(
+    float (&sum)[L::ROWS][L::COLUMNS][4], float (&more)[L::ROWS][L::COLUMNS][4], const word* even,
+    const word* odd, const word* weights)
+{
+    asm volatile("" ::: "memory");  // as above
+    Rows rows[L::INPUT_ROWS];
+#pragma unroll
+    for (int j = 0; j < L::INPUT_ROWS; ++j)
+        rows[j] = read_rows<L, WORDS>(even, odd, j);
+#pragma unroll
+    for (int ky = 0; ky < L::TAPS_Y; ++ky) {
+        Weights w[L::COLUMNS];
+#pragma unroll
+        for (int n = 0; n < L::COLUMNS; ++n)
+            w[n] = read_weights<L, WORDS>(weights, ky, n);
+#pragma unroll
+        for (int i = 0; i < WORDS * L::COLUMNS * 2; ++i) {
+            const int k = i / (2 * L::COLUMNS), n = i / 2 % L::COLUMNS, high = i % 2;
+            if (high && narrow<L>(n))
+                continue;
+            const float weight = __uint_as_float(w[n].at[WORDS == 2 ? 2 * high + k : high]);
+#pragma unroll
+            for (int position = 0; position < 2 * L::ROWS; ++position) {
+                const int at = high ? 2 * L::ROWS - 1 - position : position, r = at / 2;
+                const Rows& row = rows[r * L::STRIDE_Y + ky];
+                const word x = at % 2 ? (k ? row.more_odd : row.odd)
+                                      : (k ? row.more_even : row.even);
+                float& to = (k ? more : sum)[r][n][2 * (at % 2) + high];
+                to = fmaf(__uint_as_float(x), weight, to);
+            }
         }
     }
 }
@@ -406,21 +448,33 @@ __device__ __forceinline__ void convolve(
         // Where this lane's words and weights are, in full steps and in half ones.
         constexpr int ONE_FULL = L::FULL ? L::FULL : 1, ONE_HALF = L::HALF ? L::HALF : 1;
         constexpr int HALF_STEP = TW_STEP / 2, EACH = L::TAPS_Y * L::ALL_COLUMNS * 8 * HALF_STEP;
-        const int own = TW_TENSOR ? t : 0, part = TW_TENSOR ? lane : 2 * t;
+        const int own = TW_TENSOR ? t : 0, both = L::PAIRS ? 2 * t : own;
+        const int part = TW_TENSOR ? lane : 2 * t;
         const word* w = weights + split * L::COLUMNS * 8 * TW_STEP + 2 * part;
         const word* half = weights + split * L::COLUMNS * 8 * HALF_STEP + part
             + L::RUNS * L::FULL * 2 * EACH;
+        float more[L::TWICE ? L::ROWS : 1][L::COLUMNS][4] = {};
 #pragma unroll L::UNROLL
         for (int i = 0; i < L::RUNS * L::FULL; ++i) {
-            const int at = i / ONE_FULL * L::PITCH + i % ONE_FULL * TW_STEP + own;
-            step<L, TW_STEP>(sum, even + at, odd + at, w + i * 2 * EACH);
+            const int at = i / ONE_FULL * L::PITCH + i % ONE_FULL * TW_STEP + both;
+            if constexpr (L::TWICE)
+                step_twice<L, TW_STEP>(sum, more, even + at, odd + at, w + i * 2 * EACH);
+            else
+                step<L, TW_STEP>(sum, even + at, odd + at, w + i * 2 * EACH);
         }
 #pragma unroll L::UNROLL
         for (int i = 0; i < L::RUNS * L::HALF; ++i) {
             const int at = i / ONE_HALF * L::PITCH + L::FULL * TW_STEP
                 + i % ONE_HALF * HALF_STEP + own;
-            step<L, HALF_STEP>(sum, even + at, odd + at, half + i * EACH);
+            if constexpr (L::TWICE)
+                step_twice<L, HALF_STEP>(sum, more, even + at, odd + at, half + i * EACH);
+            else
+                step<L, HALF_STEP>(sum, even + at, odd + at, half + i * EACH);
         }
+#pragma unroll
+        for (int i = 0; i < (L::TWICE ? 4 * L::ROWS * L::COLUMNS : 0); ++i)
+            sum[i / 4 / L::COLUMNS][i / 4 % L::COLUMNS][i % 4] +=
+                more[i / 4 / L::COLUMNS][i / 4 % L::COLUMNS][i % 4];
         store_for<L, Others...>(which, sum, places, out, split * L::COLUMNS, added);
     }
 }

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation, Rates
 from tilewright.fuse.cuda.operations import Geometry, Window
-from tilewright.fuse.cuda.pictures import Picture, Reads, picture, runs, words_beyond
+from tilewright.fuse.cuda.pictures import Picture, Reads, in_pairs, picture, runs, words_beyond
 from tilewright.model.layers import Shape
 
 TILE = 16
@@ -48,9 +48,10 @@ class Shares:
     columns: int
     wide: int = 0
     in_turn: bool = False
+    twice: bool = False  # a lane has two sums of each, without tensor cores (`sums.cuh`)
 
     def __hash__(self) -> int:
-        return hash((self.geometry, self.rows, self.columns, self.wide))
+        return hash((self.geometry, self.rows, self.columns, self.wide, self.twice))
 
     @property
     def needed(self) -> tuple[int, int]:
@@ -129,7 +130,8 @@ class Shares:
     @property
     def registers(self) -> int:
         """Of a lane: sums, and of a step either all weights and a row of input or vice versa."""
-        return self.rows * self.columns * 4 + self._operands[self.rows_first]
+        sums = int(4 * self.rows * self.full_columns)
+        return (2 if self.twice else 1) * sums + self._operands[self.rows_first]
 
     @property
     def rows_first(self) -> bool:
@@ -147,15 +149,8 @@ class Shares:
         return weights + 8 * parts, 4 * parts * self.input_rows + 2 * each
 
     def busiest(self, warps: int, groups: int) -> float:
-        """Units of an image that the busiest of the four schedulers has, times four.
-
-        A group's warps go to schedulers in turn: if 4 of them have 5 units, one scheduler has two,
-        in every group; of groups of two warps the even ones go to two schedulers, the odd ones to
-        the others.
-        """
-        if warps % SCHEDULERS == 0:
-            return SCHEDULERS * -(-self.units // SCHEDULERS)
-        return SCHEDULERS * -(-groups // 2) * -(-self.units // 2) / groups
+        """Units of an image that the busiest of the four schedulers has, times four."""
+        return _busiest(self.units, warps, groups)
 
     def work(
         self, steps: float, rates: Rates, warps: int, groups: int, together: bool = False
@@ -170,7 +165,8 @@ class Shares:
             # Of an instruction's cycles a quarter of a column's are its own.
             each = rates.together * products * (self.columns + 0.25)
             return self.units * (each + reads + results)
-        each = rates.product * products * self.full_columns
+        product = rates.twice if self.twice else rates.product
+        each = product * products * self.full_columns
         read = 2 * rates.read + (rates.singly if self.rows_first else 0)
         weights = read * steps * taps_y * self.columns
         return self.busiest(warps, groups) * (each + reads + weights + results)
@@ -189,6 +185,17 @@ class Shares:
         own_product = rates.own_together if together else rates.own_product
         each = own_product * products + own_step * steps
         return -(-self.units // warps) * (each + rates.own_unit)
+
+
+@lru_cache(maxsize=20_000)
+def _busiest(units: int, warps: int, groups: int) -> float:
+    """Warps go to schedulers in turn, group by group: if 4 of a group have 5 units, one scheduler
+    has two, of every group; of groups of two warps the even ones go to two schedulers, the odd ones
+    to the others."""
+    own = [-(-(units - warp) // warps) for warp in range(warps)]
+    loads = [sum(own[number % warps] for number in range(first, warps * groups, SCHEDULERS))
+             for first in range(SCHEDULERS)]  # fmt: skip
+    return SCHEDULERS * max(loads) / groups
 
 
 @lru_cache(maxsize=20_000)
@@ -247,6 +254,10 @@ def _units(
             if one.registers + other_registers > registers:
                 break
             found.append(one)
+            # Where weights are held it gained nothing (ece408, H200, 2026-11-18).
+            two = replace(one, twice=True)
+            if one.rows_first and two.registers + other_registers <= registers:
+                found.append(two)
     return found
 
 
@@ -316,6 +327,11 @@ def runs_of(shares: Shares, source: Picture) -> tuple[int, int, int]:
     reads = reads_of(shares, source)
     taps_x = shares.geometry.window.taps[1]
     return runs(shares.arithmetic, source, taps_x, reads, shares.wide > 0)
+
+
+def pairs_of(shares: Shares, source: Picture) -> bool:
+    """Whether a lane reads two neighbouring words of a row at once for tensor cores."""
+    return in_pairs(shares.arithmetic, source, reads_of(shares, source), shares.wide > 0)
 
 
 def beyond_of(shares: Shares, source: Picture) -> int:

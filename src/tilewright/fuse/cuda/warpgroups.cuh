@@ -33,8 +33,9 @@ __device__ __forceinline__ void convolve_wide(
         const int unit = warp + turn * L::WARPS, tile = unit % L::TILES;
         const int split = L::UNITS == L::TILES ? 0 : unit / L::TILES;
         const Places<L, (L::ADDED || ... || Others::ADDED)> places(tables, tile);
-        const word* even = in + __ldg(tables + tile * 16 + g) + t;
-        const word* odd = in + __ldg(tables + tile * 16 + 8 + g) + t;
+        const int own = L::PAIRS ? 2 * t : t;
+        const word* even = in + __ldg(tables + tile * 16 + g) + own;
+        const word* odd = in + __ldg(tables + tile * 16 + 8 + g) + own;
         float sum[L::ROWS][L::COLUMNS][4];
 #pragma unroll
         for (int n = 0; n < L::COLUMNS; ++n) {
@@ -57,7 +58,7 @@ __device__ __forceinline__ void convolve_wide(
 #pragma unroll
                 for (int j = 0; j < INPUT_ROWS; ++j)
                     if (top + j < L::INPUT_ROWS)
-                        rows[j] = read_rows<L, TW_STEP>(even + at, odd + at, top + j);
+                        rows[j] = read_rows<L, TW_STEP, L::PAIRS>(even + at, odd + at, top + j);
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
                 for (int ky = 0; ky < L::TAPS_Y; ++ky)

@@ -16,9 +16,9 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.limits import lane_registers
 from tilewright.fuse.cuda.operations import Geometry
-from tilewright.fuse.cuda.pictures import conflicts
+from tilewright.fuse.cuda.pictures import PAIRED, conflicts
 from tilewright.fuse.cuda.stack import Phase, Stack
-from tilewright.fuse.cuda.sums import TILE, Shares, runs_of, source_picture
+from tilewright.fuse.cuda.sums import TILE, Shares, pairs_of, runs_of, source_picture
 
 WARPS = 4  # that work together
 # Columns of 8 filters from which on it was faster, and warps of a block; rows of sums, by values of
@@ -108,6 +108,8 @@ def _cycles(shares: Shares, generation: Generation) -> float:
     source = source_picture(shares, False, generation.unaligned)
     count, full, _ = runs_of(shares, source)
     instructions = shares.rows * shares.geometry.window.taps[0] * (shares.columns + 0.25)
-    turns = 1 + conflicts(shares.arithmetic, source, shares.reads)
+    turns = 1 + conflicts(shares.arithmetic, source, shares.reads, shares.wide > 0)
+    if pairs_of(shares, source):
+        turns *= PAIRED
     reads = 4 * shares.input_rows * turns
     return shares.units * count * full * (instructions + READ * reads)

@@ -62,7 +62,8 @@ __device__ __forceinline__ word operand(float value)
 //
 // A step takes 16 rows (positions) times 8 columns (filters) over some words of the sum. Lane 4g+t
 // holds the sums of rows g and g+8, columns 2t and 2t+1. On the tensor cores a step is 8 words, of
-// which the lane loads words t and t+4 of its two rows, or 4, of which it loads the t-th. Otherwise
+// which the lane loads words t and t+4 of its two rows (or 2t and 2t+1, if weights are in that order,
+// too: terms of a sum may come in any), or 4, of which it loads the t-th. Otherwise
 // it is 2 words, which the lane loads itself, both at once, or 1.
 
 #if TW_TENSOR
