@@ -78,9 +78,8 @@ def test_any_network_on_every_level_of_vectors(level, network, images, seed, pix
     images=st.integers(1, 70),
     rules=st.builds(
         Rules, st.tuples(st.integers(1, 2), st.integers(1, 3)),
-        st.tuples(st.integers(1, 2), st.integers(1, 6)), st.integers(0, 6),
-        st.integers(1, 5),
-        st.sampled_from([1024, 16384]), rows=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+        st.tuples(st.integers(1, 3), st.integers(1, 6)), st.integers(1, 5),
+        st.sampled_from([1024, 16384]),
     ),
 )  # fmt: skip
 def test_any_network_by_any_rules(network, images, rules):

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.fuse.cpu.assembly import MULTIPLY_ADDS, STACK, blocks_of
 from tests.fuse.cpu.machines import MACHINES, ON_THIS_CPU, TARGETS, runnable
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build, choice, explain
@@ -292,14 +293,13 @@ def test_registers_hold_the_products(level):
     on = MACHINES[level]
     plan = by_images(network, TARGETS[level], Rules(precision=FP32_WINOGRAD4))
     (group,) = plan.groups
-    text = build.assembly(network, on, plan)
-    function = text.partition("\nconv:")[2].partition(".Lfunc_end")[0]
-    blocks = re.split(r"\n(?=\.LBB)", function)
-    sums = [len(re.findall(r"\b(?:vfmadd\w+|fmla)\b", each)) for each in blocks]
-    loops = [each for each, count in zip(blocks, sums, strict=True) if count == group.accumulators]
+    loops = [
+        each
+        for each in blocks_of("conv", build.assembly(network, on, plan))
+        if len(MULTIPLY_ADDS.findall(each)) == group.accumulators
+    ]
     assert loops
-    for loop in loops:
-        assert not re.search(r"rsp|\bsp\b", loop)
+    assert not any(map(STACK.search, loops))
 
 
 @pytest.mark.usefixtures("not_optimised")

@@ -110,13 +110,17 @@ class Function:
         """Have a line come to the second cache that will be read soon, if it is there at all."""
         self.do(f"call void @llvm.prefetch.p0(ptr {self.at(pointer, index)}, i32 0, i32 2, i32 1)")
 
-    def forget(self) -> None:
-        """Whatever is read after this is read again, even if some register may still hold it.
+    def forget(self, known: Sequence[Value] = ()) -> None:
+        """Whatever is read after this is read again, even if some register may still hold it, and
+        not before the values in `known` are computed.
 
-        Left to itself, LLVM keeps every activation that a later tap will use, runs out of
-        registers and spills: a load is cheaper than that.
+        Left to itself, LLVM keeps every activation that a later tap will use, and reads the next
+        ones before the sums that need the last: it runs out of registers and spills. A load is
+        cheaper than that.
         """
-        self.do('call void asm sideeffect "", "~{memory}"()')
+        registers = "".join("v," for _ in known)  # x86's name for those of vectors
+        values = ", ".join(f"{self.vector} {value}" for value in known)
+        self.do(f'call void asm sideeffect "", "{registers}~{{memory}}"({values})')
 
     def splat_of(self, scalar: Value) -> Value:
         first = self.op(f"insertelement {self.vector} poison, float {scalar}, i32 0")

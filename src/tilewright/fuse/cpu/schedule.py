@@ -29,7 +29,7 @@ channel to itself and lanes are channels, lanes are channels of the input, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.fuse.cpu.grouped import (
     ConvolutionGroup,
@@ -107,8 +107,7 @@ def by_images(
     network: Network, target: Target, rules: Rules = DEFAULT, tiles: Tiles = NONE
 ) -> Schedule:
     """The schedule for many images: a few rules, no search."""
-    free = replace(target, registers=target.registers - rules.spare)
-    groups, takes = groups_of(network, free, 1, rules, tiles)
+    groups, takes = groups_of(network, target, 1, rules, tiles)
     gathered = _gathered(groups)
     shapes = [network.input.shape, *map(_written_shape, groups)]
     pictures = [lanes_picture(shape, target.lanes) for shape in shapes]

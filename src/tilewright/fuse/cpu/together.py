@@ -61,23 +61,16 @@ MOST_AT_ONCE = 16
 class Rules:
     """What `by_images` is free to choose. The defaults are those that measured best.
 
-    `windows` is how many pooling windows make a tile, `row` the positions of one without pooling
-    where registers are few, `rows` where there are 32; `spare` the registers that a tile leaves
-    free; `together` the vectors of images that a large product takes at once, `chunk_bytes` what of
-    their inputs it reads at a time. In a `precision` with
-    Winograd algorithms, the convolutions in `faster` are computed by them, or (None) where that
-    pays; else every product is added up.
+    `windows` is how many pooling windows make a tile, `row` the positions of one without pooling;
+    `together` the vectors of images that a large product takes at once, `chunk_bytes` what of their
+    inputs it reads at a time. In a `precision` with Winograd algorithms, the convolutions in
+    `faster` are computed by them, or (None) where that pays; else every product is added up.
     """
 
     windows: tuple[int, int] = (1, 1)
     row: tuple[int, int] = (1, 4)
-    spare: int = 0
     together: int = 4
     chunk_bytes: int = 16 * 1024
-    # With four positions in a row LLVM spilled: 13 to 55 % more time for ResNet-8, ece408 and a
-    # network with strides over three runs on a busy machine (Xeon with AVX-512, 2026-11-16, ticks
-    # of a vector of images). Not measured on ARM, which has 32 registers, too.
-    rows: tuple[int, int] = (2, 3)
     precision: Precision = FLOAT32
     faster: frozenset[str] | None = None
 
@@ -171,8 +164,7 @@ def _convolution(
     elif unit > 1:
         tile = best_tile(*windows, filters, target, window)
     else:
-        row = rules.rows if target.registers + rules.spare >= 32 else rules.row
-        wanted = rules.windows if pooling else LONE_ROW if filters == 1 else row
+        wanted = rules.windows if pooling else LONE_ROW if filters == 1 else rules.row
         tile = (window[0] * min(wanted[0], windows[0]), window[1] * min(wanted[1], windows[1]))
     if alone:
         blocks = blocks_of(math.ceil(layer.filters / unit), 1)
