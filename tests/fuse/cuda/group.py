@@ -103,7 +103,9 @@ class Group:
         words = np.where(inside, self.image(step, at), np.uint32(0))
         pixel, word = np.divmod(rest, step.words)
         to = self.own + step.at + y * step.row + (step.left + pixel) * step.pitch + word
-        self.shared.write(to, words, i % step.threads)
+        if step.words % step.each or (to[:: step.each] % step.each).any():
+            raise Mistake(f"{step.each} words are not written at once")
+        self.shared.write(to, words, i // step.each % step.threads)
 
     def fill_fours(self, step: Fill, y: Array, x: Array, thread: Array) -> None:
         channels, plane = step.channels // 4, 4 * step.height * step.width

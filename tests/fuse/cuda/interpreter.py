@@ -279,6 +279,10 @@ class Machine(Group):
                 last = first + 8 * step.columns
                 tops = part(self.tables, step.tables + 16 * tile, 16)
                 rows = self.read_rows(step, tops, begins, reach, warp)
+                if tile < step.tops:
+                    rows[: step.above] = 0  # are not read at all
+                elif tile >= step.bottoms:
+                    rows[step.input_rows - step.below :] = 0
                 sums = np.zeros((step.rows, 16, last - first)) + bias[first:last]
                 with np.errstate(over="ignore", invalid="ignore"):
                     for ky in range(step.taps_y):

@@ -17,10 +17,6 @@ from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER, generation
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.runtime.dialect import DoesNotFit
 
-# Fits since a narrow column counts for as many registers as it has. It took 5.59 ms, of 10,000
-# images (`benchmarks/results/2026-11-18-kernels-h200.txt`), the fastest in the file 5.69.
-SINCE = ("ece408", "fp32", 0, 2, 16, 1, ((6, 2), (9, 1)))
-
 
 @pytest.mark.parametrize(
     "capability, found", [(80, 80), (87, 86), (90, 90), (103, 100), (121, 120)]
@@ -40,19 +36,12 @@ def plans(request: pytest.FixtureRequest) -> Plans:
 
 
 def test_the_table_chooses_as_well_as_it_says(plans: Plans) -> None:
-    """The figures in the table's comments: within 1 % of the fastest, but for one network each."""
-    found = {(*network, images): loss for network, of in losses(plans, plans.table()).items()
-             for images, loss in of.items()}  # fmt: skip
-    far = {each: loss for each, loss in found.items() if loss > 0.01}
-    if plans.tensor:
-        assert len(plans.measured) == 224 and len(found) == 12
-        assert far.keys() == {("cifar10", "fp16", images) for images in ("10000", "50000")}
-    else:
-        assert len(plans.measured) == 112 and len(found) == 6
-        assert far.keys() == {("lenet5", "fp32", images) for images in ("10000", "50000")}
-    assert max(far.values()) == pytest.approx(0.048 if plans.tensor else 0.057, abs=0.0006)
+    """The figures in the table's comments."""
+    found = [loss for of in losses(plans, plans.table()).values() for loss in of.values()]
+    assert (len(plans.measured), len(found)) == ((224, 12) if plans.tensor else (113, 6))
+    assert max(found) == pytest.approx(0.013 if plans.tensor else 0.027, abs=0.0006)
     error = np.abs(plans.estimates(plans.table()) / plans.truth - 1).mean()
-    assert error == pytest.approx(0.189 if plans.tensor else 0.077, abs=0.0006)
+    assert error == pytest.approx(0.208 if plans.tensor else 0.080, abs=0.0006)
 
 
 def test_the_planner_takes_what_was_fast() -> None:
@@ -71,7 +60,7 @@ def test_the_planner_takes_what_was_fast() -> None:
                               if each.shares)  # fmt: skip
                 first = plan.operations[0].index
                 found = (name, precision, first, len(plan.phases), plan.warps, plan.groups, units)
-                assert found in timed or found == SINCE
+                assert found in timed
 
 
 def test_the_fit_estimates_as_the_code_does(plans: Plans) -> None:

@@ -120,10 +120,9 @@ class Generation:
     # Datasheet: whether four warps compute sums together (wgmma), which 9.0 alone can.
     warpgroups: bool
     # Fitted: on 2026-11-16, to 178 plans of sums on tensor cores and 122 as multiply-adds, of what
-    # kernels were then. Of 224 and 112 plans of 22 and 11 kernels as they are now (2026-11-18)
-    # estimates are 18.9 and 7.7 % off on average; what they choose for 10,000 and 50,000 images of
-    # cifar10, ece408 and lenet5 is within 1 % of the fastest that was timed, but for cifar10 in
-    # fp16 (4.8 % at most) and lenet5 in fp32 (5.7 %).
+    # kernels were then. Of 224 and 113 plans of 22 and 11 kernels as they are now (2026-11-18)
+    # estimates are 20.8 and 8.0 % off on average; what they choose for 10,000 and 50,000 images of
+    # cifar10, ece408 and lenet5 is within 1.3 % of the fastest that was timed, in fp32 within 2.7.
     tensor: Rates
     plain: Rates
     # Chosen: what an image, or a strip of one, costs besides, of the multiprocessor and of the

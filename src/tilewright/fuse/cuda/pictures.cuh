@@ -120,16 +120,37 @@ __device__ __forceinline__ void fill_fours(const T* from, word* tile, int thread
     }
 }
 
-// Words of a picture that another kernel left in device memory.
+// EACH words that lie on such a boundary.
+template <int EACH>
+struct AtOnce;
+template <>
+struct AtOnce<1> {
+    using Type = word;
+};
+template <>
+struct AtOnce<2> {
+    using Type = uint2;
+};
+template <>
+struct AtOnce<4> {
+    using Type = uint4;
+};
+
+// Words of a picture that another kernel left in device memory. A lane reads several before it
+// writes the first.
 template <class L>
 __device__ __forceinline__ void fill_words(const word* from, word* tile, int first, int thread)
 {
-    for (int i = thread; i < L::HEIGHT * L::WIDTH * L::WORDS; i += L::THREADS) {
-        const int y = i / (L::WIDTH * L::WORDS), rest = i % (L::WIDTH * L::WORDS);
-        const int source = first + y;
-        const bool inside = L::WHOLE || (source >= 0 && source < L::SOURCE_HEIGHT);
-        tile[y * L::ROW + (L::LEFT + rest / L::WORDS) * L::PITCH + rest % L::WORDS] =
-            inside ? __ldg(from + source * L::WIDTH * L::WORDS + rest) : 0;
+    using Words = typename AtOnce<L::EACH>::Type;
+    constexpr int PIXEL = L::WORDS / L::EACH, LINE = L::WIDTH * PIXEL;
+    const Words* source = reinterpret_cast<const Words*>(from);
+#pragma unroll 16
+    for (int i = thread; i < L::HEIGHT * LINE; i += L::THREADS) {
+        const int y = i / LINE, rest = i % LINE;
+        const bool inside = L::WHOLE || (first + y >= 0 && first + y < L::SOURCE_HEIGHT);
+        const int at = (first + y) * LINE + rest;
+        word* to = tile + y * L::ROW + (L::LEFT + rest / PIXEL) * L::PITCH + rest % PIXEL * L::EACH;
+        *reinterpret_cast<Words*>(to) = inside ? __ldg(source + at) : Words{};
     }
 }
 

@@ -36,7 +36,7 @@ from tilewright.fuse.cuda.steps import (
     Windows,
 )
 from tilewright.fuse.cuda.sums import offset, pairs_of, runs_of
-from tilewright.fuse.cuda.written_out import most_products, steps_of, written_out
+from tilewright.fuse.cuda.written_out import unrolled
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -192,6 +192,7 @@ def _fill(plan: Stack, number: int, given: Given, pixels: Pixels | None, staged:
         copy=picture.copy,
         floats=picture.floats,
         round=all(each.shares is not None and not each.operation.mixed for each in readers),
+        each=plan.copied_at_once(number),
         index=number,
         given=given if given.number else None,
     )
@@ -326,6 +327,7 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
     count, full, half = runs_of(shares, phase.source)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
     pool, before, after = pool_of(operation)
+    above, below = (0, 0) if phase.warpgroup else shares.left_out
     return Convolve(
         index=index,
         at=_source_at(plan, index),
@@ -345,16 +347,17 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         taps_y=taps_y,
         stride_y=operation.window.stride[0],
         input_rows=shares.input_rows,
+        tops=shares.tops,
+        above=above,
+        bottoms=shares.bottoms,
+        below=below,
         row=phase.source.row,
         pitch=phase.source.pitch,
         runs=count,
         full=full,
         half=half,
         rows_first=shares.rows_first,
-        # Steps written out one after the other are 5 to 12 % faster on tensor cores; as
-        # multiply-adds they are so long that groups in different layers run out of instruction
-        # cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).
-        unroll=written_out(*steps_of(phase), most_products(plan)) if plan.arithmetic.tensor else 1,
+        unroll=unrolled(plan, phase),
         pool=pool,
         rounds=operation.mixed and plan.arithmetic.rounds,
         pairs=pairs_of(shares, phase.source),

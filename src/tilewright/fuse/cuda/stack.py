@@ -36,6 +36,7 @@ from tilewright.fuse.cuda.sums import Shares, Sink, beyond_of, runs_of
 from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Parameters
 
+MOST_AT_ONCE = 4  # words that a thread copies
 # The type of what a kernel reads.
 Source = Literal["uint8", "float32", "words", "panels"]
 
@@ -348,6 +349,12 @@ class Stack:
         filled = source.across * unit == source.row * (2 if source.tight else 1)
         return source.padding != (0, 0) or not filled or any(self.gaps(index))
 
+    def copied_at_once(self, index: int) -> int:
+        """Words of another kernel that a thread copies at once into a picture."""
+        picture = self.pictures[index]
+        places = self.place(index), self.shared_words, self.group_words
+        return math.gcd(*places, picture.row, picture.pitch, picture.words, MOST_AT_ONCE)
+
     @property
     def group_words(self) -> int:
         return self.arena_words + self.staged_words
@@ -440,12 +447,13 @@ class Stack:
 
     @property
     def unstaged(self) -> int:
-        """Values, or words, of an image that threads read from device memory one by one."""
+        """Reads of an image's values, or words, from device memory, that threads wait for."""
         found = 0
         for number, which in enumerate(self.filled):
             picture = self.pictures[number]
             if self.all_given[which] == "words":
-                found += picture.words * picture.height * picture.width
+                words = picture.words * picture.height * picture.width
+                found += words // self.copied_at_once(number)
             elif not self.staged_bytes:
                 found += picture.channels * picture.height * picture.width
         return found

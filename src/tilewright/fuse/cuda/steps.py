@@ -113,11 +113,12 @@ class Fill:
     copy: int
     floats: bool
     round: bool
+    each: int  # words of another kernel that a thread copies at once
     index: int = 0  # of the picture
     given: Given | None = None  # which of the kernel's inputs, if not the first
     STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "channels", "height", "width", "source_height", "whole", "left", "pitch",
-        "words", "row", "tight", "copy", "floats", "round",
+        "words", "row", "tight", "copy", "floats", "round", "each",
     )  # fmt: skip
 
 
@@ -232,6 +233,10 @@ class Convolve:
     taps_y: int
     stride_y: int
     input_rows: int
+    tops: int  # tiles at the top of the picture, the first of all; `above` are zeros
+    above: int  # of rows of input that they leave out
+    bottoms: int  # the first of the tiles at the bottom, and rows `below`
+    below: int
     row: int
     pitch: int
     runs: int
@@ -249,8 +254,8 @@ class Convolve:
     warpgroup: int = 0  # rows of sums that four warps compute at a time; 0: each its own
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
-        "input_rows", "row", "pitch", "runs", "full", "half", "rows_first", "unroll", "pool",
-        "rounds", "pairs", "twice", "narrow", "folded", "warpgroup",
+        "input_rows", "tops", "above", "bottoms", "below", "row", "pitch", "runs", "full", "half",
+        "rows_first", "unroll", "pool", "rounds", "pairs", "twice", "narrow", "folded", "warpgroup",
     )  # fmt: skip
 
 

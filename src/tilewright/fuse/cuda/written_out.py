@@ -1,4 +1,4 @@
-"""How many steps of a sum on tensor cores are written out one after the other in its loop.
+"""How many steps of a sum are written out one after the other in its loop.
 
 Written out they are faster, up to some length, and the compiler's time grows with it.
 """
@@ -16,6 +16,24 @@ MOST_PRODUCTS = 1200
 # The same of all layers of a kernel: six of a VGG (64 to 256 channels, fp16) with 5,856 took it 8.3
 # CPU seconds, with 2,976 they take 4.3, and spill less (2026-11-17).
 MOST_IN_KERNEL = 3000
+
+
+# Multiply-adds of steps that are written out without tensor cores: only the shortest are, of fully
+# connected layers, whose loads then do not wait for each other.
+MOST_MULTIPLY_ADDS = 128
+
+
+def unrolled(plan: Stack, phase: Phase) -> int:
+    """How many steps of a phase are written out.
+
+    On tensor cores they are 5 to 12 % faster so; as multiply-adds they are so long that groups in
+    different layers run out of instruction cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).
+    """
+    steps, products = steps_of(phase)
+    if plan.arithmetic.tensor:
+        return written_out(steps, products, most_products(plan))
+    each = 4 * products * plan.arithmetic.step  # of a lane
+    return max(1, min(steps, MOST_MULTIPLY_ADDS // each))
 
 
 def written_out(steps: int, products: int, most_products: int = MOST_PRODUCTS) -> int:
