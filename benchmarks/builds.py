@@ -76,7 +76,7 @@ class CompilesOnly(Gathering):
     """A GPU that is not here: kernels are compiled for it, and nothing else."""
 
     def __init__(self) -> None:
-        super().__init__(H200, 90)
+        super().__init__(H200, 90, reads=True)
 
     def compile_ahead(self, texts: dict[tuple[str, str], None]) -> object:
         return nvrtc.compile_ahead([(*text, "sm_90a") for text in texts])

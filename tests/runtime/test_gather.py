@@ -11,6 +11,7 @@ import pytest
 
 from tilewright.errors import TilewrightError
 from tilewright.execute import Program
+from tilewright.fuse.cuda.stack import Stack
 from tilewright.model import zoo
 from tilewright.plan import uniform
 from tilewright.rungs import find
@@ -34,8 +35,8 @@ def given_gpu(monkeypatch):
 class Compiling(Gathering):
     """Notes what is begun, and what is then asked for."""
 
-    def __init__(self):
-        super().__init__(LIMITS, 90)
+    def __init__(self, reads=False):
+        super().__init__(LIMITS, 90, reads=reads)
         self.begun = None
 
     def compile_ahead(self, texts):
@@ -64,6 +65,24 @@ def test_all_that_a_program_needs_and_nothing_else(name, precision):
     assert runtime.begun == runtime.texts
     assert told == [(done, len(told)) for done in range(1, len(runtime.begun) + 1)]
     assert len(runtime.begun) > 1
+
+
+def test_weights_are_packed_once(monkeypatch):
+    """Not for the stand-in, which has no use for them."""
+    packed = []
+    real = Stack.parameters
+    monkeypatch.setattr(Stack, "parameters", lambda plan, given: (
+        packed.append(plan.names), real(plan, given))[1])  # fmt: skip
+    network = zoo.network("cifar10")
+    network = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
+    for reads in (True, False):
+        runtime = Compiling(reads)
+        rung = replace(
+            find("network").at("fp16"), open_runtime=lambda device, memory, it=runtime: it
+        )
+        Program(network, uniform(network, rung, CUDA, 1000), {rung.name: rung})
+        assert len(packed) == len(set(packed)) == (2 if reads else 0)
+        packed.clear()
 
 
 def test_what_fits_is_begun_and_the_rest_is_left():

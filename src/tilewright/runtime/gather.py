@@ -43,6 +43,7 @@ class Gathering:
     capability: int
     texts: dict[Text, None] = field(default_factory=dict)
     trace: None = None
+    reads: bool = False  # what is uploaded to it
 
     def allocate(self, shape: Shape, dtype: DTypeLike = np.float32) -> HostArray:
         return np.empty(0, dtype)
@@ -62,6 +63,11 @@ class Gathering:
     def compile_text(self, name: str, text: str, threads: int, shared_bytes: int) -> GpuKernel:
         self.texts[name, text] = None
         return GpuKernel(name, (threads, 1, 1), None, shared_bytes=shared_bytes)
+
+
+def reads(runtime: object) -> bool:
+    """Whether what is uploaded will be read: for a stand-in, weights need not be packed."""
+    return not isinstance(runtime, Gathering) or runtime.reads
 
 
 def gathered(runtime: CompilesAhead, prepare: Callable[[Gathering], object]) -> dict[Text, None]:

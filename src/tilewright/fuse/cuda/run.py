@@ -31,6 +31,7 @@ from tilewright.model.layers import Layer, Pixels, Shape
 from tilewright.model.network import Parameters, Stages
 from tilewright.runtime import Buffer, GpuKernel, HostArray, are_pixels
 from tilewright.runtime.dialect import LARGEST_GRID, Grid, Limits
+from tilewright.runtime.gather import reads
 from tilewright.trace import Cost
 
 # Features between kernels take at most so many bytes; larger batches go through in pieces.
@@ -179,6 +180,8 @@ class Series:
     few: Few | None
     plans: list[Kernel] = field(init=False)
     sent: list[tuple[Buffer, Words]] = field(init=False)
+    weights: list[Buffer | None] = field(init=False)
+    tables: list[Buffer | None] = field(init=False)
     compiled: dict[tuple[int, Source], GpuKernel] = field(init=False, default_factory=dict)
     # By how they work, where that depends on the number of images.
     ways: dict[tuple[int, Source, How], GpuKernel] = field(init=False, default_factory=dict)
@@ -194,14 +197,14 @@ class Series:
         runtime = self.runtime
         arithmetic = ARITHMETICS[self.precision]
         self.plans = build(self.stages, arithmetic, runtime.capability, self.choice, self.few)
-        packed = [plan.parameters(self.parameters) for plan in self.plans]
-        self.sent = [(runtime.upload(words), words) for words in packed if words.size]
-        held = iter(self.sent)
-        self.weights = [next(held)[0] if words.size else None for words in packed]
-        self.tables = [
-            runtime.upload(plan.tables[0]) if isinstance(plan, Stack) else None
-            for plan in self.plans
-        ]
+        self.sent, self.weights, self.tables = [], [], []
+        for plan in self.plans if reads(runtime) else ():
+            words = plan.parameters(self.parameters)
+            held = runtime.upload(words) if words.size else None
+            self.weights.append(held)
+            if held is not None:
+                self.sent.append((held, words))
+            self.tables.append(runtime.upload(plan.tables[0]) if isinstance(plan, Stack) else None)
 
     def beside(self, runtime: Launcher) -> Series:
         """The same with memory of its own to work in."""
