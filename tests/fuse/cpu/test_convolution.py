@@ -14,10 +14,13 @@ from tilewright.model.layers import Convolution, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
 
 # LLVM orders instructions as a CPU likes them: one may run out of registers where others do not.
-CPUS = {"skylake-avx512": "avx512", "znver4": "avx512", "haswell": "avx2", "znver3": "avx2"}
+CPUS = {
+    "skylake-avx512": "avx512", "znver4": "avx512", "haswell": "avx2", "znver3": "avx2",
+    "cortex-a72": "neon", "neoverse-n1": "neon", "apple-m1": "neon",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("cpu", [*CPUS, "cortex-a72"])
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
     "layers",
     [
@@ -28,12 +31,11 @@ CPUS = {"skylake-avx512": "avx512", "znver4": "avx512", "haswell": "avx2", "znve
 )
 def test_registers_hold_the_sums(layers, cpu):
     network = Network("one", Pixels((32, 14, 14)), layers)
-    machine = replace(MACHINES[CPUS.get(cpu, "neon")], cpu=cpu)
+    machine = replace(MACHINES[CPUS[cpu]], cpu=cpu)
     plan = by_images(network, machine.target)
     (group,) = plan.groups
     name = "_".join(stage.name for stage in group.stages)
     blocks = blocks_of(name, build.assembly(network, machine, plan))
     sums = [each for each in blocks if len(MULTIPLY_ADDS.findall(each)) >= group.accumulators]
     assert sums
-    spilled = sum(len(STACK.findall(each)) for each in sums)
-    assert spilled <= (0 if cpu in CPUS else 2)
+    assert not any(map(STACK.search, sums))

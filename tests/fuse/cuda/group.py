@@ -103,7 +103,8 @@ class Group:
         words = np.where(inside, self.image(step, at), np.uint32(0))
         pixel, word = np.divmod(rest, step.words)
         to = self.own + step.at + y * step.row + (step.left + pixel) * step.pitch + word
-        if step.words % step.each or (to[:: step.each] % step.each).any():
+        apart = self.made.group_words, self.made.shared_words, step.words
+        if any(each % step.each for each in apart) or (to[:: step.each] % step.each).any():
             raise Mistake(f"{step.each} words are not written at once")
         self.shared.write(to, words, i // step.each % step.threads)
 

@@ -279,10 +279,8 @@ class Machine(Group):
                 last = first + 8 * step.columns
                 tops = part(self.tables, step.tables + 16 * tile, 16)
                 rows = self.read_rows(step, tops, begins, reach, warp)
-                if tile < step.tops:
-                    rows[: step.above] = 0  # are not read at all
-                elif tile >= step.bottoms:
-                    rows[step.input_rows - step.below :] = 0
+                if self.left_out(step, tile, rows)[:, self.places(step, tile) >= 0].any():
+                    raise Mistake("rows are left out that are not zeros")
                 sums = np.zeros((step.rows, 16, last - first)) + bias[first:last]
                 with np.errstate(over="ignore", invalid="ignore"):
                     for ky in range(step.taps_y):
@@ -291,6 +289,20 @@ class Machine(Group):
                         sums += products(taken, columns[ky][:, first:last], self.arithmetic)
                     sums = sums.astype(FLOAT)
                 self.store(step, sums, tile, split * step.columns, warp)
+
+    def left_out(self, step: Convolve, tile: int, rows: Array) -> Array:
+        """Rows of input that a tile at the top or at the bottom does not read."""
+        if step.above and tile < step.tops:
+            return rows[: step.above]
+        below = step.below if tile >= step.bottoms else 0
+        return rows[len(rows) - below :]
+
+    def places(self, step: Convolve, tile: int) -> Array:
+        """Where results of the 16 rows of an operand go; below zero: nowhere. Of neighbours that
+        are pooled both have the same."""
+        positions = 8 if step.pool and not step.folded else 16
+        at = step.tables + 16 * step.tiles + tile * positions
+        return np.resize(part(self.tables, at, positions), 16)
 
     def weights(self, step: Convolve) -> Array:
         """(Row of taps, value of the sum, filter), from the order in which lanes read them."""
@@ -364,9 +376,7 @@ class Machine(Group):
 
     def store(self, step: Convolve, sums: Array, tile: int, column: int, warp: int) -> None:
         """The results of a unit: (row, row of an operand, filter)."""
-        positions = 8 if step.pool and not step.folded else 16
-        at = step.tables + 16 * step.tiles + tile * positions
-        places = part(self.tables, at, positions)
+        places = self.places(step, tile)[: 8 if step.pool and not step.folded else 16]
         if step.pool:
             # Rows g and g+8 of an operand are neighbours; so are two rows of sums.
             windows = [sums[0::2, :8], sums[0::2, 8:], sums[1::2, :8], sums[1::2, 8:]]

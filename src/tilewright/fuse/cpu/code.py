@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tilewright.fuse.cpu import elementary
+from tilewright.fuse.cpu.tiles import Target
 
 Value = str
 
 
 class Function:
-    """A function under construction. `lanes` is the width of its vectors."""
+    """A function under construction, for a CPU; `lanes` is the width of its vectors."""
 
-    def __init__(self, name: str, arguments: Sequence[str], lanes: int, attributes: str) -> None:
-        self.lanes = lanes
-        self.vector = f"<{lanes} x float>"
-        self.whole = f"<{lanes} x i32>"
+    def __init__(
+        self, name: str, arguments: Sequence[str], target: Target, attributes: str
+    ) -> None:
+        self.lanes, self.register = target.lanes, target.register
+        self.vector = f"<{self.lanes} x float>"
+        self.whole = f"<{self.lanes} x i32>"
         self.count = 0
         self.block = "entry"
         self.name = name.partition("@")[2]
@@ -118,7 +121,7 @@ class Function:
         ones before the sums that need the last: it runs out of registers and spills. A load is
         cheaper than that.
         """
-        registers = "".join("v," for _ in known)  # x86's name for those of vectors
+        registers = f"{self.register}," * len(known)
         values = ", ".join(f"{self.vector} {value}" for value in known)
         self.do(f'call void asm sideeffect "", "{registers}~{{memory}}"({values})')
 

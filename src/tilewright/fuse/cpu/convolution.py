@@ -24,9 +24,6 @@ from tilewright.fuse.cpu.tiles import Block, Border, Span
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import Elementwise
 
-# Vectors of so many floats or more are those of AVX.
-X86_LANES = 8
-
 
 def convolution(
     f: Function, group: ConvolutionGroup, before: Sequence[Picture], after: Picture
@@ -97,10 +94,10 @@ class Tile:
         self.activation, self.weight = (f.load, f.spread) if group.unit == 1 else (f.spread, f.load)
         if group.channelwise:
             self.activation = f.load
-        # Where lanes are images, tiles of x86 leave one register free, or none: 6 channels of 4
-        # positions were spilled in the midst of every row of taps, which took AVX-512 up to 1.37
-        # times as long. ARM's code has no spills without this.
-        self.in_turn = group.unit == 1 and f.lanes >= X86_LANES
+        # Where lanes are images, tiles leave one register free, or none: 6 channels of 4 positions
+        # were spilled in the midst of every row of taps, which took AVX-512 up to 1.37 times as
+        # long. (Without multiply-adds, on old x86, products need registers, too, and some spill.)
+        self.in_turn = group.unit == 1
 
     def write(self, y: Value, x: Value, number: Value) -> None:
         """The tile at row `y` and column `x`, for the block of that number."""

@@ -107,7 +107,7 @@ def entries_of_few(
     for index, phase in enumerate(found):
         entry = _Entry(network, plan, phase, f"phase{index}_{suffix}", attributes, suffix, clock)
         parts.append(entry.text(begins=index == 0, ends=index == len(found) - 1))
-    f = Function(f"void @network_{suffix}", ARGUMENTS, plan.target.lanes, attributes)
+    f = Function(f"void @network_{suffix}", ARGUMENTS, plan.target, attributes)
 
     def call(index: int, where: str, first: Value, last: Value) -> None:
         f.do(f"call void @phase{index}_{suffix}({where}, ptr %ticks, i64 {first}, i64 {last})")
@@ -137,7 +137,7 @@ class _Entry:
         suffix: str, clock: str,
     ) -> None:  # fmt: skip
         self.network, self.plan, self.phase, self.suffix = network, plan, phase, suffix
-        self.f = Function(f"void @{name}", ARGUMENTS, plan.target.lanes, attributes)
+        self.f = Function(f"void @{name}", ARGUMENTS, plan.target, attributes)
         self.steps = Steps(self.f, plan, clock)
 
     def text(self, begins: bool, ends: bool) -> str:

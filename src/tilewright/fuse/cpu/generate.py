@@ -40,7 +40,7 @@ def generate(network: Network, plan: Schedule, clock: str) -> str:
         if names.index(names[index]) == index:
             *before, after = pictures_of(plan, index)
             parts.append(
-                group_function(group, names[index], lanes, attributes, before, after, apart)
+                group_function(group, names[index], plan.target, attributes, before, after, apart)
             )
     write = entry_of_many if plan.lanes_are == "images" else entries_of_few
     for suffix in PIXEL_TYPES:

@@ -21,6 +21,7 @@ from tilewright.fuse.cpu.pictures import Picture
 from tilewright.fuse.cpu.places import names
 from tilewright.fuse.cpu.pooling import pooling
 from tilewright.fuse.cpu.taken import take
+from tilewright.fuse.cpu.tiles import Target
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import (
     Add,
@@ -61,7 +62,7 @@ def takes_several(group: Group) -> bool:
 
 
 def group_function(
-    group: Group, name: str, lanes: int, attributes: str, before: Sequence[Picture],
+    group: Group, name: str, target: Target, attributes: str, before: Sequence[Picture],
     after: Picture, apart: int = 0,
 ) -> str:  # fmt: skip
     """The code of a group, from activations that lie like `before` to those like `after`; those of
@@ -70,7 +71,7 @@ def group_function(
     memory = ("ptr noalias %work",) if isinstance(group, WinogradGroup) else ()
     several = ("i64 %images",) if takes_several(group) else ()
     arguments = (*ARGUMENTS, *others, *memory, *several)
-    f = Function(f"internal void @{name}", arguments, lanes, f"noinline {attributes}")
+    f = Function(f"internal void @{name}", arguments, target, f"noinline {attributes}")
     if isinstance(group, ConvolutionGroup):
         convolution(f, group, before, after)
     elif isinstance(group, WinogradGroup):

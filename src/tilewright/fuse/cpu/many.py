@@ -20,6 +20,7 @@ from tilewright.fuse.cpu.entry import (
 from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.groups import units
 from tilewright.fuse.cpu.schedule import Schedule
+from tilewright.fuse.cpu.tiles import Target
 from tilewright.model.network import Network
 
 NOWHERE: Mapping[int, Value] = MappingProxyType({})
@@ -30,7 +31,7 @@ def entry_of_many(
 ) -> str:
     """The loop over images: blocks of one vector, gathered to several before large products."""
     lanes, gathered, together = plan.target.lanes, plan.gathered, plan.together
-    f = Function(f"void @network_{suffix}", ARGUMENTS, lanes, attributes)
+    f = Function(f"void @network_{suffix}", ARGUMENTS, plan.target, attributes)
     steps = Steps(f, plan, clock)
     places = steps.places.values
 
@@ -72,19 +73,19 @@ def entry_of_many(
                     call(index, shifted(block, (*plan.takes[index], index + 1)))
             steps.count(1 + index)
         _transpose_out(f, network, f.at("%scratch", places[-1]), start, lanes * together)
-    return _transpose_in(network, lanes, attributes, suffix) + "\n" + f.text()
+    return _transpose_in(network, plan.target, attributes, suffix) + "\n" + f.text()
 
 
-def _transpose_in(network: Network, lanes: int, attributes: str, suffix: str) -> str:
+def _transpose_in(network: Network, cpu: Target, attributes: str, suffix: str) -> str:
     """Images `%first` to `%last - 1`, at most one a lane, into [pixel][lane]; lanes left over
     repeat the last image. Pixels are normalised on the way."""
-    type_ = PIXEL_TYPES[suffix]
+    type_, lanes = PIXEL_TYPES[suffix], cpu.lanes
     pixels = math.prod(network.input.shape)
     f = Function(
         f"internal void @input_{suffix}",
         ("ptr noalias readonly %images", "ptr noalias %out", "i64 %first",
          "i64 %last"),
-        lanes, f"noinline {attributes}",
+        cpu, f"noinline {attributes}",
     )  # fmt: skip
     final = f.add("%last", -1)
     images = [

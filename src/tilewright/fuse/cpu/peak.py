@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.environment import cpu_cores
 from tilewright.fuse.cpu.build import Machine, compile_code, host
 from tilewright.fuse.cpu.code import Function
+from tilewright.fuse.cpu.tiles import Target
 from tilewright.threads import share
 
 # Enough independent sums to keep every unit busy, few enough for the registers.
@@ -28,7 +29,7 @@ class Peak:
         machine = on or host()
         self.lanes, self.cores, self.best = machine.target.lanes, cpu_cores(), 0.0
         self.rounds = ROUNDS * min(max(2, self.cores), 32)
-        self.engine = compile_code(_code(self.lanes), machine)
+        self.engine = compile_code(_code(machine.target), machine)
         self.run = SIGNATURE(self.engine.get_function_address("peak"))
         self.buffers = [np.zeros(64, np.float32) for _ in range(self.cores)]
 
@@ -47,8 +48,8 @@ class Peak:
             self.run(place + -place % 64, self.rounds)
 
 
-def _code(lanes: int) -> str:
-    f = Function("void @peak", ("ptr %out", "i64 %rounds"), lanes, "nounwind")
+def _code(target: Target) -> str:
+    f = Function("void @peak", ("ptr %out", "i64 %rounds"), target, "nounwind")
     factor = f.load("%out")
     with f.carried_loop(0, "%rounds", [f.constant(0)] * SUMS) as (_, current, sums):
         current[:] = [f.fma(factor, factor, value) for value in current]

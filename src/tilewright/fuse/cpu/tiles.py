@@ -19,6 +19,11 @@ class Target:
     lanes: int
     registers: int
 
+    @property
+    def register(self) -> str:
+        """LLVM's letter for a vector register: ARM's, which has 32 of 4 floats each, or x86's."""
+        return "w" if (self.lanes, self.registers) == (4, 32) else "v"
+
 
 @dataclass(frozen=True)
 class Span:

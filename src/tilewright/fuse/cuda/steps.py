@@ -233,10 +233,10 @@ class Convolve:
     taps_y: int
     stride_y: int
     input_rows: int
-    tops: int  # tiles at the top of the picture, the first of all; `above` are zeros
-    above: int  # of rows of input that they leave out
-    bottoms: int  # the first of the tiles at the bottom, and rows `below`
-    below: int
+    tops: int  # how many tiles are at the top of the picture: the first of all
+    above: int  # rows of input, zeros, that those leave out
+    bottoms: int  # the first of the tiles at the bottom
+    below: int  # rows that those leave out
     row: int
     pitch: int
     runs: int

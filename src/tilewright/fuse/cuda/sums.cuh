@@ -509,11 +509,9 @@ __device__ __forceinline__ void convolve(
             }
         }
         float more[L::TWICE ? L::ROWS : 1][L::COLUMNS][4] = {};
-        if constexpr (L::ABOVE + L::BELOW == 0)
-            all_steps<L, 0, 0>(sum, more, even, odd, weights, split);
-        else if (tile < L::TOPS)
+        if (L::ABOVE && tile < L::TOPS)
             all_steps<L, L::ABOVE, 0>(sum, more, even, odd, weights, split);
-        else if (tile >= L::BOTTOMS)
+        else if (L::BELOW && tile >= L::BOTTOMS)
             all_steps<L, 0, L::BELOW>(sum, more, even, odd, weights, split);
         else
             all_steps<L, 0, 0>(sum, more, even, odd, weights, split);

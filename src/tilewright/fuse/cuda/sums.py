@@ -26,7 +26,7 @@ TYPICAL_TILES = 4
 TYPICAL_GROUPS = 2
 SCHEDULERS = 4  # of a multiprocessor
 NARROW = 4  # filters of a narrow column
-# Rows of zeros above and below that are left out at least, and the share of products that that
+# Rows of zeros that are left out at least, above and below, and the share of products that that
 # spares. With one row each, `resnet20` and `deep` ran at 0.83 to 1.02 times the speed (H200,
 # 2026-11-18).
 LEAST_ROWS = 2
@@ -147,10 +147,11 @@ class Shares:
         """Rows of zeros above and below a picture that tiles at its edges do not read, on tensor
         cores, if that spares enough.
 
-        That is code of their own. Without tensor cores it is so long that it did not pay where it
-        spared 6 % (cifar10, H200, 2026-11-18).
+        Such tiles have code of their own. Without tensor cores that is so long that it did not pay
+        where it spared 6 % (cifar10, H200, 2026-11-18); that of operands in parts is as long.
         """
-        if not self.arithmetic.tensor or self.wide or self.blocks == 1:
+        arithmetic = self.arithmetic
+        if not arithmetic.tensor or arithmetic.parts > 1 or self.wide or self.blocks == 1:
             return 0, 0
         window = self.geometry.window
         last = (self.needed[0] - self.rows) * window.stride[0] - window.padding[0]
@@ -162,7 +163,7 @@ class Shares:
             self.tile_count - self.bottoms
         ) * sum(each >= self.input_rows - below for each in rows)
         pays = spared >= LEAST_SPARED * self.tile_count * len(rows)
-        return (above, below) if pays and above + below >= 2 * LEAST_ROWS else (0, 0)
+        return (above, below) if pays and min(above, below) >= LEAST_ROWS else (0, 0)
 
     @property
     def registers(self) -> int:

@@ -63,10 +63,13 @@ def most_products(plan: Stack) -> int:
 
 
 def steps_of(phase: Phase) -> tuple[int, int]:
-    """Whole steps of a sum, and the products of each."""
+    """Whole steps of a sum, and the products of each: three times as many where tiles at the top
+    and at the bottom have code of their own."""
     shares = phase.shares
     assert shares
     count, full, _ = runs_of(shares, phase.source)
     products = phase.operation.window.taps[0] * shares.rows * shares.columns
+    if shares.left_out != (0, 0) and not phase.warpgroup:
+        products *= 3
     # In parts each product is three, with two instructions for each of them that split or load.
     return count * full, products * shares.arithmetic.products**2
