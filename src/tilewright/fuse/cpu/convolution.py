@@ -94,10 +94,6 @@ class Tile:
         self.activation, self.weight = (f.load, f.spread) if group.unit == 1 else (f.spread, f.load)
         if group.channelwise:
             self.activation = f.load
-        # Where lanes are images, tiles leave one register free, or none: 6 channels of 4 positions
-        # were spilled in the midst of every row of taps, which took AVX-512 up to 1.37 times as
-        # long. (Without multiply-adds, on old x86, products need registers, too, and some spill.)
-        self.in_turn = group.unit == 1
 
     def write(self, y: Value, x: Value, number: Value) -> None:
         """The tile at row `y` and column `x`, for the block of that number."""
@@ -206,7 +202,11 @@ class Tile:
                 for c, weight in enumerate(weights[: self.full]):
                     index = place * self.full + c
                     sums[index] = f.fma(activation, weight, sums[index])
-                if self.in_turn:
+                # Where lanes are images, tiles leave one register free, or none: 6 channels of 4
+                # positions were spilled in the midst of every row of taps, which took AVX-512 up to
+                # 1.37 times as long. (Without multiply-adds, on old x86, products need registers,
+                # too, and some spill.)
+                if self.group.unit == 1:
                     f.forget(sums[place * self.full : (place + 1) * self.full])
             if self.packed > 1:
                 index = len(self.positions) * self.full + number

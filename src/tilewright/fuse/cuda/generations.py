@@ -45,7 +45,7 @@ class Rates:
     own_distant: float  # until a warp has a step's weights from there
     together: float  # a product by four warps together (`warpgroups`), of each of them
     own_together: float  # the same, that a warp takes for its own
-    fill: float  # until a group has read a word for each of its threads from device memory
+    fill: float  # until each thread of a group has read once from device memory
     softmax: float  # until it is computed
 
 

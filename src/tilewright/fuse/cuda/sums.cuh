@@ -13,6 +13,13 @@ struct Weights {
     word at[4];
 };
 
+// The k-th word of the left row, or of the right one, without tensor cores.
+__device__ __forceinline__ float word_of(const Rows& rows, int k, int right)
+{
+    return __uint_as_float(right ? (k ? rows.more_odd : rows.odd)
+                                 : (k ? rows.more_even : rows.even));
+}
+
 // Values that are not read by sums alone are rounded to operands here.
 template <class L>
 __device__ __forceinline__ word taken(word value)
@@ -66,8 +73,7 @@ __device__ __forceinline__ void add_products(
 #else
 #pragma unroll
     for (int k = 0; k < WORDS; ++k) {
-        const float x = __uint_as_float(k ? rows.more_even : rows.even);
-        const float y = __uint_as_float(k ? rows.more_odd : rows.odd);
+        const float x = word_of(rows, k, 0), y = word_of(rows, k, 1);
         const float low = __uint_as_float(w.at[2 * k]), high = __uint_as_float(w.at[2 * k + 1]);
         sum[0] = fmaf(x, low, sum[0]);
         sum[2] = fmaf(y, low, sum[2]);
@@ -105,9 +111,8 @@ __device__ __forceinline__ void products_of_row(
         const int r = (j - ky) / L::STRIDE_Y;
         if (j < ky || (j - ky) % L::STRIDE_Y || r >= L::ROWS || (high && narrow<L>(n)))
             continue;
-        const word x = right ? (k ? rows.more_odd : rows.odd) : (k ? rows.more_even : rows.even);
         float& to = sum[r][n][2 * right + high];
-        to = fmaf(__uint_as_float(x), __uint_as_float(w[ky][n].at[2 * k + high]), to);
+        to = fmaf(word_of(rows, k, right), __uint_as_float(w[ky][n].at[2 * k + high]), to);
     }
 }
 
@@ -193,11 +198,8 @@ __device__ __forceinline__ void step_twice(
 #pragma unroll
             for (int position = 0; position < 2 * L::ROWS; ++position) {
                 const int at = high ? 2 * L::ROWS - 1 - position : position, r = at / 2;
-                const Rows& row = rows[r * L::STRIDE_Y + ky];
-                const word x = at % 2 ? (k ? row.more_odd : row.odd)
-                                      : (k ? row.more_even : row.even);
                 float& to = (k ? more : sum)[r][n][2 * (at % 2) + high];
-                to = fmaf(__uint_as_float(x), weight, to);
+                to = fmaf(word_of(rows[r * L::STRIDE_Y + ky], k, at % 2), weight, to);
             }
         }
     }

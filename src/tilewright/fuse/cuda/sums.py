@@ -148,7 +148,8 @@ class Shares:
         cores, if that spares enough.
 
         Such tiles have code of their own. Without tensor cores that is so long that it did not pay
-        where it spared 6 % (cifar10, H200, 2026-11-18); that of operands in parts is as long.
+        where it spared 6 % (cifar10, H200, 2026-11-18); that of operands in parts is long, too, and
+        was not timed.
         """
         arithmetic = self.arithmetic
         if not arithmetic.tensor or arithmetic.parts > 1 or self.wide or self.blocks == 1:

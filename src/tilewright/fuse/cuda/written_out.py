@@ -16,8 +16,6 @@ MOST_PRODUCTS = 1200
 # The same of all layers of a kernel: six of a VGG (64 to 256 channels, fp16) with 5,856 took it 8.3
 # CPU seconds, with 2,976 they take 4.3, and spill less (2026-11-17).
 MOST_IN_KERNEL = 3000
-
-
 # Multiply-adds of steps that are written out without tensor cores: only the shortest are, of fully
 # connected layers, whose loads then do not wait for each other.
 MOST_MULTIPLY_ADDS = 128
