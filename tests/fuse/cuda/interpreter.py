@@ -209,6 +209,9 @@ class Machine(Group):
                     image = self.images[item].view(np.uint32)
                     self.fetch(self.own + step.at, step.bytes, step.threads, image)
             case Arrived():
+                late = any(isinstance(each, FetchParameters) and each.at for each in self.made.once)
+                if step.ahead != (late and not step.but_last):
+                    raise Mistake("parameters ahead are not waited for, or there are none")
                 self.shared.arrive(int(step.but_last))
                 self.visible |= step.matrices
             case Barrier():

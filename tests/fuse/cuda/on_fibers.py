@@ -1,4 +1,4 @@
-"""The whole text of kernels without tensor cores, of patches and of panels, run on this machine.
+"""The whole text of kernels without tensor cores, run on this machine: patches, panels, stacks.
 
 Every thread of a block is a fiber, which goes on until it has to wait. Who goes on next is left to
 chance, and so is when copies arrive: what a kernel leaves to chance shows in some of the runs.
@@ -8,6 +8,7 @@ Shared memory is not a number wherever a copy is under way.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -21,9 +22,12 @@ from tilewright.fuse.cuda import emit_panels
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.emit import activation, constants, struct, text
 from tilewright.fuse.cuda.emit_patches import kernel_of
+from tilewright.fuse.cuda.emit_stack import program_text
 from tilewright.fuse.cuda.emit_structs import POOLS
 from tilewright.fuse.cuda.panels import Panels, in_whole_panels
 from tilewright.fuse.cuda.panels_ways import Many
+from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.steps import Program
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
 Array = NDArray[Any]
@@ -48,14 +52,20 @@ static std::mt19937 chance;
 static void fail(const char* why) { if (problem.empty()) problem = why; }
 
 struct Copy { word to; const word* from; int bytes, there; word barrier; };
-struct Fiber { ucontext_t at; bool done; std::deque<Copy> copies; long met, named, handed; };
+struct Fiber
+{
+    ucontext_t at;
+    bool done;
+    std::deque<Copy> copies;
+    long met, named, handed, in_block, in_group;
+};
 static Fiber fibers[THREADS];
 static std::vector<float> shuffled[THREADS];
 static char stacks[THREADS][STACK];
 static ucontext_t scheduler;
-static int threads, met_in_block;
-static long met_by_name;
-static long met_in_warp[THREADS / 32];
+static int threads;
+static long met_in_block, met_by_name;
+static long met_in_warp[THREADS / 32], met_in_group[16];
 static std::deque<Copy> bulk;
 
 static void wait() { swapcontext(&fibers[threadIdx.x].at, &scheduler); }
@@ -93,9 +103,10 @@ static void wait_for(word at, int phase) { until([&] { return barriers[at].phase
 static void set_out(std::deque<Copy>& copies, const Copy& copy)
 {
     const char* from = (const char*)copy.from;
-    if (copy.to % 16 || int(copy.to) + copy.bytes > used)
+    const int whole = copy.bytes < 16 ? copy.bytes : 16;
+    if (copy.to % whole || int(copy.to) + copy.bytes > used)
         fail("a copy to where there is no room for it");
-    else if (copy.there && (size_t(from) % 16
+    else if (copy.there && (size_t(from) % whole
              || !((from >= begin[0] && from + copy.bytes <= end[0])
                   || (from >= begin[1] && from + copy.bytes <= end[1]))))
         fail("a copy from where nothing is");
@@ -145,7 +156,12 @@ static void barriers_begun() {}
 static void seen_by_copies() {}
 template <int LEFT> static void give_registers() {}
 template <int ALL> static void take_registers() {}
-static void __syncthreads() { ++met_in_block; until([] { return met_in_block >= threads; }); }
+static void __syncthreads()
+{
+    const long all = threads * ++fibers[threadIdx.x].in_block;
+    ++met_in_block;
+    until([&] { return met_in_block >= all; });
+}
 template <int BARRIER, int COUNT> static void meet()
 {
     const long all = COUNT * ++fibers[threadIdx.x].named;
@@ -175,6 +191,41 @@ static float __shfl_xor_sync(unsigned, float value, int reach)
     return problem.empty() ? shuffled[other][number] : value;
 }
 """
+# What stacks name besides. `fetch` and `softmax` are words.cuh's own.
+STACKS = r"""
+#define __constant__ static const
+#define TW_STEP 2
+struct uchar2 { unsigned char x, y; };
+static inline word pack(float, float) { return 0; }
+static inline word __byte_perm(word, word, word) { return 0; }
+static void fetch_16(void* to, const void* from)
+{
+    set_out(fibers[threadIdx.x].copies, {shared_address(to), (const word*)from, 16, 1, 0});
+}
+static void fetch_4(void* to, const void* from)
+{
+    set_out(fibers[threadIdx.x].copies, {shared_address(to), (const word*)from, 4, 1, 0});
+}
+static void commit_fetches() { fibers[threadIdx.x].copies.push_back({}); }
+static void fetched_but_last()
+{
+    std::deque<Copy>& copies = fibers[threadIdx.x].copies;
+    const auto committed = [&] {
+        int found = 0;
+        for (const Copy& each : copies)
+            found += each.bytes == 0;
+        return found;
+    };
+    while (committed() > 1)
+        set_down(copies, 0);
+}
+template <int COUNT> static void together(int group)
+{
+    const long all = COUNT * ++fibers[threadIdx.x].in_group;
+    ++met_in_group[group];
+    until([&] { return met_in_group[group] >= all; });
+}
+"""
 MAIN = r"""
 static const word *given, *parameters, *added;
 static word* results;
@@ -202,9 +253,11 @@ extern "C" const char* run(const word* images, long words, word* out, const word
         barriers.clear();
         met_in_block = met_by_name = 0;
         std::fill(std::begin(met_in_warp), std::end(met_in_warp), 0);
+        std::fill(std::begin(met_in_group), std::end(met_in_group), 0);
         for (int t = 0; t < threads; ++t) {
             Fiber& fiber = fibers[t];
             fiber.done = false, fiber.met = fiber.named = fiber.handed = 0;
+            fiber.in_block = fiber.in_group = 0;
             fiber.copies.clear();
             shuffled[t].clear();
             getcontext(&fiber.at);
@@ -227,9 +280,10 @@ extern "C" const char* run(const word* images, long words, word* out, const word
                         swapcontext(&scheduler, &fibers[threadIdx.x].at);
                 }
             }
-            while (slow != 3 && !bulk.empty() && chance() % 2)
+            // With odd seeds only when all wait.
+            while (slow != 3 && (seed % 2 == 0 || idle) && !bulk.empty() && chance() % 2)
                 set_down(bulk, chance() % bulk.size());
-            for (int t = threads - 128; slow != 3 && t < threads; ++t)
+            for (int t = 0; slow != 3 && t < threads; ++t)
                 while (!fibers[t].copies.empty() && chance() % 8)
                     set_down(fibers[t].copies, 0);
             left = false;
@@ -276,6 +330,19 @@ def run_many(
     return wrong or out
 
 
+def run_stack(
+    plan: Stack, made: Program, parameters: Array, images: Array, *, seed: int, blocks: int,
+    arch: int = 900, change: tuple[str, str] | None = None,
+) -> Array | str:  # fmt: skip
+    """The same of layers in one kernel, whose images are bytes, as it is compiled for a GPU of this
+    architecture."""
+    out = _aligned(np.full(len(images) * made.result_words, POISON, np.uint32))
+    wrong = _run(_stack(made, arch, change), images.view(np.uint32), parameters, out,
+                 plan.tables[0].view(np.uint32), len(images), (blocks, 1), seed, plan.threads,
+                 plan.shared_bytes)  # fmt: skip
+    return wrong or out.reshape(len(images), -1)
+
+
 def _run(
     library: ctypes.CDLL, given: Array, parameters: Array, out: Array, more: Array | None,
     count: int, grid: tuple[int, int], seed: int, threads: int, shared_bytes: int,
@@ -317,6 +384,26 @@ def _panels(plan: Panels, how: Many, change: tuple[str, str] | None) -> ctypes.C
     own = emit_panels.kernel_of(plan, how, "kernel", None, "panels")
     called = "reinterpret_cast<const uint4*>(given), results, parameters, count"
     return _built(plan.arithmetic, ("panels_many.cuh", "panels_plain.cuh"), (own,), called, change)
+
+
+@cache
+def _stack(made: Program, arch: int, change: tuple[str, str] | None) -> ctypes.CDLL:
+    whole, words = program_text(made, "kernel"), text("words.cuh")
+    own = [re.search(rf"template <[^>]*>[^}}]*\b{name}\(.*?\n}}\n", words, re.DOTALL)
+           for name in ("fetch", "softmax")]  # fmt: skip
+    for file in ("words.cuh", "shared.cuh"):
+        whole = whole.replace(text(file), "")
+    if change:
+        assert change[0] in whole, change[0]
+        whole = whole.replace(*change)
+    called = "(const unsigned char*)given, results, parameters, (const int*)added, count"
+    return built(
+        "\n".join([
+            f"#define __CUDA_ARCH__ {arch}", *defines(made.arithmetic), HOST, FIBERS, STACKS,
+            *(each[0] for each in own if each), whole, MAIN.replace("CALLED", called),
+        ]),
+        "-O1",
+    )  # fmt: skip
 
 
 def _built(

@@ -72,7 +72,9 @@ def test_sums_are_the_same(precision):
     (phase,) = plan.sums
     assert phase.shares
     assert phase.shares.left_out == (2, 2)
-    assert steps_of(phase)[1] == 3 * 5 * phase.shares.rows * phase.shares.columns  # written out
+    assert (
+        steps_of(plan, phase)[1] == 3 * 5 * phase.shares.rows * phase.shares.columns
+    )  # written out
     assert problem(network, images, precision, [plan]) is None
 
     made = program(plan, network.input, "float32")

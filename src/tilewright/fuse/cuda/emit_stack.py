@@ -54,7 +54,9 @@ def stack_text(plan: Stack, name: str, pixels: Pixels | None, source: Source) ->
 
 def program_text(made: Program, name: str) -> str:
     branching = any(isinstance(step, Channels | Join | Windows) for step in made.item)
-    blocks = ["words.cuh", "sums.cuh", "pictures.cuh", *(["branches.cuh"] if branching else [])]
+    ahead = any(isinstance(step, Arrived) and step.ahead for step in made.item)
+    blocks = ["words.cuh", *(["shared.cuh", "ahead.cuh"] if ahead else []), "sums.cuh",
+              "pictures.cuh", *(["branches.cuh"] if branching else [])]  # fmt: skip
     parts = [head(made.arithmetic, *blocks)]
     if columns := _warpgroups(made):
         parts += [_multiply_wide(each, made.arithmetic) for each in columns]
@@ -175,9 +177,10 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
                 "    own[i] = 0;",
             ]
         case FetchParameters():
-            at = f" + {step.at}" if step.at else ""
-            places = f"shared{at}, parameters{at}"
-            return [f"fetch<{step.bytes}, {step.threads}>({places}, threadIdx.x);"]
+            if step.at:
+                places = f"shared + {step.at}, parameters + {step.at}, {_barrier(made)}"
+                return [f"fetch_ahead<{step.bytes}, {step.threads}>({places});"]
+            return [f"fetch<{step.bytes}, {step.threads}>(shared, parameters, threadIdx.x);"]
         case FetchImage():
             item = "item + step" if step.ahead else "item"
             which = f"({item})" if step.ahead else item
@@ -190,6 +193,8 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             return ["commit_fetches();"]
         case Arrived():
             visible = ["fetched_for_all();"] if step.matrices else []
+            if step.ahead:
+                return [f"fetched_ahead({_barrier(made)});", *visible]
             return ["fetched_but_last();" if step.but_last else "fetched();", *visible]
         case Barrier():
             if not step.block and step.threads == 32:
@@ -239,6 +244,11 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             return [test, *inside, "    turn = 0;", "}"]
         case unknown:
             assert_never(unknown)
+
+
+def _barrier(made: Program) -> str:
+    """Where the copy of parameters ahead arrives: behind everything else."""
+    return f"shared + {made.shared_words + made.groups * made.group_words}"
 
 
 def convolve_call(made: Program, step: Convolve, alike: list[int]) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, all_stacks, divisions, stack_as
@@ -64,6 +65,9 @@ def stack_cycles(plan: Stack, images: int, gpu: Generation) -> float:
     """The same of a kernel that takes an image, or a strip of one, to a block's group."""
     items = images * (len(plan.strip.starts) if plan.strip else 1)
     load = -(-items // gpu.few.processors)
+    whole = plan.strip is None and (plan.given, plan.gives) == ("pixels", "output")
+    if whole and load == 1 and plan.arithmetic.products == 1:  # nothing is fitted to others yet
+        return _whole_cycles(plan, gpu)
     together = min(load, plan.groups)
     work = gpu.image_work + sum(phase.work(gpu) for phase in plan.phases)
     alone = len(plan.phases) == 1 and not plan.sums
@@ -72,6 +76,20 @@ def stack_cycles(plan: Stack, images: int, gpu: Generation) -> float:
     weights = plan.shared_words / gpu.few.weights_a_cycle
     waves = -(-load // plan.groups)
     return gpu.few.launch + weights + waves * math.hypot(together * work, wait)
+
+
+def _whole_cycles(plan: Stack, gpu: Generation) -> float:
+    """The same of a network's only kernel that has one image of each block."""
+    whole, rates = gpu.few.whole, _for_whole(gpu)
+    work = sum(phase.work(rates, plan.warps, 1) for phase in plan.phases)
+    wait = sum(phase.wait(plan.warps, rates) for phase in plan.phases)
+    begin = whole.start + whole.warp * plan.warps * plan.groups
+    return begin + whole.word * (plan.shared_words - plan.late_words) + math.hypot(work, wait)
+
+
+@cache
+def _for_whole(gpu: Generation) -> Generation:
+    return replace(gpu, tensor=gpu.few.whole.tensor, plain=gpu.few.whole.plain)
 
 
 def dense_cycles(plan: Dense, images: int, gpu: Generation) -> float:
@@ -222,7 +240,8 @@ def _alone_cycles(plan: Stack, images: int, gpu: Generation) -> float:
 def one_kernel(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, images: int
 ) -> tuple[Stack, Stacked] | None:
-    """All operations in one kernel that is arranged for so many images; None: there is none."""
+    """All operations in one kernel that is arranged for so many images, a group to a block; None:
+    there is none."""
     found = _in_one(tuple(todo), arithmetic, gpu)
     return min(found, key=lambda each: stack_cycles(each[0], images, gpu), default=None)
 
@@ -233,10 +252,11 @@ def _in_one(
     todo: tuple[Operation, ...], arithmetic: Arithmetic, gpu: Generation
 ) -> list[tuple[Stack, Stacked]]:
     found = []
-    for (warps, groups), weight in itertools.product(SHAPES, WEIGHTS):
-        plan = stack_as(Arrangement(0, warps, groups, weight), arithmetic, todo, gpu)
+    alone = [warps for warps, groups in SHAPES if groups == 1]
+    for warps, weight in itertools.product(alone, WEIGHTS):
+        plan = stack_as(Arrangement(0, warps, 1, weight), arithmetic, todo, gpu)
         if plan is not None:
-            found.append((plan, Stacked(len(todo), 0, warps, groups, weight)))
+            found.append((plan, Stacked(len(todo), 0, warps, 1, weight)))
     return found
 
 

@@ -50,6 +50,18 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class WholeRates:
+    """Cycles of a network's only kernel where every block has one image: of few of them. Fitted
+    (`python -m benchmarks.whole`), all but the sums' rates to tensor cores' alone."""
+
+    start: float  # until it is under way, and after it ends
+    warp: float  # of a block
+    word: float  # of the weights that are waited for
+    tensor: Rates
+    plain: Rates
+
+
+@dataclass(frozen=True)
 class FewRates:
     """Cycles of kernels for few images, of which most is waiting. Of two numbers the first is for
     multiply-adds, the second for tensor cores. Fitted to 100 launches of 1 and 16 images: 13 % off
@@ -72,6 +84,7 @@ class FewRates:
     plain: Rates
     image_work: float
     image_wait: float
+    whole: WholeRates
 
 
 @dataclass(frozen=True)
@@ -265,6 +278,43 @@ HOPPER = Generation(
         ),
         image_work=510,
         image_wait=5080,
+        whole=WholeRates(
+            start=3700,
+            warp=38,
+            word=0.037,
+            tensor=Rates(
+                product=0.1,
+                twice=0,
+                singly=0,
+                read=0.955,
+                result=26,
+                own_product=4.2,
+                own_step=160,
+                own_unit=181,
+                distant=0.125,
+                own_distant=0,
+                together=0,
+                own_together=6.3,
+                fill=0,
+                softmax=0,
+            ),
+            plain=Rates(
+                product=2.33,
+                twice=2.33,
+                singly=0,
+                read=0.43,
+                result=0,
+                own_product=8,
+                own_step=114,
+                own_unit=0,
+                distant=0.25,
+                own_distant=0,
+                together=0,
+                own_together=0,
+                fill=0,
+                softmax=0,
+            ),
+        ),
     ),
     panels=True,
     most_few=128,

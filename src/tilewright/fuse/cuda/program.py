@@ -36,7 +36,7 @@ from tilewright.fuse.cuda.steps import (
     Windows,
 )
 from tilewright.fuse.cuda.sums import offset, pairs_of, runs_of
-from tilewright.fuse.cuda.written_out import unrolled
+from tilewright.fuse.cuda.written_out import edges_of, unrolled
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -53,8 +53,6 @@ from tilewright.model.layers.multiply import Reach
 
 # How values of several pictures are joined, if not one behind the other.
 HOW: dict[type[Layer], How] = {Add: "added", Multiply: "multiplied", Take: "chosen"}
-# Words of parameters that are fetched apart from the first layer's. Chosen: 100 cycles' worth.
-WORTH_WAITING_FOR = 1024
 
 
 def program(plan: Stack, pixels: Pixels | None, source: Source) -> Program:
@@ -93,27 +91,17 @@ def _given(plan: Stack, source: Source) -> list[Given]:
 
 def _once(plan: Stack, staged: int) -> tuple[Step, ...]:
     threads = 32 * plan.warps
-    steps: list[Step] = [FetchParameters(4 * _early(plan), plan.threads)]
+    late = plan.late_words
+    early = plan.shared_words - late
+    steps: list[Step] = [FetchParameters(4 * early, plan.threads)]
     if staged:
         steps.append(FetchImage(plan.arena_words, staged, threads, ahead=False))
-    late = plan.shared_words - _early(plan)
     if late:
-        steps += [Committed(), FetchParameters(4 * late, plan.threads, _early(plan)), Committed()]
+        steps += [Committed(), FetchParameters(4 * late, plan.threads, early), Committed()]
     # While that is on its way; not where the first image goes.
     steps.append(Clear(plan.arena_words, threads))
     arrived = Arrived(_matrices(plan), but_last=late > 0)
     return (*steps, arrived, Barrier(plan.threads, block=True))
-
-
-def _early(plan: Stack) -> int:
-    """Words of the parameters that are waited for before anything is done. Where a group is alone,
-    and an image may be, too, only those of the first layer: the others come meanwhile."""
-    first, phases = plan.phases[0], len(plan.phases) - 2 * bool(plan.apart)
-    if plan.groups > 1 or phases < 1 or not (first.weighted and first.shared):
-        return plan.shared_words
-    begin = plan.parameter_words[f"{first.operation.names[0]}.weight"]
-    end = -(-(begin + first.weight_words) // 4) * 4
-    return end if plan.shared_words - end >= WORTH_WAITING_FOR else plan.shared_words
 
 
 def _matrices(plan: Stack) -> bool:
@@ -124,7 +112,7 @@ def _item(plan: Stack, pixels: Pixels | None, given: list[Given], staged: int) -
     """What happens to one image, or strip of one."""
     threads = 32 * plan.warps
     steps: list[Step] = []
-    late = _early(plan) < plan.shared_words
+    late = plan.late_words > 0
     if staged and not late:
         steps += [Arrived(), Barrier(threads)]
     for number, which in enumerate(plan.filled):
@@ -142,7 +130,7 @@ def _item(plan: Stack, pixels: Pixels | None, given: list[Given], staged: int) -
         if target is not None and target not in _before(plan, index):
             steps.append(_border(plan, target))
         if late and index == 0:  # the next image's bytes have arrived then, too
-            steps.append(Arrived(_matrices(plan)))
+            steps.append(Arrived(_matrices(plan), ahead=True))
         steps.append(Barrier(threads))
         if target is not None and phase.target is not None and plan.strip:
             rows, height = plan.strip.pictures[target], phase.target.height
@@ -327,7 +315,7 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
     count, full, half = runs_of(shares, phase.source)
     layer, words, (_, tables) = operation.names[0], plan.parameter_words, plan.tables
     pool, before, after = pool_of(operation)
-    above, below = (0, 0) if phase.warpgroup else shares.left_out
+    above, below = edges_of(plan, phase)
     return Convolve(
         index=index,
         at=_source_at(plan, index),

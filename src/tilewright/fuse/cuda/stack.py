@@ -37,6 +37,9 @@ from tilewright.model.layers import Convolution, Shape
 from tilewright.model.network import Parameters
 
 MOST_AT_ONCE = 4  # words that a thread copies
+# Words of parameters that are fetched apart from the first layer's. Chosen: 100 cycles' worth.
+WORTH_WAITING_FOR = 1024
+BARRIER_BYTES = 16  # where a copy of many bytes arrives
 # The type of what a kernel reads.
 Source = Literal["uint8", "float32", "words", "panels"]
 
@@ -388,9 +391,22 @@ class Stack:
             if phase.weighted
         )
 
+    @cached_property
+    def late_words(self) -> int:
+        """Words of the parameters in shared memory, the last, that are not waited for before
+        anything is done: where a group is alone, and an image may be, too, those of all layers but
+        the first."""
+        first, phases = self.phases[0], len(self.phases) - 2 * bool(self.apart)
+        if self.groups > 1 or phases < 1 or not (first.weighted and first.shared):
+            return 0
+        begin = self.parameter_words[f"{first.operation.names[0]}.weight"]
+        late = self.shared_words - -(-(begin + first.weight_words) // 4) * 4
+        return late if late >= WORTH_WAITING_FOR else 0
+
     @property
     def shared_bytes(self) -> int:
-        return 4 * (self.shared_words + self.groups * self.group_words)
+        words = self.shared_words + self.groups * self.group_words
+        return 4 * words + (BARRIER_BYTES if self.late_words else 0)
 
     def parameters(self, given: Parameters) -> Words:
         """All biases, then all weights, as the kernel reads them."""

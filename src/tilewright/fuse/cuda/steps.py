@@ -31,10 +31,11 @@ class Clear:
 
 @dataclass(frozen=True)
 class FetchParameters:
-    """Bytes of the parameters on their way to shared memory, by all threads of a block: the first,
-    or those from word `at` on.
+    """Bytes of the parameters on their way to shared memory, by all threads of a block: the first;
+    or ahead of the layers that need them, those from word `at` on.
 
-    Fetches go 16 bytes at a time, past registers (cp.async); `Arrived` waits for them.
+    Fetches go 16 bytes at a time, past registers (cp.async), and where the GPU can, those ahead as
+    one; `Arrived` waits for them.
     """
 
     bytes: int
@@ -63,10 +64,12 @@ class Committed:
 @dataclass(frozen=True)
 class Arrived:
     """Every thread waits for what it has fetched itself, or for all but what was committed last.
-    The others see it after a barrier; tensor cores read `matrices` of it."""
+    The others see it after a barrier; tensor cores read `matrices` of it. And every thread waits
+    for parameters that are fetched `ahead`."""
 
     matrices: bool = False
     but_last: bool = False
+    ahead: bool = False
 
 
 @dataclass(frozen=True)

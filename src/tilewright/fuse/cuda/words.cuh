@@ -137,11 +137,27 @@ __device__ __forceinline__ void multiply_half(float (&c)[4], word a0, word a1, w
 
 // ---- everything else ---------------------------------------------------------------------------
 
-// Scores, as floats, into probabilities; by one warp.
+// Scores, as floats, into probabilities; by one warp. Few are held, one by each lane.
 template <int SIZE>
 __device__ __forceinline__ void softmax(const float* scores, float* out)
 {
     const int lane = threadIdx.x & 31;
+    if constexpr (SIZE <= 32) {
+        constexpr int HALF = SIZE > 16 ? 16 : SIZE > 8 ? 8 : SIZE > 4 ? 4 : 2;
+        const float score = lane < SIZE ? scores[lane] : -3.402823466e38f;
+        float most = score;
+#pragma unroll
+        for (int reach = HALF; reach; reach /= 2)
+            most = maximum(most, __shfl_xor_sync(0xffffffff, most, reach));
+        const float own = lane < SIZE ? expf(score - most) : 0.0f;
+        float total = own;
+#pragma unroll
+        for (int reach = HALF; reach; reach /= 2)
+            total += __shfl_xor_sync(0xffffffff, total, reach);
+        if (lane < SIZE)
+            out[lane] = own / total;
+        return;
+    }
     float most = -3.402823466e38f, total = 0.0f;
     for (int i = lane; i < SIZE; i += 32)
         most = maximum(most, scores[i]);

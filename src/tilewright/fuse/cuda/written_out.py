@@ -21,13 +21,25 @@ MOST_IN_KERNEL = 3000
 MOST_MULTIPLY_ADDS = 128
 
 
+def edges_of(plan: Stack, phase: Phase) -> tuple[int, int]:
+    """Rows of zeros that tiles at a picture's edges leave out, with code of their own.
+
+    Not where a group is alone: an image's instructions are then read for it alone, and those of
+    `cifar10` take as long as they spare (7.3 and 7.4 µs, H200, 2026-11-18).
+    """
+    if phase.warpgroup or plan.groups == 1:
+        return 0, 0
+    assert phase.shares
+    return phase.shares.left_out
+
+
 def unrolled(plan: Stack, phase: Phase) -> int:
     """How many steps of a phase are written out.
 
     On tensor cores they are 5 to 12 % faster so; as multiply-adds they are so long that groups in
     different layers run out of instruction cache: 20 to 46 % slower (cifar10, H200, 2026-11-15).
     """
-    steps, products = steps_of(phase)
+    steps, products = steps_of(plan, phase)
     if plan.arithmetic.tensor:
         return written_out(steps, products, most_products(plan))
     each = 4 * products * plan.arithmetic.step  # of a lane
@@ -48,7 +60,7 @@ def most_products(plan: Stack) -> int:
     """Of a layer, so that those of all layers are not too many; of layers that are alike one
     counts, as those that come again are printed once (`emit_repeats`)."""
     layers = {
-        (phase.operation.alike, phase.shares): steps_of(phase)
+        (phase.operation.alike, phase.shares): steps_of(plan, phase)
         for phase in plan.phases
         if phase.shares and not phase.warpgroup
     }
@@ -60,14 +72,14 @@ def most_products(plan: Stack) -> int:
     return 1
 
 
-def steps_of(phase: Phase) -> tuple[int, int]:
+def steps_of(plan: Stack, phase: Phase) -> tuple[int, int]:
     """Whole steps of a sum, and the products of each: three times as many where tiles at the top
     and at the bottom have code of their own."""
     shares = phase.shares
     assert shares
     count, full, _ = runs_of(shares, phase.source)
     products = phase.operation.window.taps[0] * shares.rows * shares.columns
-    if shares.left_out != (0, 0) and not phase.warpgroup:
+    if edges_of(plan, phase) != (0, 0):
         products *= 3
     # In parts each product is three, with two instructions for each of them that split or load.
     return count * full, products * shares.arithmetic.products**2
