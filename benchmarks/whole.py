@@ -105,18 +105,21 @@ def measure(runtime: Any, name: str, precision: str, repeats: int) -> Iterator[d
     every = arrangements(network, precision)
     plans = [one.plan for one in every if one.plan]
     runtime.compile_ahead([("network", _text(plan, network)) for plan in plans])
+    made = []
+    for plan in plans:
+        text = _text(plan, network)
+        kernel = runtime.compile_text("network", text, plan.threads, plan.shared_bytes)
+        own = plan.parameters(network.parameters), plan.tables[0]
+        made.append((kernel, [runtime.upload(each) for each in own]))
+    torch.cuda.synchronize()  # graphs are made on other streams
     for images in IMAGES:
         shape = images, *network.input.shape
         pixels = cupy.from_dlpack(torch.randint(0, 256, shape, device="cuda").to(torch.uint8))
         out = cupy.from_dlpack(torch.empty((images, *network.output_shape), device="cuda"))
         calls = {}
-        for number, plan in enumerate(plans):
-            text = _text(plan, network)
-            kernel = runtime.compile_text("network", text, plan.threads, plan.shared_bytes)
-            own = [runtime.upload(each)
-                   for each in (plan.parameters(network.parameters), plan.tables[0])]  # fmt: skip
+        for number, (kernel, held) in enumerate(made):
 
-            def call(x: Any, kernel: Any = kernel, rest: Any = (out, *own, images)) -> None:
+            def call(x: Any, kernel: Any = kernel, rest: Any = (out, *held, images)) -> None:
                 stream = torch.cuda.current_stream().cuda_stream
                 runtime.kernels = cupy.cuda.ExternalStream(stream)
                 runtime.enqueue(kernel, (min(runtime.limits.processors, len(x)), 1, 1),
@@ -133,11 +136,17 @@ def measure(runtime: Any, name: str, precision: str, repeats: int) -> Iterator[d
             }  # fmt: skip
 
 
+def _is_held(one: Arranged) -> bool:
+    """Whether all weights lie in shared memory: those of other plans cost what was chosen."""
+    return one.plan is not None and all(phase.shared for phase in one.plan.sums)
+
+
 class Fit:
     """What was measured with tensor cores, or without, and what each rate counts for in it."""
 
     def __init__(self, rows: Sequence[dict[str, Any]], tensor: bool) -> None:
-        self.rows = [row for row in rows if ARITHMETICS[row["precision"]].tensor == tensor]
+        own = [row for row in rows if ARITHMETICS[row["precision"]].tensor == tensor]
+        self.rows = [row for row in own if _is_held(self._arranged(row))]
         self.tensor = tensor
         times = [statistics.median(row["microseconds"]) for row in self.rows]
         self.cycles: Array = np.array(times) * 1e-6 * REFERENCE.hertz * SCALE
@@ -159,16 +168,21 @@ class Fit:
         return Arranged(*(row[name] for name in names))
 
     def _counts(self, one: Arranged) -> tuple[list[float], list[float], list[float]]:
-        """Work and wait are linear in the rates: the code is asked with one of them 1, others 0."""
+        """Work and wait are linear in the rates: the code is asked with one of them 1, others 0.
+        What there is without any comes last."""
         plan = one.plan
         assert plan
-        nothing = replace(HOPPER.few.whole.tensor, **dict.fromkeys(FITTED, 0.0), distant=0.0)
-        work, wait = [], []
-        for name in FITTED:
-            gpu = self.with_rates(replace(nothing, **{name: 1.0}))
-            work.append(sum(phase.work(gpu, plan.warps, 1) for phase in plan.sums))
-            wait.append(sum(phase.wait(plan.warps, gpu) for phase in plan.sums))
-        return work, wait, [plan.warps * plan.groups, plan.shared_words - plan.late_words]
+        nothing = replace(HOPPER.few.whole.tensor, **dict.fromkeys(FITTED, 0.0))
+        found = []
+        for rates in (*(replace(nothing, **{name: 1.0}) for name in FITTED), nothing):
+            gpu = self.with_rates(rates)
+            work = sum(phase.work(gpu, plan.warps, 1) for phase in plan.phases)
+            found.append((work, sum(phase.wait(plan.warps, gpu) for phase in plan.phases)))
+        *some, (work, wait) = found
+        return (
+            [*(each - work for each, _ in some), work], [*(each - wait for _, each in some), wait],
+            [plan.warps * plan.groups, plan.shared_words - plan.late_words],
+        )  # fmt: skip
 
     def with_rates(self, rates: Rates) -> Generation:
         """In fp32 with as many cycles for a product where a lane has two sums of each."""
@@ -176,7 +190,7 @@ class Fit:
         return replace(for_few(HOPPER), **{"tensor" if self.tensor else "plain": rates})
 
     def estimates(self, rates: Array) -> Array:
-        sums, more = rates[: len(FITTED)], rates[len(FITTED) :]
+        sums, more = np.array([*rates[: len(FITTED)], 1.0]), rates[len(FITTED) :]
         found: Array = START + self.more @ more + np.hypot(self.work @ sums, self.wait @ sums)
         return found
 
@@ -190,6 +204,8 @@ class Fit:
         found, estimates = {}, self.estimates(rates)
         for case, numbers in self.cases.items():
             of = [number for number in numbers if self.rows[number]["groups"] == 1]
+            if not of:
+                continue
             chosen = min(of, key=lambda number: estimates[number])
             found[case] = float(self.cycles[chosen] / self.cycles[of].min() - 1)
         return found
