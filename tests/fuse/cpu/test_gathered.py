@@ -122,7 +122,9 @@ def test_products_wait_for_all_images_and_what_follows_for_all_products(images, 
     assert after[7:] == [0, -(-images // cores), images]
 
 
-ROWS = st.builds(Rows, st.integers(1, 60), st.integers(60, 96), st.integers(0, 48))
+ROWS = st.builds(
+    Rows, st.integers(1, 60), st.integers(60, 96), st.integers(0, 48), st.integers(1, 16)
+)
 
 
 @given(ROWS, st.integers(1, 4000), st.integers(1, 16), st.integers(0, 40))
@@ -138,6 +140,8 @@ def test_rows_go_once_in_pieces_that_there_is_room_for(rows, images, cores, many
     assert all(record[5] == 10 * many for record in records)
     if divided.alone == images:
         assert rows.least <= divided.rows <= rows.piece
+        if divided.rows < rows.piece and left > 4 * cores * rows.piece:
+            assert divided.rows % rows.together == 0
         seen = [i for *_, first, step, last in records for i in range(first, last)]
         assert seen == list(range(left))
         assert all(r[2] == 3 and r[4] == 1 and r[8] == divided.rows for r in records)
@@ -159,7 +163,9 @@ def test_cores_take_rows_for_themselves_where_weights_are_near_or_rows_many():
     assert far.shares(0, 1, 2) == Shares(0, 0, 1, 1)
     assert far.shares(0, 64, 2) == Shares(0, 0, 64, 64)
     assert far.shares(0, 64, 1) == Shares(0, 64, 64, 32)  # of 48 at most
-    assert far.shares(0, 1000, 2) == Shares(0, 1000, 1000, 46)
+    # Whole sets of 6, which leave the last piece shorter.
+    assert (near.together, near.piece) == (6, 78)
+    assert far.shares(0, 1000, 2) == Shares(0, 1000, 1000, 48)
 
 
 @pytest.mark.usefixtures("all_are_large", "not_optimised")

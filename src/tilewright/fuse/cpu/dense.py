@@ -21,6 +21,7 @@ STRANDS, SUMS = 4, 8
 # (a core of an AMD EPYC, AVX-512, 2026-11-17). For fewer images the core's own fetching keeps up,
 # and what is fetched twice took 1.2 times as long (784-1024-10, one and two images).
 FETCHED = 4
+AHEAD = 4096  # floats; chosen
 
 
 def dense_of_images(f: Function, group: DenseGroup, before: Picture, after: Picture) -> None:
@@ -93,8 +94,8 @@ def dense_of_few(
     `%images`, what each has `apart` from the one before.
 
     Images go in sets whose sums the registers hold, with code for every size of them. While a chunk
-    of a block's weights is in the first cache, all sets are multiplied by it; their sums live in
-    the output meanwhile.
+    of a block's weights is in a cache, all sets are multiplied by it; their sums live in the output
+    meanwhile.
     """
     runs, length, _ = _runs(before)
     inputs = length if runs == 1 else runs  # chunks have whole runs
@@ -177,8 +178,7 @@ def _products_of_few(
     runs, length, distance = _runs(before)
     unit, sums_of_one = width * f.lanes, len(start)
     strands = -(-SUMS // sums_of_one)
-    # Where the next chunk of weights lies, or the next that a single set comes to.
-    ahead = group.chunk * unit if group.large and sums_of_one >= FETCHED * width else 0
+    ahead = AHEAD if group.large and sums_of_one >= FETCHED * width else 0
 
     def add(source: Value, taps: Value, inputs: int, sums: list[Value]) -> None:
         """The next inputs, each into the sums of its strand."""

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fuse.cpu.few import Phase
+from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.parameters import layout, weight_offsets
 from tilewright.fuse.cpu.schedule import Schedule
 from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
@@ -42,6 +43,8 @@ AS_ROWS = 1.4
 # Rows that a core takes at a time: as many as have so many bytes of values, which the second cache
 # holds beside weights, but half of so many at least. Chosen.
 PIECE_BYTES, MANY_ROWS = 2**18, 96
+# Pieces for each core from which on they are of whole sets: the last one is shorter then. Chosen.
+WHOLE_SETS = 4
 # Images of a core for which it reads all weights, if those are so many bytes: the second cache of
 # every core holds them, or the last one. Chosen.
 ROWS_APART = ((2**19, 0), (2**22, 4))
@@ -79,11 +82,13 @@ def shares(
 @dataclass(frozen=True)
 class Rows:
     """How images are divided that are rows of a matrix (`Schedule.in_rows`): every core takes
-    `least` to `piece` at a time where there are `apart` for each; fewer go through together."""
+    `least` to `piece` at a time where there are `apart` for each; fewer go through together. Of
+    several pieces each has whole sets, of which registers hold the sums."""
 
     least: int
     piece: int
     apart: int
+    together: int = 1  # rows of a set
 
     def shares(self, many: int, images: int, cores: int) -> Shares:
         """Of so many images, of which some go in vectors."""
@@ -91,7 +96,10 @@ class Rows:
         if cores > 1 and self.least <= left < self.apart * cores:
             return Shares(many, many, images, left)
         each = -(-left // cores)  # pieces are as few as can be, the same number for every core
-        rows = max(self.least, -(-each // -(-each // self.piece)))
+        pieces = -(-each // self.piece)
+        rows = max(self.least, -(-each // pieces))
+        if pieces >= WHOLE_SETS:
+            rows = min(self.piece, -(-rows // self.together) * self.together)
         return Shares(many, images, images, rows)
 
 
@@ -100,10 +108,14 @@ def rows_of(plan: Schedule) -> Rows:
     weights = 4 * weight_offsets(plan)[-1]
     least = math.ceil(ROWS_FLOP / plan.executed_flops)
     piece = PIECE_BYTES // (4 * layout(plan).slot)
+    piece = max(MANY_ROWS // 2, min(piece, MANY_ROWS), least)
+    products = [group for group in plan.groups if isinstance(group, DenseGroup)]
+    together = max(products, key=lambda group: group.executed_flops).images
     return Rows(
         least,
-        max(MANY_ROWS // 2, min(piece, MANY_ROWS), least),
+        -(-piece // together) * together,
         next((rows for size, rows in ROWS_APART if weights <= size), MANY_ROWS // 2),
+        together,
     )
 
 
