@@ -140,8 +140,14 @@ def test_rows_go_once_in_pieces_that_there_is_room_for(rows, images, cores, many
     assert all(record[5] == 10 * many for record in records)
     if divided.alone == images:
         assert rows.least <= divided.rows <= rows.piece
-        if divided.rows < rows.piece and left > 4 * cores * rows.piece:
-            assert divided.rows % rows.together == 0
+        # Whole sets make no core's share much larger than it was.
+        share = -(-left // (cores * divided.rows)) * divided.rows
+        even = max(rows.least, -(-left // cores))
+        assert share <= max(1.02 * even, even + divided.rows - 1)
+        if divided.rows % rows.together:
+            whole = -(-divided.rows // rows.together) * rows.together
+            busiest = whole * -(-left // (cores * whole))
+            assert whole > rows.piece or busiest > 1.02 * -(-left // cores)
         seen = [i for *_, first, step, last in records for i in range(first, last)]
         assert seen == list(range(left))
         assert all(r[2] == 3 and r[4] == 1 and r[8] == divided.rows for r in records)
@@ -163,9 +169,10 @@ def test_cores_take_rows_for_themselves_where_weights_are_near_or_rows_many():
     assert far.shares(0, 1, 2) == Shares(0, 0, 1, 1)
     assert far.shares(0, 64, 2) == Shares(0, 0, 64, 64)
     assert far.shares(0, 64, 1) == Shares(0, 64, 64, 32)  # of 48 at most
-    # Whole sets of 6, which leave the last piece shorter.
-    assert (near.together, near.piece) == (6, 78)
-    assert far.shares(0, 1000, 2) == Shares(0, 1000, 1000, 48)
+    # Whole sets of 6, unless a core had more to do then.
+    assert (near.together, near.piece, far.piece) == (6, 78, 48)
+    assert near.shares(0, 2000, 2) == Shares(0, 2000, 2000, 78)  # else 77
+    assert far.shares(0, 1000, 2) == Shares(0, 1000, 1000, 46)
 
 
 @pytest.mark.usefixtures("all_are_large", "not_optimised")

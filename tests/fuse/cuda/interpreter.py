@@ -275,6 +275,7 @@ class Machine(Group):
         ]
         reach = np.concatenate([begin + np.arange(words) for begin, words in begins])
         columns, bias = self.weights(step), self.bias(step)
+        weighted = columns.any((0, 2))  # steps read words after the last of a run, too
         for warp in range(step.warps):
             for unit in range(warp, step.units, step.warps):
                 split, tile = divmod(unit, step.tiles)
@@ -282,7 +283,8 @@ class Machine(Group):
                 last = first + 8 * step.columns
                 tops = part(self.tables, step.tables + 16 * tile, 16)
                 rows = self.read_rows(step, tops, begins, reach, warp)
-                if self.left_out(step, tile, rows)[:, self.places(step, tile) >= 0].any():
+                out = self.left_out(step, tile, rows)[:, self.places(step, tile) >= 0]
+                if out[..., weighted].any():
                     raise Mistake("rows are left out that are not zeros")
                 sums = np.zeros((step.rows, 16, last - first)) + bias[first:last]
                 with np.errstate(over="ignore", invalid="ignore"):

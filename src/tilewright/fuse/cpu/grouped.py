@@ -102,8 +102,9 @@ class DenseGroup:
     """A fully connected layer with its activation, on `images` vectors of images at a time, or,
     where lanes are channels, on up to so many images; `unit` then is the outputs in a vector.
 
-    So that they stay in the first cache, `chunk` inputs are taken at a time: of vectors of images
-    they themselves stay there, else their weights. `large` are those with many weights.
+    So that they stay in a cache, `chunk` inputs are taken at a time: of vectors of images they
+    themselves stay in the first, else their weights in the second. `large` are those with many
+    weights.
     """
 
     stages: tuple[Stage, ...]

@@ -41,10 +41,10 @@ CLEARLY = 0.95
 # images in turns, processor's seconds, 2026-11-17).
 AS_ROWS = 1.4
 # Rows that a core takes at a time: as many as have so many bytes of values, which the second cache
-# holds beside weights, but half of so many at least. Chosen.
+# holds beside weights, but half of so many at least, and whole sets. Chosen.
 PIECE_BYTES, MANY_ROWS = 2**18, 96
-# Pieces for each core from which on they are of whole sets: the last one is shorter then. Chosen.
-WHOLE_SETS = 4
+# What the core with most to do may have more where pieces are of whole sets. Chosen.
+MOST_UNEVEN = 1.02
 # Images of a core for which it reads all weights, if those are so many bytes: the second cache of
 # every core holds them, or the last one. Chosen.
 ROWS_APART = ((2**19, 0), (2**22, 4))
@@ -82,8 +82,9 @@ def shares(
 @dataclass(frozen=True)
 class Rows:
     """How images are divided that are rows of a matrix (`Schedule.in_rows`): every core takes
-    `least` to `piece` at a time where there are `apart` for each; fewer go through together. Of
-    several pieces each has whole sets, of which registers hold the sums."""
+    `least` to `piece` at a time where there are `apart` for each; fewer go through together. All
+    but the last have whole sets, of which registers hold the sums, if cores then have as much to do
+    as each other."""
 
     least: int
     piece: int
@@ -96,10 +97,10 @@ class Rows:
         if cores > 1 and self.least <= left < self.apart * cores:
             return Shares(many, many, images, left)
         each = -(-left // cores)  # pieces are as few as can be, the same number for every core
-        pieces = -(-each // self.piece)
-        rows = max(self.least, -(-each // pieces))
-        if pieces >= WHOLE_SETS:
-            rows = min(self.piece, -(-rows // self.together) * self.together)
+        rows = max(self.least, -(-each // -(-each // self.piece)))
+        whole = -(-rows // self.together) * self.together
+        if whole <= self.piece and whole * -(-left // (cores * whole)) <= MOST_UNEVEN * each:
+            rows = whole
         return Shares(many, images, images, rows)
 
 

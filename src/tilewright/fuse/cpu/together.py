@@ -68,8 +68,9 @@ class Rules:
 
     `windows` is how many pooling windows make a tile, `row` the positions of one without pooling;
     `together` the vectors of images that a large product takes at once, `chunk_bytes` what of their
-    inputs it reads at a time. In a `precision` with Winograd algorithms, the convolutions in
-    `faster` are computed by them, or (None) where that pays; else every product is added up.
+    inputs it reads at a time, or of weights, eight times as many. In a `precision` with Winograd
+    algorithms, the convolutions in `faster` are computed by them, or (None) where that pays; else
+    every product is added up.
     """
 
     windows: tuple[int, int] = (1, 1)
