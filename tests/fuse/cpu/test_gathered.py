@@ -140,14 +140,15 @@ def test_rows_go_once_in_pieces_that_there_is_room_for(rows, images, cores, many
     assert all(record[5] == 10 * many for record in records)
     if divided.alone == images:
         assert rows.least <= divided.rows <= rows.piece
-        # Whole sets make no core's share much larger than it was.
-        share = -(-left // (cores * divided.rows)) * divided.rows
-        even = max(rows.least, -(-left // cores))
-        assert share <= max(1.02 * even, even + divided.rows - 1)
+        each = -(-left // cores)
+        even = max(rows.least, -(-each // -(-each // rows.piece)))
+        if divided.rows != even:  # whole sets, which make no core's share much larger
+            assert divided.rows % rows.together == 0
+            assert -(-left // (cores * divided.rows)) * divided.rows <= 1.02 * each
         if divided.rows % rows.together:
             whole = -(-divided.rows // rows.together) * rows.together
             busiest = whole * -(-left // (cores * whole))
-            assert whole > rows.piece or busiest > 1.02 * -(-left // cores)
+            assert whole > rows.piece or busiest > 1.02 * each
         seen = [i for *_, first, step, last in records for i in range(first, last)]
         assert seen == list(range(left))
         assert all(r[2] == 3 and r[4] == 1 and r[8] == divided.rows for r in records)

@@ -25,7 +25,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.runtime.dialect import DoesNotFit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rates:
     """Cycles that sums take. Fitted, but for `distant`, which is chosen.
 
@@ -34,19 +34,19 @@ class Rates:
     """
 
     product: float  # of a multiprocessor, as are the next four
-    twice: float  # where a lane has two sums of each (fp32)
-    singly: float  # more for each column's weights that are read one after the other (fp32)
+    twice: float = 0  # where a lane has two sums of each (fp32)
+    singly: float = 0  # more for each column's weights that are read one after the other (fp32)
     read: float
     result: float
     own_product: float  # that a warp takes for its own, as are the next two
     own_step: float
     own_unit: float
     distant: float  # a word of weights from the second cache
-    own_distant: float  # until a warp has a step's weights from there
-    together: float  # a product by four warps together (`warpgroups`), of each of them
-    own_together: float  # the same, that a warp takes for its own
-    fill: float  # until each thread of a group has read once from device memory
-    softmax: float  # until it is computed
+    own_distant: float = 0  # until a warp has a step's weights from there
+    together: float = 0  # a product by four warps together (`warpgroups`), of each of them
+    own_together: float = 0  # the same, that a warp takes for its own
+    fill: float = 0  # until each thread of a group has read once from device memory
+    softmax: float = 0  # until it is computed
 
 
 @dataclass(frozen=True)
@@ -192,15 +192,12 @@ HOPPER = Generation(
     warpgroups=True,
     tensor=Rates(
         product=1.22,
-        twice=0,
-        singly=0,
         read=0.75,
         result=4.1,
         own_product=12,
         own_step=0,
         own_unit=0,
         distant=0.07,
-        own_distant=0,
         together=1.43,
         own_together=4.4,
         fill=88,
@@ -217,10 +214,7 @@ HOPPER = Generation(
         own_unit=4490,
         distant=0.1,
         own_distant=290,
-        together=0,
-        own_together=0,
         fill=434,
-        softmax=0,
     ),
     image_work=0,
     image_wait=250,
@@ -249,35 +243,24 @@ HOPPER = Generation(
         part=70,
         tensor=Rates(
             product=1.1,
-            twice=0,
-            singly=0,
             read=0.23,
             result=23,
             own_product=9.9,
             own_step=0,
             own_unit=0,
             distant=0.125,
-            own_distant=0,
             together=1.1,
             own_together=9.9,
-            fill=0,
-            softmax=0,
         ),
         plain=Rates(
             product=2.25,
             twice=2.25,
-            singly=0,
             read=0.24,
             result=16.5,
             own_product=4.1,
             own_step=343,
             own_unit=637,
             distant=0.25,
-            own_distant=0,
-            together=0,
-            own_together=0,
-            fill=0,
-            softmax=0,
         ),
         image_work=510,
         image_wait=5080,
@@ -287,35 +270,23 @@ HOPPER = Generation(
             word=0.037,
             tensor=Rates(
                 product=0.1,
-                twice=0,
-                singly=0,
                 read=0.955,
                 result=26,
                 own_product=4.2,
                 own_step=160,
                 own_unit=181,
                 distant=0.125,
-                own_distant=0,
-                together=0,
                 own_together=6.3,
-                fill=0,
-                softmax=0,
             ),
             plain=Rates(
                 product=2.33,
                 twice=2.33,
-                singly=0,
                 read=0.43,
                 result=0,
                 own_product=8,
                 own_step=114,
                 own_unit=0,
                 distant=0.25,
-                own_distant=0,
-                together=0,
-                own_together=0,
-                fill=0,
-                softmax=0,
             ),
         ),
     ),

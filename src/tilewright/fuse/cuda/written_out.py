@@ -25,7 +25,8 @@ def edges_of(plan: Stack, phase: Phase) -> tuple[int, int]:
     """Rows of zeros that tiles at a picture's edges leave out, with code of their own.
 
     Not where a group is alone: an image's instructions are then read for it alone, and those of
-    `cifar10` take as long as they spare (7.3 and 7.4 µs, H200, 2026-11-18).
+    `cifar10` take as long as they spare (one image took 7.4 to 7.5 µs with and without, H200,
+    2026-11-18).
     """
     if phase.warpgroup or plan.groups == 1:
         return 0, 0
