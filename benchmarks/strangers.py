@@ -1,12 +1,14 @@
 """Networks that no constant was fitted to, of many kinds, for `benchmarks.cuda --networks`.
 
 They are what people bring: wide and narrow, deep and shallow, large kernels and 1x1, large pictures
-and small ones, one image after the other by depth, and perceptrons.
+and small ones, one image after the other by depth, and perceptrons; what frameworks and papers
+showed first, and what is not a photograph: frames of a game, boards, sounds.
 """
 
 from __future__ import annotations
 
 from tilewright.model.layers import (
+    GELU,
     Add,
     AveragePool,
     Concat,
@@ -14,10 +16,13 @@ from tilewright.model.layers import (
     Flatten,
     FullyConnected,
     Layer,
+    LeakyReLU,
     MaxPool,
     Pixels,
     ReLU,
+    Sigmoid,
     Softmax,
+    Tanh,
 )
 from tilewright.model.network import Network
 
@@ -60,9 +65,9 @@ class _Graph:
         layer = Convolution(filters, kernel, stride=stride, padding=kernel // 2)
         return self.add(ReLU(), self.add(layer, taken))
 
-    def ended(self, name: str, pixels: Pixels, taken: int) -> Network:
+    def ended(self, name: str, pixels: Pixels, taken: int, side: int = 8) -> Network:
         """With the mean of each channel, ten scores of these, and their probabilities."""
-        self.add(Softmax(), self.add(FullyConnected(10), self.add(AveragePool(8), taken)))
+        self.add(Softmax(), self.add(FullyConnected(10), self.add(AveragePool(side), taken)))
         return Network(name, pixels, tuple(self.layers), sources=tuple(self.sources))
 
 
@@ -78,7 +83,7 @@ def _residual(name: str, widths: tuple[int, ...], blocks: int) -> Network:
             if stride == 2:
                 last = graph.add(Convolution(filters, 1, stride=2), last)
             last = graph.add(ReLU(), graph.add(Add(), sums, last))
-    return graph.ended(name, Pixels((3, 32, 32)), last)
+    return graph.ended(name, Pixels((3, 32, 32)), last, 64 >> len(widths))
 
 
 def _fire() -> Network:
@@ -132,6 +137,70 @@ def _inverted() -> Network:
     return graph.ended("inverted", Pixels((3, 32, 32)), last)
 
 
+def _board() -> Network:
+    """Residual blocks of 64 channels over 17 planes of 8x8: chess, as AlphaZero plays it (2017)."""
+    graph = _Graph()
+    last = graph.convolved(0, 64)
+    for _ in range(4):
+        sums = graph.add(Convolution(64, 3, padding=1), graph.convolved(last, 64))
+        last = graph.add(ReLU(), graph.add(Add(), sums, last))
+    return graph.ended("board", Pixels((17, 8, 8)), last)
+
+
+def _mixer() -> Network:
+    """Patches of 4x4, then channels for themselves, added, and 1x1: ConvMixer's blocks (2022)."""
+    graph = _Graph()
+    last = graph.add(GELU(), graph.add(Convolution(128, 4, stride=4), 0))
+    for _ in range(4):
+        own = graph.add(GELU(), graph.add(Convolution(128, 5, padding=2, groups=128), last))
+        last = graph.add(GELU(), graph.add(Convolution(128, 1), graph.add(Add(), own, last)))
+    return graph.ended("mixer", Pixels((3, 32, 32)), last)
+
+
+def _aggregated() -> Network:
+    """Convolutions in eight groups between two of 1x1: ResNeXt's blocks (2016)."""
+    graph = _Graph()
+    last = graph.convolved(0, 64)
+    for stride in (1, 2, 2):
+        inner = graph.convolved(last, 64, 1)
+        grouped = Convolution(64, 3, stride=stride, padding=1, groups=8)
+        sums = graph.add(Convolution(128, 1), graph.add(ReLU(), graph.add(grouped, inner)))
+        beside = graph.add(Convolution(128, 1, stride=stride), last)
+        last = graph.add(ReLU(), graph.add(Add(), sums, beside))
+    return graph.ended("aggregated", Pixels((3, 32, 32)), last)
+
+
+def _later() -> list[Network]:
+    """Those that came when the others had been timed for a while."""
+    pool, wide, mean = MaxPool(2), MaxPool(3, stride=2), AveragePool(3, stride=2)
+    return [
+        Network("atari", Pixels((4, 84, 84)), (
+            Convolution(32, 8, stride=4), ReLU(), Convolution(64, 4, stride=2), ReLU(),
+            Convolution(64, 3), ReLU(), *_connected(512, 6))),
+        Network("caffe-cifar", Pixels((3, 32, 32)), (
+            Convolution(32, 5, padding=2), wide, ReLU(), *_convolutions(32, kernel=5), mean,
+            *_convolutions(64, kernel=5), mean, *_connected(64, 10))),
+        Network("traffic-signs", Pixels((3, 48, 48)), (
+            Convolution(100, 7), Tanh(), pool, Convolution(150, 4), Tanh(), pool,
+            Convolution(250, 4), Tanh(), pool, *_connected(300, 43))),
+        Network("words", Pixels((1, 49, 10)), (
+            Convolution(64, (10, 4), stride=2, padding=(5, 1)), ReLU(),
+            *(layer for _ in range(4) for layer in _by_depth(64, 64, 1)), *_connected(12))),
+        Network("house-numbers", Pixels((3, 32, 32)), (
+            Convolution(48, 5, padding=2), LeakyReLU(), pool, Convolution(64, 5, padding=2),
+            LeakyReLU(), pool, Convolution(128, 5, padding=2), LeakyReLU(), pool,
+            *_connected(256, 10))),
+        Network("far-apart", Pixels((3, 64, 64)), (
+            *_convolutions(24), Convolution(24, 3, padding=2, dilation=2), ReLU(),
+            Convolution(24, 3, padding=4, dilation=4), ReLU(), MaxPool(4), *_connected(10))),
+        Network("sigmoid-perceptron", Pixels((1, 28, 28)), (
+            Flatten(), FullyConnected(300), Sigmoid(), FullyConnected(100), Sigmoid(),
+            FullyConnected(10), Softmax())),
+        _residual("resnet10", (64, 128, 256, 512), 1),
+        _board(), _mixer(), _aggregated(),
+    ]  # fmt: skip
+
+
 def strangers() -> list[Network]:
     pool, colour, grey = MaxPool(2), Pixels((3, 32, 32)), Pixels((1, 28, 28))
     return [
@@ -169,5 +238,5 @@ def strangers() -> list[Network]:
             *_connected(1024, 10))),
         _residual("resnet20", (16, 32, 64), 3),
         _residual("wide-resnet", (64, 128, 256), 1),
-        _fire(), _inception(), _dense(), _inverted(),
+        _fire(), _inception(), _dense(), _inverted(), *_later(),
     ]  # fmt: skip
