@@ -15,6 +15,7 @@ chosen takes than the fastest.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -63,21 +64,28 @@ class Wide:
     stride: int = 1
     pool: bool = False
     valid: bool = False  # nothing is around the picture
+    apart: int = 1  # from a tap to the next
+
+    @property
+    def padding(self) -> int:
+        return 0 if self.valid else self.apart * (self.taps // 2)
 
 
 LAYERS = (
     Wide(64, 64, 32, pool=True), Wide(64, 192, 32, 5, pool=True), Wide(128, 128, 16),
     Wide(192, 384, 16), Wide(384, 256, 16, pool=True), Wide(256, 256, 8), Wide(96, 96, 32),
     Wide(96, 96, 32, stride=2), Wide(192, 192, 8, valid=True), Wide(192, 160, 32, 1),
-    Wide(64, 128, 14), Wide(32, 64, 28, 5, pool=True),
+    Wide(64, 128, 14), Wide(32, 64, 28, 5, pool=True), Wide(512, 512, 4),
+    Wide(256, 512, 8, stride=2), Wide(24, 24, 64, apart=4), Wide(64, 64, 8),
+    Wide(100, 150, 21, 4, pool=True, valid=True), Wide(150, 250, 9, 4, pool=True, valid=True),
 )  # fmt: skip
 
 
 def between(wide: Wide) -> Network:
     """A convolution that takes words and gives words, and the network that it is one of."""
-    padding = 0 if wide.valid else wide.taps // 2
     own: tuple[Layer, ...] = (
-        Convolution(wide.filters, wide.taps, stride=wide.stride, padding=padding), ReLU(),
+        Convolution(wide.filters, wide.taps, stride=wide.stride, padding=wide.padding,
+                    dilation=wide.apart), ReLU(),
         *([MaxPool(2)] if wide.pool else []),
     )  # fmt: skip
     layers = Convolution(wide.channels, 1), ReLU(), *own, Convolution(8, 1)
@@ -91,11 +99,13 @@ def plans_of(wide: Wide, precision: str) -> list[Patches]:
 
 
 def tried(plans: list[Patches], most: int) -> list[Patches]:
-    """Those that promise most for any batch, and others by chance."""
+    """Those that promise most for any batch, with images beside each other and without, and others
+    by chance."""
     best: dict[Patches, None] = {}
-    each = most // (2 * len(BATCHES))
-    for images in BATCHES:
-        ordered = sorted(plans, key=lambda plan: cycles(plan, images, REFERENCE.processors))
+    each = max(1, most // (4 * len(BATCHES)))
+    for images, beside in itertools.product(BATCHES, (False, True)):
+        own = [plan for plan in plans if bool(plan.eights) == beside]
+        ordered = sorted(own, key=lambda plan: cycles(plan, images, REFERENCE.processors))
         best.update(dict.fromkeys(ordered[:each]))
     rest = [plan for plan in plans if plan not in best]
     random.Random(0).shuffle(rest)
@@ -119,7 +129,7 @@ def measured(
     weights = {plan: runtime.upload(plan.parameters(network.parameters)) for plan in plans}
     weight, bias = (torch.from_numpy(network.parameters[f"conv2.{each}"].copy()).cuda()
                     for each in ("weight", "bias"))  # fmt: skip
-    padding, kind = 0 if wide.valid else wide.taps // 2, types(precision)
+    kind = types(precision)
     for images in given.batches:
         values = torch.randn((images, wide.channels, wide.side, wide.side), device="cuda")
         if precision == "tf32":  # as operands: what a layer before it would give
@@ -128,7 +138,12 @@ def measured(
         with torch.backends.cudnn.flags(benchmark=False):
             few = slice(max(0, images - 8), images)  # the last ones
             expected = torch.nn.functional.conv2d(
-                last[few].double(), weight.double(), bias.double(), wide.stride, padding
+                last[few].double(),
+                weight.double(),
+                bias.double(),
+                wide.stride,
+                wide.padding,
+                wide.apart,
             ).relu()
             if wide.pool:
                 expected = torch.nn.functional.max_pool2d(expected, 2)
@@ -140,7 +155,7 @@ def measured(
             own_weight = own_weight.to(memory_format=torch.channels_last)
         calls: dict[Any, Any] = {
             "torch": tenfold(lambda w=own_weight, b=own_bias, x=theirs: torch.nn.functional.conv2d(
-                x, w, b, wide.stride, padding))
+                x, w, b, wide.stride, wide.padding, wide.apart))
         }  # fmt: skip
         rows = last.permute(0, 2, 3, 1).contiguous()
         out = torch.empty((images, *expected.shape[2:], expected.shape[1]), dtype=kind,
@@ -189,7 +204,7 @@ def measure(given: argparse.Namespace) -> None:
         "torch": torch.__version__, "calls_a_graph": CALLS, "rows": [],
     }  # fmt: skip
     with torch.inference_mode():
-        for wide in LAYERS[: given.layers]:
+        for wide in (LAYERS[each] for each in given.layers):
             for precision in given.precisions:
                 for row in measured(runtime, precision, wide, given):
                     document["rows"].append(row)
@@ -262,7 +277,9 @@ def main() -> None:
     parser.add_argument("--fit", type=Path, nargs="+", help="fit rates to such files")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
-    parser.add_argument("--layers", type=int, help="the first so many")
+    parser.add_argument(
+        "--layers", type=int, nargs="+", default=range(len(LAYERS)), help="their numbers, from 0 on"
+    )
     parser.add_argument("--plans", type=int, default=12, help="of a layer")
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()

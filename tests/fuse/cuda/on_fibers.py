@@ -137,9 +137,9 @@ static void copy(word to, const word* from, int bytes, word barrier)
 {
     set_out(bulk, {to, from, bytes, 1, barrier});
 }
-static void copy_piece(word to, const word* from, bool there)
+template <int WORDS> static void copy_words(word to, const word* from, bool there)
 {
-    set_out(fibers[threadIdx.x].copies, {to, from, 16, there, 0});
+    set_out(fibers[threadIdx.x].copies, {to, from, 4 * WORDS, there, 0});
 }
 static void arrive_when_copied(word barrier)
 {

@@ -145,7 +145,7 @@ static inline void wait_for(word, int) {}
 static inline void arrive(word) {}
 static inline void arrive_when_copied(word) {}
 static inline void copy(word, const word*, int, word) {}
-static inline void copy_piece(word, const word*, bool) {}
+template <int> static inline void copy_words(word, const word*, bool) {}
 static inline float4 read_piece(word) { return {}; }
 static inline void write_piece(word, uint4) {}
 static inline void seen_by_copies() {}

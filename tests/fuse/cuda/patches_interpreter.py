@@ -116,18 +116,22 @@ class Work:
         number, x = divmod(number, made.blocks_x)
         number, y = divmod(number, made.blocks_y)
         self.image = number * made.images
-        self.y, self.x = y * made.tall * made.down, x * PATCH * made.across
-        self.plane = made.rows * made.pitch
+        # Images beside each other: eight of them are a patch's columns, and rows of so many sets
+        # of eight follow each other.
+        self.sets = made.eights or 1
+        self.side, self.beside = (1, PATCH) if made.eights else (PATCH, 1)
+        self.y, self.x = y * made.tall * made.down // self.sets, x * self.side * made.across
+        self.below = made.pitch * self.beside
+        self.plane = made.rows * self.sets * self.below
         self.each = made.planes_y * made.planes_x * self.plane
+        self.patches = made.down * made.across * (1 if made.eights else made.images)
 
     def run(self, out: Memory, added: Array | None) -> None:
-        for patch, found in enumerate(self.sums()):
-            self.put(out, patch, found, added)
+        self.put(out, self.sums(), added)
 
     def sums(self) -> Array:
         """Of every patch, its positions and filters."""
-        made = self.made
-        patches = made.images * made.down * made.across
+        made, patches = self.made, self.patches
         positions = made.tall * PATCH
         if made.groups * 128 * math.prod(made.sums) != patches * positions * made.wide:
             raise Mistake("sums that nobody has, or that are none")
@@ -191,13 +195,17 @@ class Work:
         """`fetch_pictures`: a piece after the other, each to its place."""
         made = self.made
         shared = np.full((made.slots, made.chunk_words), POISON, np.uint32)
-        slot = np.arange(made.images * self.each)
+        if made.eights and made.images != PATCH * made.eights:
+            raise Mistake("images that lie nowhere, or places of none")
+        slot = np.arange((1 if made.eights else made.images) * self.each)
         if len(slot) > made.slots:
             raise Mistake("more pixels than places")
-        image, rest = np.divmod(slot, self.each)
-        plane, rest = np.divmod(rest, self.plane)
-        row, column = np.divmod(rest, made.pitch)
-        image = image + self.image
+        plane, rest = np.divmod(slot, self.plane)
+        row, rest = np.divmod(rest, self.sets * self.below)
+        eight, rest = np.divmod(rest, self.below)
+        column, beside = np.divmod(rest, self.beside)
+        image, plane = np.divmod(plane, made.planes_y * made.planes_x)
+        image = image + self.image + PATCH * eight + beside
         y = (self.y + row) * made.stride_y - made.top + plane // made.planes_x
         x = (self.x + column) * made.stride_x - made.left + plane % made.planes_x
         there = (y >= 0) & (y < made.height) & (x >= 0) & (x < made.width)
@@ -205,12 +213,16 @@ class Work:
         given = self.images.reshape(len(self.images), -1)
         for piece in range(made.chunk_words // PIECE):
             first = chunk * made.chunk_words + piece * PIECE
-            own = there & (first < made.words)
             words = np.zeros((len(slot), PIECE), np.uint32)
-            at = ((y * made.width + x) * made.words + first)[:, None] + np.arange(PIECE)
-            if own.any() and at[own].max() >= given.shape[1]:
-                raise Mistake("device memory: beyond an image")
-            words[own] = given[image[own][:, None], at[own]]
+            for i in range(0, PIECE, made.at_once):
+                own = there & (first + i < made.words)
+                at = (y * made.width + x) * made.words + first + i
+                at = at[:, None] + np.arange(made.at_once)
+                if own.any() and at[own].max() >= given.shape[1]:
+                    raise Mistake("device memory: beyond an image")
+                if (at[own, 0] % made.at_once).any():
+                    raise Mistake("device memory: words that are not copied at once")
+                words[own, i : i + made.at_once] = given[image[own][:, None], at[own]]
             if made.rounds:
                 words = made.arithmetic.operands(words.view(FLOAT)[..., None]).reshape(-1, PIECE)
             place = (piece ^ slot) % 8 if made.changes_places else np.full_like(slot, piece)
@@ -223,56 +235,76 @@ class Work:
         made = self.made
         image, rest = divmod(patch, made.down * made.across)
         down, across = divmod(rest, made.across)
-        first = image * self.each + down * made.tall * made.pitch + across * PATCH
+        first = image * self.each + down * made.tall * self.below
+        first += across * self.side * self.beside
         y, x = divmod(tap, made.taps_x)
+        y, x = y * made.apart_y, x * made.apart_x
         plane = y % made.stride_y * made.planes_x + x % made.stride_x
-        first += (plane * made.rows + y // made.stride_y) * made.pitch + x // made.stride_x
-        found = first + np.arange(made.tall)[:, None] * made.pitch + np.arange(PATCH)
+        first += plane * self.plane + y // made.stride_y * self.sets * self.below
+        first += x // made.stride_x * self.beside
+        found = first + np.arange(made.tall)[:, None] * self.below + np.arange(PATCH)
         if found.max() >= made.slots:
             raise Mistake(f"place {found.max()} of {made.slots}")
         return found.ravel()
 
-    def put(self, out: Memory, patch: int, sums: Array, added: Array | None) -> None:
+    def pictures(self, sums: Array) -> Array:
+        """The sums of all patches, (image, row, column, filter)."""
+        made = self.made
+        if made.eights:
+            shape = made.down * made.tall // self.sets, self.sets, made.across, PATCH
+            rows = sums.reshape(made.down, made.across, made.tall, PATCH, -1).swapaxes(1, 2)
+            return (
+                rows.reshape(*shape, -1)
+                .transpose(1, 3, 0, 2, 4)
+                .reshape(made.images, shape[0], made.across, -1)
+            )
+        shape = made.images, made.down, made.across, made.tall, PATCH
+        return (
+            sums.reshape(*shape, -1)
+            .swapaxes(2, 3)
+            .reshape(made.images, made.down * made.tall, made.across * PATCH, -1)
+        )
+
+    def put(self, out: Memory, sums: Array, added: Array | None) -> None:
         """`put`: pooling, what is added, activations, and the results."""
-        made, per_word = self.made, self.made.arithmetic.per_word
-        image, rest = divmod(patch, made.down * made.across)
-        down, across = divmod(rest, made.across)
-        image += self.image
-        y, x = self.y + down * made.tall, self.x + across * PATCH
-        found = sums.reshape(made.tall, PATCH, -1)
+        made = self.made
+        found, y, x = self.pictures(sums), self.y, self.x
         if made.pool:
             found = found if made.pool == "max" else activate(found, made.before)
             # Two of a window are added first: above each other, or beside each other.
-            first, second = (1, 0) if made.turned else (0, 1)
+            first, second = (2, 1) if made.turned else (1, 2)
             if made.pool == "average":
                 found = FLOAT(0.25) * _twos(np.add, _twos(np.add, found, first), second)
             else:
                 found = _twos(np.maximum, _twos(np.maximum, found, first), second)
                 found = activate(found, made.before) if made.pool == "max" else found
             y, x = y // 2, x // 2
+        found = found[: len(self.images) - self.image, : made.result_y - y, : made.result_x - x]
+        for image, row, column in np.ndindex(found.shape[:3]):
+            pixel = (y + row) * made.result_x + x + column
+            self.put_filters(out, self.image + image, pixel, found[image, row, column], added)
+
+    def put_filters(
+        self, out: Memory, image: int, pixel: int, found: Array, added: Array | None
+    ) -> None:
+        """Those of one result."""
+        made, per_word = self.made, self.made.arithmetic.per_word
         first = self.column * made.wide
         filters = min(made.wide, made.filters - first)
-        if image >= len(self.images):
-            return
-        for row in range(len(found)):
-            for column in range(found.shape[1]):
-                at = y + row, x + column
-                if at[0] >= made.result_y or at[1] >= made.result_x:
-                    continue
-                pixel = at[0] * made.result_x + at[1]
-                mine = found[row, column, :filters]
-                if made.added:
-                    assert added is not None
-                    own = added.reshape(len(self.images), -1, made.out_words)[image, pixel]
-                    mine = activate(mine, made.before)
-                    mine = mine + values(own[None], per_word)[0, first : first + filters]
-                mine = activate(mine, made.activations)
-                place = pixel * made.out_words + first // per_word
-                words = place + np.arange(filters // per_word)
-                if made.to_panels:
-                    out.write(in_panels(made, image, words), self.words(mine), 0)
-                else:
-                    out.write(image * made.result_words + words, self.words(mine), 0)
+        mine = found[:filters]
+        if made.added:
+            assert added is not None
+            own = added.reshape(len(self.images), -1, made.out_words)[image, pixel]
+            mine = activate(mine, made.before)
+            mine = mine + values(own[None], per_word)[0, first : first + filters]
+        mine = activate(mine, made.activations)
+        # Half of a last word is nothing.
+        mine = np.append(mine, np.zeros(-filters % per_word, FLOAT))
+        words = pixel * made.out_words + first // per_word + np.arange(len(mine) // per_word)
+        if made.to_panels:
+            out.write(in_panels(made, image, words), self.words(mine), 0)
+        else:
+            out.write(image * made.result_words + words, self.words(mine), 0)
 
     def words(self, found: Array) -> Array:
         made = self.made

@@ -38,10 +38,11 @@ from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 
 IMAGES = 3
-# Pooling of both kinds, strides, padding on some sides only, a sum that something is added to, a
-# fully connected layer on a picture, and one with softmax.
+# Pooling of both kinds, strides, padding on some sides only, taps that are apart, a sum that
+# something is added to, a fully connected layer on a picture, and one with softmax.
 LAYERS = (
-    Convolution(8, 3, padding=1), ReLU(), Convolution(8, 3, padding=1), Add(), Tanh(),
+    Convolution(8, 3, padding=1), ReLU(),
+    Convolution(8, 3, padding=(2, 3), dilation=(2, 3)), Add(), Tanh(),
     Convolution(10, 3), ReLU(), MaxPool(2),
     Convolution(7, (3, 2), stride=(1, 2), padding=(1, 0, 1, 3)), AveragePool(2), Flatten(),
     FullyConnected(21), ReLU(), FullyConnected(5), Softmax(),
@@ -121,8 +122,8 @@ def test_blocks_that_share_sums_give_the_same(each: list[Kernel]) -> None:
 # Constants that a kernel reads or writes by: a wrong one gives other results, or is caught.
 OFFSETS = {
     "bias": 8, "weights": 8, "round_weights": 8, "height": -1, "width": -1, "taps_x": 1,
-    "stride_y": 1, "stride_x": 1, "top": 1, "left": 1, "result_x": -1, "out_pixel": 1,
-    "result_words": -4,
+    "apart_y": 1, "apart_x": 1, "stride_y": 1, "stride_x": 1, "top": 1, "left": 1, "result_x": -1,
+    "out_pixel": 1, "result_words": -4,
 }  # fmt: skip
 
 

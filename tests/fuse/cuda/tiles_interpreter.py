@@ -105,8 +105,8 @@ class Block:
             piece = who % pieces
             k = number * made.round_words + piece * made.piece
             tap, in_pixel = np.divmod(k, made.words)
-            y = self.top[row] + tap // made.taps_x
-            x = self.left[row] + tap % made.taps_x
+            y = self.top[row] + tap // made.taps_x * made.apart_y
+            x = self.left[row] + tap % made.taps_x * made.apart_x
             inside = (k < made.sum_words) & (y >= 0) & (y < made.height) & (x >= 0)
             inside &= x < made.width
             words = self.take(self.image[row], np.where(inside, y, 0), np.where(inside, x, 0),

@@ -63,7 +63,8 @@ class Patched(
 ):
     """A kernel of one wide convolution (`patches`): on tensor cores, which may have filters and
     positions exchanged, or without: with so many filters a thread, channels a chunk, and rows a
-    patch, and two sums of each or one."""
+    patch, and two sums of each or one. Pixels of so many `eights` of images lie beside each other,
+    or images are apart."""
 
     operations: Positive
     images: int
@@ -78,6 +79,7 @@ class Patched(
     depth: int = 0
     high: int = 0
     twice: bool = False
+    eights: int = 0
 
 
 class Joined(

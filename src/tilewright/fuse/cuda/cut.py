@@ -41,7 +41,7 @@ from tilewright.fuse.cuda.operations import (
 )
 from tilewright.fuse.cuda.panels import Panels, connected
 from tilewright.fuse.cuda.patches import Patches
-from tilewright.fuse.cuda.patches_choice import best_patches, image_cycles, patches_as
+from tilewright.fuse.cuda.patches_choice import best_for_many, patches_as
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles, can_spread
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
@@ -387,9 +387,9 @@ def _in_patches(
     part: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
 ) -> Iterator[tuple[float, Patched]]:
     """The best kernel of patches for one wide convolution, if there is any, and what it costs."""
-    plan = best_patches(arithmetic, part[0], gpu, None) if len(part) == 1 else None
-    if plan is not None:
-        yield image_cycles(plan, gpu), plan.chosen
+    found = best_for_many(arithmetic, part[0], gpu) if len(part) == 1 else None
+    if found is not None:
+        yield found[0], found[1].chosen
 
 
 def _behind(

@@ -36,12 +36,22 @@ Form = Literal["pixels", "words", "panels", "output"]
 @dataclass(frozen=True)
 class Window:
     """What part of a picture an output sees; `padding` is above and left of it, and so is `after`
-    below and right, if that is not the same."""
+    below and right, if that is not the same.
+
+    Where taps are `apart`, `taps` counts what lies between them, too: as weights of zero.
+    """
 
     taps: tuple[int, int] = (1, 1)
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     after: tuple[int, int] | None = None
+    apart: tuple[int, int] = (1, 1)
+
+    @property
+    def own_taps(self) -> tuple[int, int]:
+        """Without what lies between them."""
+        (down, across), (y, x) = self.taps, self.apart
+        return (down - 1) // y + 1, (across - 1) // x + 1
 
     @property
     def around(self) -> tuple[int, int]:
@@ -140,7 +150,7 @@ class Operation:
 
     @property
     def weights(self) -> int:
-        return self.source[0] * self.summed[0] * math.prod(self.window.taps)
+        return self.source[0] * self.summed[0] * math.prod(self.window.own_taps)
 
 
 class OfOperation:
@@ -323,9 +333,15 @@ def _convolution(layers: Layers, at: int, source: Source) -> Operation:
     layer = stage.layer
     assert isinstance(layer, Convolution)  # it was entered for these
     after = layer.padding[2:]
-    window = Window(
-        layer.extent, layer.stride, layer.padding[:2], None if after == layer.padding[:2] else after
+    # With strides, what a tap and the next one read is in planes of their own (`patches`).
+    down, across = (
+        apart if stride == 1 else 1
+        for apart, stride in zip(layer.dilation, layer.stride, strict=True)
     )
+    window = Window(
+        layer.extent, layer.stride, layer.padding[:2],
+        None if after == layer.padding[:2] else after, (down, across),
+    )  # fmt: skip
     if layer.groups == 1 or layer.groups != source[0]:
         return _sum(layers, at, source, window)
     summed = picture_shape(stage.output_shape)

@@ -12,6 +12,10 @@
 //
 // With strides, pixels that a tap reads as neighbours lie as such: all with the same remainders of
 // their coordinates are a plane of their own.
+//
+// Of small pictures much of a patch would be empty. There eight columns of a patch may be eight
+// images: their pixels lie beside each other, and rows of EIGHTS such eights follow each other, so
+// that a patch's rows are as far apart as ever. Taps then read whole eights further on.
 
 #define TW_PATCH 8
 #define TW_FETCHING 96  // threads that fetch pictures
@@ -30,6 +34,18 @@ struct Turn {
     }
 };
 
+// Of a block's patches the n-th: its image, and where in the block it is. Rows are those of all sets
+// of eight images, where images are beside each other.
+template <class L>
+struct Patch {
+    static constexpr int SETS = L::EIGHTS ? L::EIGHTS : 1, SIDE = L::EIGHTS ? 1 : TW_PATCH;
+    int number;
+
+    __device__ __forceinline__ int image() const { return number / (L::DOWN * L::ACROSS); }
+    __device__ __forceinline__ int y() const { return number / L::ACROSS % L::DOWN * L::TALL; }
+    __device__ __forceinline__ int x() const { return number % L::ACROSS * SIDE; }
+};
+
 // Which filters, images and positions a piece of work is: its first.
 template <class L>
 struct Work {
@@ -39,9 +55,9 @@ struct Work {
     {
         column = number % L::COLUMN_BLOCKS;
         number /= L::COLUMN_BLOCKS;
-        x = number % L::BLOCKS_X * (TW_PATCH * L::ACROSS);
+        x = number % L::BLOCKS_X * (Patch<L>::SIDE * L::ACROSS);
         number /= L::BLOCKS_X;
-        y = number % L::BLOCKS_Y * (L::TALL * L::DOWN);
+        y = number % L::BLOCKS_Y * (L::TALL * L::DOWN / Patch<L>::SETS);
         image = number / L::BLOCKS_Y * L::IMAGES;
     }
 
@@ -51,14 +67,19 @@ struct Work {
     }
 };
 
-// Of a block's patches the n-th: its image, and where in the block it is.
+// What a patch's row and column are: an image's position.
 template <class L>
-struct Patch {
-    int number;
+struct Position {
+    int image, y, x;
 
-    __device__ __forceinline__ int image() const { return number / (L::DOWN * L::ACROSS); }
-    __device__ __forceinline__ int y() const { return number / L::ACROSS % L::DOWN * L::TALL; }
-    __device__ __forceinline__ int x() const { return number % L::ACROSS * TW_PATCH; }
+    __device__ __forceinline__ Position(
+        const Work<L>& work, const Patch<L>& patch, int row, int column)
+    {
+        row += patch.y();
+        image = work.image + (L::EIGHTS ? row % Patch<L>::SETS * 8 + column : patch.image());
+        y = work.y + row / Patch<L>::SETS;
+        x = work.x + patch.x() + (L::EIGHTS ? 0 : column);
+    }
 };
 
 template <class L>
@@ -68,6 +89,11 @@ struct Rings {
     static constexpr int PIECES = L::CHUNK_WORDS / 4;  // of a pixel's chunk
     static constexpr int ADDING = 128 * L::GROUPS;  // threads
     static constexpr int USED = L::IMAGES * L::PLANES_Y * L::PLANES_X * L::ROWS * L::PITCH;
+    static constexpr int SETS = Patch<L>::SETS;
+    // Places from a pixel to its neighbour, and to the one below in the next set, or the next row.
+    static constexpr int BESIDE = L::EIGHTS ? 8 : 1, BELOW = L::PITCH * BESIDE;
+    // Where in a word of the table of places rows and columns begin.
+    static constexpr int ROW_BITS = L::EIGHTS ? 24 : 16, COLUMN_BITS = L::EIGHTS ? 16 : 0;
     const uint4* memory;
     word pictures, weights;  // where the rings begin
     word pictures_full, pictures_empty, weights_full, weights_empty;
@@ -125,17 +151,20 @@ struct Rings {
     }
 
     // Where the pixel lies that belongs to each place of a chunk, from the work's first on: its word,
-    // its row and its column. By the threads that fetch pictures, once for all.
+    // its row and its column, and its image where these are beside each other. By the threads that
+    // fetch pictures, once for all.
     __device__ __forceinline__ void find_places() const
     {
         int2* places = const_cast<int2*>(at_places());
         for (int slot = threadIdx.x - ADDING - 32; slot < USED; slot += TW_FETCHING) {
-            const int plane = slot / L::PITCH / L::ROWS;
-            const int y = slot / L::PITCH % L::ROWS * L::STRIDE_Y
+            const int plane = slot / (BELOW * SETS) / L::ROWS;
+            const int y = slot / (BELOW * SETS) % L::ROWS * L::STRIDE_Y
                 + plane / L::PLANES_X % L::PLANES_Y;
-            const int x = slot % L::PITCH * L::STRIDE_X + plane % L::PLANES_X;
-            const int row = plane / (L::PLANES_Y * L::PLANES_X) * L::HEIGHT + y;
-            places[slot] = make_int2((row * L::WIDTH + x) * L::WORDS, y << 16 | x);
+            const int x = slot / BESIDE % L::PITCH * L::STRIDE_X + plane % L::PLANES_X;
+            const int image = L::EIGHTS ? slot / BELOW % SETS * 8 + slot % BESIDE
+                                        : plane / (L::PLANES_Y * L::PLANES_X);
+            places[slot] = make_int2(((image * L::HEIGHT + y) * L::WIDTH + x) * L::WORDS,
+                                     y << ROW_BITS | x << COLUMN_BITS | (L::EIGHTS ? image : 0));
         }
         meet<1, TW_FETCHING>();
     }
@@ -157,22 +186,28 @@ struct Rings {
         for (int number = blockIdx.x; number < Work<L>::all(count); number += gridDim.x) {
             const Work<L> work(number);
             const int top = work.y * L::STRIDE_Y - L::TOP, left = work.x * L::STRIDE_X - L::LEFT;
-            const int used = min(L::IMAGES, count - work.image) * (USED / L::IMAGES);
+            const int left_over = count - work.image;
+            const int used = min(L::IMAGES, left_over) * (USED / L::IMAGES);
             const word* next = images + piece * 4
                 + ((long long)(work.image) * L::HEIGHT + top) * (L::WIDTH * L::WORDS)
                 + left * L::WORDS;
 #pragma unroll 1
             for (int chunk = 0; chunk < L::CHUNKS; ++chunk) {
                 const word picture = pictures + turn.stage * PICTURE_BYTES;
-                const bool in_pixel = chunk * L::CHUNK_WORDS + piece * 4 < L::WORDS;
+                const int first = chunk * L::CHUNK_WORDS + piece * 4;
                 wait_for(pictures_empty + 8 * turn.stage, turn.phase ^ 1);
 #pragma unroll 4
                 for (int slot = thread / PIECES; slot < USED; slot += STEP) {
                     const int2 place = places[slot];
-                    const int y = top + (place.y >> 16), x = left + (place.y & 0xffff);
+                    const int y = top + (place.y >> ROW_BITS);
+                    const int x = left
+                        + (place.y >> COLUMN_BITS & ((1 << (ROW_BITS - COLUMN_BITS)) - 1));
                     const bool there = unsigned(y) < L::HEIGHT && unsigned(x) < L::WIDTH
-                        && slot < used && in_pixel;
-                    copy_piece(piece_of_place(picture, slot, piece), next + place.x, there);
+                        && (L::EIGHTS ? (place.y & 0xffff) < left_over : slot < used);
+#pragma unroll
+                    for (int i = 0; i < 4; i += L::AT_ONCE)
+                        copy_words<L::AT_ONCE>(piece_of_place(picture, slot, piece) + 4 * i,
+                                               next + place.x + i, there && first + i < L::WORDS);
                 }
                 const word full = pictures_full + 8 * turn.stage;
                 if (L::ROUNDS) {
@@ -205,15 +240,15 @@ struct Rings {
     static __device__ __forceinline__ int patch_at(const Patch<L>& patch)
     {
         constexpr int IMAGE = L::PLANES_Y * L::PLANES_X * L::ROWS * L::PITCH;
-        return patch.image() * IMAGE + patch.y() * L::PITCH + patch.x();
+        return (L::EIGHTS ? 0 : patch.image() * IMAGE) + patch.y() * BELOW + patch.x() * BESIDE;
     }
 
     // How far from there a tap reads.
     static __device__ __forceinline__ int tap_at(int tap)
     {
-        const int y = tap / L::TAPS_X, x = tap % L::TAPS_X;
+        const int y = tap / L::TAPS_X * L::APART_Y, x = tap % L::TAPS_X * L::APART_X;
         const int plane = y % L::STRIDE_Y * L::PLANES_X + x % L::STRIDE_X;
-        return (plane * L::ROWS + y / L::STRIDE_Y) * L::PITCH + x / L::STRIDE_X;
+        return (plane * L::ROWS + y / L::STRIDE_Y) * (SETS * BELOW) + x / L::STRIDE_X * BESIDE;
     }
 
     // Where a thread that adds up is in both rings, and what it gives back next.
@@ -253,27 +288,40 @@ struct Results {
         return L::POOL == TW_POOL_MAX_OF_EACH ? maximum(two, others) : 0.25f * (two + others);
     }
 
+    // Of so many words of a pixel those that are read or written at once; and whether some of them
+    // may be beyond its last.
+    template <int ALL>
+    static constexpr int AT_ONCE = ALL < L::OUT_AT_ONCE ? ALL : L::OUT_AT_ONCE;
+    template <int ALL>
+    static constexpr bool BEYOND = L::OUT_WORDS % ALL != 0;
+
     // What is added to some filters of a pixel that follow each other.
     template <int COUNT>
     static __device__ __forceinline__ void read_added(
         word (&more)[COUNT / TW_PER_WORD], const word* added, int image, int pixel, int filter)
     {
+        constexpr int ALL = COUNT / TW_PER_WORD, WORDS = AT_ONCE<ALL>;
+        const int first = filter / TW_PER_WORD;
         const word* from = added + size_t(image) * (L::RESULT_Y * L::RESULT_X * L::OUT_WORDS)
-            + pixel * L::OUT_WORDS + filter / TW_PER_WORD;
-        if constexpr (COUNT / TW_PER_WORD == 1) {
-            more[0] = __ldg(from);
-        } else if constexpr (COUNT / TW_PER_WORD == 2) {
-            const uint2 two = __ldg(reinterpret_cast<const uint2*>(from));
-            more[0] = two.x;
-            more[1] = two.y;
-        } else {
+            + pixel * L::OUT_WORDS + first;
 #pragma unroll
-            for (int i = 0; i < COUNT / TW_PER_WORD; i += 4) {
+        for (int i = 0; i < ALL; i += WORDS) {
+            if (BEYOND<ALL> && first + i >= L::OUT_WORDS) {
+#pragma unroll
+                for (int k = i; k < i + WORDS; ++k)
+                    more[k] = 0;
+            } else if constexpr (WORDS == 4) {
                 const uint4 four = __ldg(reinterpret_cast<const uint4*>(from + i));
                 more[i] = four.x;
                 more[i + 1] = four.y;
                 more[i + 2] = four.z;
                 more[i + 3] = four.w;
+            } else if constexpr (WORDS == 2) {
+                const uint2 two = __ldg(reinterpret_cast<const uint2*>(from + i));
+                more[i] = two.x;
+                more[i + 1] = two.y;
+            } else {
+                more[i] = __ldg(from + i);
             }
         }
     }
@@ -284,17 +332,23 @@ struct Results {
         float (&values)[COUNT], const word (&more)[COUNT / TW_PER_WORD], word* results, int image,
         int pixel, int filter)
     {
-        constexpr int ALL = COUNT / TW_PER_WORD, WORDS = ALL < 4 ? ALL : 4;
+        constexpr int ALL = COUNT / TW_PER_WORD, WORDS = AT_ONCE<ALL>;
         word made[ALL];
 #pragma unroll
-        for (int k = 0; k < COUNT; ++k)
+        for (int k = 0; k < COUNT; ++k) {
             values[k] = L::after(
                 L::ADDED ? L::before(values[k]) + value_of(more[k / TW_PER_WORD], k) : values[k]);
+            // Half of a last word.
+            if (L::FILTERS % TW_PER_WORD && filter + k >= L::FILTERS)
+                values[k] = 0.0f;
+        }
 #pragma unroll
         for (int k = 0; k < ALL; ++k)
             made[k] = word_of(values[k * TW_PER_WORD], values[(k + 1) * TW_PER_WORD - 1]);
 #pragma unroll
         for (int i = 0; i < ALL; i += WORDS) {
+            if (BEYOND<ALL> && filter / TW_PER_WORD + i >= L::OUT_WORDS)
+                continue;
             const int at = pixel * L::OUT_WORDS + filter / TW_PER_WORD + i;
             word* to = results
                 + (L::TO_PANELS ? piece_at<L::OUT_PIECES>(image, at / 4) + at % 4
@@ -303,9 +357,9 @@ struct Results {
                 *reinterpret_cast<uint4*>(to) =
                     make_uint4(made[i], made[i + 1], made[i + 2], made[i + 3]);
             else if constexpr (WORDS == 2)
-                *reinterpret_cast<uint2*>(to) = make_uint2(made[0], made[1]);
+                *reinterpret_cast<uint2*>(to) = make_uint2(made[i], made[i + 1]);
             else
-                *to = made[0];
+                *to = made[i];
         }
     }
 

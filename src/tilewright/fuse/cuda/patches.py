@@ -28,7 +28,7 @@ from tilewright.fuse.cuda.packing import expanded, pack_all
 from tilewright.fuse.cuda.panels_ways import FETCHING, REGISTERS
 from tilewright.model.network import Parameters
 
-PATCH = 8  # positions along a side, but that a patch may have more rows or fewer
+PATCH = 8  # positions along a side, but that a patch may have more rows or fewer; or images
 PIECE = 4  # words that are fetched at once
 PANEL_CHUNK = 32  # words of an image in panels
 PLACE_BYTES = 8  # that say where a pixel lies
@@ -36,6 +36,11 @@ GROUPS = 1, 2, 3, 4  # of four warps
 MOST_PATCHES = 1, 2, 3, 4, 6, 8  # of a block
 LEFT = 40  # registers of a thread that fetches
 STAGES = 6  # of weights, at most
+MORE = 16  # registers of a thread that adds up, where images are beside each other
+EIGHTS = 1, 2, 4, 8  # of images
+# Of positions in patches of one image, that are none of the picture: more are worth a look at
+# patches of several images.
+MOST_EMPTY = 0.15
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,9 @@ class Patches(OfOperation):
     wide: int  # filters
     stages: int  # of weights
     pictures: int  # chunks of pictures
+    # Of images, whose pixels lie beside each other: what else are eight columns of a patch are
+    # eight images, and rows of so many eights follow each other. 0: images are apart.
+    eights: int = 0
 
     @property
     def tall(self) -> int:
@@ -90,7 +98,7 @@ class Patches(OfOperation):
     @property
     @abstractmethod
     def other_registers(self) -> int:
-        """Of a thread that adds up, besides sums."""
+        """Of a thread that adds up, besides sums and what images beside each other take."""
 
     @property
     @abstractmethod
@@ -116,7 +124,26 @@ class Patches(OfOperation):
 
     @property
     def patches(self) -> int:
-        return self.images * self.down * self.across
+        return (1 if self.eights else self.images) * self.down * self.across
+
+    @property
+    def sets(self) -> int:
+        """Of images whose rows follow each other."""
+        return max(self.eights, 1)
+
+    @property
+    def side(self) -> int:
+        """Columns of a patch."""
+        return 1 if self.eights else PATCH
+
+    @property
+    def block_rows(self) -> int:
+        """Of a picture."""
+        return self.tall * self.down // self.sets
+
+    @property
+    def taps(self) -> tuple[int, int]:
+        return self.operation.window.own_taps
 
     @property
     def threads(self) -> int:
@@ -126,6 +153,11 @@ class Patches(OfOperation):
     def words(self) -> int:
         """Of a pixel."""
         return self.arithmetic.words(self.operation.source[0])
+
+    @property
+    def at_once(self) -> int:
+        """Words of a pixel that are copied by one instruction: pixels follow each other."""
+        return math.gcd(self.words, PIECE)
 
     @property
     def chunks(self) -> int:
@@ -140,13 +172,12 @@ class Patches(OfOperation):
     def steps(self) -> int:
         """Of a sum, whose taps each take so many words."""
         each = (self.chunks - 1) * (self.chunk_words // self.step_words) + self.last_steps
-        return math.prod(self.operation.window.taps) * each
+        return math.prod(self.taps) * each
 
     @property
     def stage_words(self) -> int:
         """Of weights that come at a time."""
-        taps = math.prod(self.operation.window.taps)
-        return taps // self.turns * self.chunk_words * self.wide
+        return math.prod(self.taps) // self.turns * self.chunk_words * self.wide
 
     @property
     def planes(self) -> tuple[int, int]:
@@ -158,13 +189,13 @@ class Patches(OfOperation):
     def rows(self) -> int:
         """Of a plane."""
         window = self.operation.window
-        return self.tall * self.down + (window.taps[0] - 1) // window.stride[0]
+        return self.block_rows + (window.taps[0] - 1) // window.stride[0]
 
     @property
     def pitch(self) -> int:
         """Pixels of a row."""
         window = self.operation.window
-        return PATCH * self.across + (window.taps[1] - 1) // window.stride[1]
+        return self.side * self.across + (window.taps[1] - 1) // window.stride[1]
 
     @property
     def used_slots(self) -> int:
@@ -192,7 +223,7 @@ class Patches(OfOperation):
     def blocks(self) -> tuple[int, int]:
         """Of an image's positions, along y and x."""
         _, height, width = self.operation.summed
-        return -(-height // (self.tall * self.down)), -(-width // (PATCH * self.across))
+        return -(-height // self.block_rows), -(-width // (self.side * self.across))
 
     @property
     def column_blocks(self) -> int:
@@ -226,8 +257,10 @@ class Patches(OfOperation):
 
     def _packed(self, given: NDArray[np.float32]) -> Words:
         operation, per_word = self.operation, self.arithmetic.per_word
-        channels, taps = operation.source[0], operation.window.taps
+        window = operation.window
+        channels, taps = operation.source[0], window.taps
         weight = expanded(operation.stages[0], given).reshape(-1, channels, *taps)
+        weight, taps = weight[..., :: window.apart[0], :: window.apart[1]], self.taps
         filters, deep = self.wide * self.column_blocks, self.chunk_words * self.chunks * per_word
         values = np.zeros((filters, *taps, deep), np.float32)
         values[: len(weight), ..., :channels] = weight.transpose(0, 2, 3, 1)
@@ -238,7 +271,8 @@ class Patches(OfOperation):
         turns = self.chunks * self.turns
         sums = self.adding_cycles(rates) + turns * rates.turn
         weights = turns * 4 * self.stage_words / rates.copied
-        pictures = self.chunks * self.used_slots * (self.chunk_words // PIECE) / rates.fetched
+        copies = self.chunks * self.used_slots * (self.chunk_words // self.at_once)
+        pictures = copies / rates.fetched
         # With one chunk of pictures at a time, all wait while it comes.
         if self.pictures == 1:
             sums += pictures
@@ -247,19 +281,37 @@ class Patches(OfOperation):
 
     def fits(self, gpu: Generation) -> bool:
         """Whether there can be such a kernel: it finds room, and the kernel's table of places does
-        for the rows and columns that it holds in 15 and 16 bits."""
-        window = self.operation.window
+        for the rows and columns that it holds in 15 and 16 bits, or in 7 and 8."""
+        window, bits = self.operation.window, (7, 8) if self.eights else (15, 16)
         return (
             min(self.images, self.down, self.across, self.wide) >= 1
             and self.groups in GROUPS
-            and (self.images == 1 or self.blocks == (1, 1))  # of several images, each is whole
-            and window.stride[0] * self.rows < 2**15
-            and window.stride[1] * self.pitch < 2**16
+            and self.eights in (0, *EIGHTS)
+            and (
+                (self.images == PATCH * self.eights and self.tall * self.down % self.eights == 0)
+                if self.eights
+                else (self.images == 1 or self.blocks == (1, 1))  # of several, each is whole
+            )
+            and window.stride[0] * self.rows < 2 ** bits[0]
+            and window.stride[1] * self.pitch < 2 ** bits[1]
             and 2 <= self.stages <= STAGES
             and 1 <= self.pictures <= 4
             and self.shared_bytes <= gpu.shared_bytes - 1024
-            and math.prod(self.sums) + self.other_registers <= self.registers
+            and self.in_registers
         )
+
+    @property
+    def in_registers(self) -> bool:
+        """Whether nothing is spilled."""
+        more = MORE if self.eights else 0
+        return math.prod(self.sums) + self.other_registers + more <= self.registers
+
+
+def worth_eights(operation: Operation) -> bool:
+    """Whether much of an image's patches would be empty."""
+    _, height, width = operation.summed
+    whole = math.prod(-(-side // PATCH) * PATCH for side in (height, width))
+    return height * width < (1 - MOST_EMPTY) * whole
 
 
 def can_be_patches(operation: Operation, gpu: Generation, least: int) -> bool:

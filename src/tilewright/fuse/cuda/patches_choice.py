@@ -16,6 +16,10 @@ from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_plain import PlainPatches
 from tilewright.fuse.cuda.patches_tensor import TensorPatches
 
+# Of kernels for many images that are nearly as good as the best for any number of them, the one is
+# taken that is best for so many: there it counts whether blocks come out even.
+NEAR, MANY = 1.05, 1000
+
 
 def all_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> Iterator[Patches]:
     """The plans that are compared."""
@@ -28,7 +32,7 @@ def patches_as(
 ) -> Patches | None:
     """The plan that was chosen, if there is such a one."""
     given = (arithmetic, operation, chosen.images, chosen.down, chosen.across, chosen.groups,
-             chosen.wide, chosen.stages, chosen.pictures)  # fmt: skip
+             chosen.wide, chosen.stages, chosen.pictures, chosen.eights)  # fmt: skip
     plan: Patches
     if patches_plain.can_be_patches(arithmetic, operation, gpu):
         plan = PlainPatches(*given, chosen.own, chosen.depth, chosen.high, chosen.twice)
@@ -62,12 +66,47 @@ def cycles(plan: Patches, images: int, processors: int, rates: PatchRates | None
 
 
 def best_patches(
-    arithmetic: Arithmetic, operation: Operation, gpu: Generation, images: int | None
+    arithmetic: Arithmetic, operation: Operation, gpu: Generation, images: int
 ) -> Patches | None:
-    """The best for so many images, or for many; None: there is none."""
-    given = operation.alike, operation.forms, operation.gives
-    found = _best(arithmetic, _Alike(given, operation), gpu, images)
+    """The best for so many images; None: there is none."""
+    found = _best(arithmetic, _alike(operation), gpu, images)
     return replace(found, operation=operation) if found else None
+
+
+def best_for_many(
+    arithmetic: Arithmetic, operation: Operation, gpu: Generation
+) -> tuple[float, Patches] | None:
+    """What an image of many costs of the best of all, and one that is nearly as good, but best for
+    `MANY`, of which every multiprocessor then has some; None: there is none."""
+    found = _best_for_many(arithmetic, _alike(operation), gpu)
+    return (found[0], replace(found[1], operation=operation)) if found else None
+
+
+@lru_cache(maxsize=1000)
+def _best(arithmetic: Arithmetic, alike: _Alike, gpu: Generation, images: int) -> Patches | None:
+    plans, processors = _tried(arithmetic, alike, gpu), gpu.few.processors
+    return min(plans, key=lambda plan: cycles(plan, images, processors), default=None)
+
+
+@lru_cache(maxsize=1000)
+def _best_for_many(
+    arithmetic: Arithmetic, alike: _Alike, gpu: Generation
+) -> tuple[float, Patches] | None:
+    processors = gpu.few.processors
+    plans = [
+        (image_cycles(plan, gpu), plan)
+        for plan in _tried(arithmetic, alike, gpu)
+        if plan.works(MANY) >= processors
+    ]
+    if not plans:
+        return None
+    least = min(cost for cost, _ in plans)
+    # Of those that wait for device memory, the one that has least to do besides.
+    best = min(
+        (plan for cost, plan in plans if cost <= NEAR * least),
+        key=lambda plan: (cycles(plan, MANY, processors), _own_cycles(plan)),
+    )
+    return least, best
 
 
 @dataclass(frozen=True)
@@ -78,17 +117,8 @@ class _Alike:
     operation: Operation = field(compare=False)
 
 
-@lru_cache(maxsize=1000)
-def _best(
-    arithmetic: Arithmetic, alike: _Alike, gpu: Generation, images: int | None
-) -> Patches | None:
-    plans = _tried(arithmetic, alike, gpu)
-    if images is None:
-        # Of those that wait for device memory, the one that has least to do besides.
-        return min(plans, key=lambda plan: (image_cycles(plan, gpu), _own_cycles(plan)),
-                   default=None)  # fmt: skip
-    processors = gpu.few.processors
-    return min(plans, key=lambda plan: cycles(plan, images, processors), default=None)
+def _alike(operation: Operation) -> _Alike:
+    return _Alike((operation.alike, operation.forms, operation.gives), operation)
 
 
 @lru_cache(maxsize=100)

@@ -29,7 +29,6 @@ struct Patches : Rings<L>, Results<L> {
             filter = (warp % FILTER_WARPS * FILTER_LANES + eight / L::TOGETHER) * L::OWN;
         }
 
-        __device__ __forceinline__ int column() const { return this->x() + threadIdx.x % TW_PATCH; }
     };
 
     __device__ __forceinline__ const char* bytes() const
@@ -48,20 +47,22 @@ struct Patches : Rings<L>, Results<L> {
         float (&even)[L::TALL][L::OWN], float (&odd)[L::TALL][L::OWN], const char* pixel,
         const float* weights)
     {
-        constexpr int ROW = L::PITCH * L::PIXEL_BYTES;
+        constexpr int ROW = R::BELOW * L::PIXEL_BYTES;
+        // Rows from a tap to the next, and those of them that it has not read.
+        constexpr int FURTHER = L::APART_Y * R::SETS, NEW = FURTHER < L::TALL ? FURTHER : L::TALL;
 #pragma unroll
         for (int plane = 0; plane < L::PLANES_Y; ++plane) {
-            const char* rows = pixel + plane * (L::PLANES_X * L::ROWS * ROW);
+            const char* rows = pixel + plane * (L::PLANES_X * L::ROWS * R::SETS * ROW);
             float4 line[L::TALL];
 #pragma unroll
             for (int y = 0; y < L::TALL; ++y)
                 line[y] = *reinterpret_cast<const float4*>(rows + y * ROW);
 #pragma unroll
             for (int tap = plane; tap < L::TAPS_Y; tap += L::STRIDE_Y) {
-                const int down = tap / L::STRIDE_Y;
-                if (down)
-                    line[(down + L::TALL - 1) % L::TALL] =
-                        *reinterpret_cast<const float4*>(rows + (down + L::TALL - 1) * ROW);
+                const int down = tap / L::STRIDE_Y * FURTHER;
+#pragma unroll
+                for (int y = down + L::TALL - NEW; down && y < down + L::TALL; ++y)
+                    line[y % L::TALL] = *reinterpret_cast<const float4*>(rows + y * ROW);
 #pragma unroll
                 for (int c = 0; c < 4; c += CHANNELS) {
                     const float* own = weights + (tap * L::CHUNK_WORDS + c) * L::WIDE;
@@ -146,19 +147,26 @@ struct Patches : Rings<L>, Results<L> {
         const Work<L>& work, int count)
     {
         const Mine mine;
-        const int image = work.image + mine.image(), filter = work.column * L::WIDE + mine.filter;
-        const int x = work.x + mine.column(), column = L::POOL ? x / 2 : x;
-        const bool here = image < count && column < L::RESULT_X && !(L::POOL && x % 2);
+        const int filter = work.column * L::WIDE + mine.filter;
 #pragma unroll
         for (int first = 0; first < L::TALL; first += 2) {
-            const int y = work.y + mine.y() + first, row = L::POOL ? y / 2 : y;
+            int image[2], pixel[2];
+            bool here[2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const Position<L> at(work, mine, first + i, threadIdx.x % TW_PATCH);
+                const int row = L::POOL ? at.y / 2 : at.y, column = L::POOL ? at.x / 2 : at.x;
+                image[i] = at.image;
+                pixel[i] = row * L::RESULT_X + column;
+                here[i] = at.image < count && row < L::RESULT_Y && column < L::RESULT_X
+                    && !(L::POOL && at.x % 2);
+            }
             word more[2][L::OWN / 4][4];
 #pragma unroll
             for (int i = 0; i < L::OWN / 2 && L::ADDED; ++i)
-                if (here && first + i % 2 < L::TALL && row + i % 2 < L::RESULT_Y
-                    && filter + i / 2 * 4 < L::FILTERS)
-                    Results<L>::template read_added<4>(more[i % 2][i / 2], added, image,
-                        (row + i % 2) * L::RESULT_X + column, filter + i / 2 * 4);
+                if (here[i % 2] && first + i % 2 < L::TALL && filter + i / 2 * 4 < L::FILTERS)
+                    Results<L>::template read_added<4>(more[i % 2][i / 2], added, image[i % 2],
+                                                       pixel[i % 2], filter + i / 2 * 4);
 #pragma unroll
             for (int i = 0; i < L::OWN / 2; i += L::POOL ? 2 : 1) {
                 const int below = i % 2, f = i / 2 * 4;
@@ -172,13 +180,13 @@ struct Patches : Rings<L>, Results<L> {
                         const float both =
                             Results<L>::first_pooled(
                                 sum[first][f + k], sum[(first + 1) % L::TALL][f + k]);
-                        values[k] =
-                            Results<L>::pooled(both, __shfl_xor_sync(0xffffffff, both, 1));
+                        values[k] = Results<L>::pooled(
+                            both, __shfl_xor_sync(0xffffffff, both, R::BESIDE));
                     }
                 }
-                if (here && row + below < L::RESULT_Y && filter + f < L::FILTERS)
-                    Results<L>::put_filters(values, more[below][i / 2], results, image,
-                                            (row + below) * L::RESULT_X + column, filter + f);
+                if (here[below] && filter + f < L::FILTERS)
+                    Results<L>::put_filters(values, more[below][i / 2], results, image[below],
+                                            pixel[below], filter + f);
             }
         }
     }

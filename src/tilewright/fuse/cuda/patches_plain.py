@@ -15,7 +15,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.generations import PLAIN_PATCHES, Generation, PatchRates
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.patches import GROUPS, PATCH, PIECE, Patches
+from tilewright.fuse.cuda.patches import EIGHTS, GROUPS, PATCH, PIECE, Patches, worth_eights
 
 OWN = 16, 12, 8  # filters of a thread
 DEPTHS = 32, 16, 8  # channels of a chunk
@@ -51,7 +51,7 @@ class PlainPatches(Patches):
     @property
     def turns(self) -> int:
         """A column of taps at a time."""
-        return self.operation.window.taps[1]
+        return self.taps[1]
 
     @property
     def together(self) -> int:
@@ -79,13 +79,14 @@ class PlainPatches(Patches):
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
                        self.pictures, own=self.own, depth=self.depth, high=self.high,
-                       twice=self.twice)  # fmt: skip
+                       twice=self.twice, eights=self.eights)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         """A scheduler has a warp of each group; what it reads, it reads beside all others."""
-        down, across = self.operation.window.taps
+        down, across = self.taps
         fours = self.steps // (down * across)
-        rows = self.planes[0] * (self.high - 1) + down
+        planes, further = self.planes[0], self.operation.window.apart[0] * self.sets
+        rows = planes * self.high + (down - planes) * min(further, self.high)
         products = self.high * self.own * PIECE * down
         reads = rows + down * PIECE * (self.own // PIECE)
         product = rates.twice if self.twice else rates.product
@@ -108,25 +109,28 @@ class PlainPatches(Patches):
         return (
             self.own in OWN
             and self.high in TALL
-            and not (self.operation.pool and self.high % 2)
+            and not (self.operation.pool and not self._pools)
             and min(self.patches, self.groups) >= 1
             and 4 * self.groups % (self.patches // self.together) == 0
             and self.wide == self.own * 4 * 4 * self.groups // self.patches
-            and math.prod(self.sums) + self.other_registers <= self.registers
+            and self.in_registers
         )
+
+    @property
+    def _pools(self) -> bool:
+        """Whether a thread has two positions of every window, above each other, and a lane of the
+        same warp the other two."""
+        beside = self.eights == 0 or (
+            self.eights == 1 and self.across % 2 == 0 and self.together % 2 == 0
+        )
+        return self.high % 2 == 0 and beside
 
     def fits(self, gpu: Generation) -> bool:
         return self.depth in DEPTHS and self.shared_out and super().fits(gpu)
 
 
 def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> bool:
-    return (
-        not arithmetic.tensor
-        and patches.can_be_patches(operation, gpu, LEAST_CHANNELS)
-        # Pieces of pixels and of results are whole.
-        and operation.source[0] % PIECE == 0
-        and operation.summed[0] % PIECE == 0
-    )
+    return not arithmetic.tensor and patches.can_be_patches(operation, gpu, LEAST_CHANNELS)
 
 
 def all_patches(
@@ -135,8 +139,7 @@ def all_patches(
     """The plans that are compared: chunks as deep as fit twice, then as many stages."""
     if not can_be_patches(arithmetic, operation, gpu):
         return
-    filters, height, width = operation.summed
-    broad = range(1, min(-(-width // PATCH), MOST_PATCHES[-1]) + 1)
+    filters = operation.summed[0]
     for high, own, groups, count in itertools.product(
         _heights(operation), OWN, GROUPS, MOST_PATCHES
     ):
@@ -147,17 +150,30 @@ def all_patches(
             least = replace(least, twice=False)
         if wide - own >= filters or not least.shared_out:
             continue
-        for down, across in itertools.product(range(1, -(-height // high) + 1), broad):
-            images, rest = divmod(count, down * across)
-            if rest or images == 0 or (images > 1 and (down * high < height or across < broad[-1])):
-                continue
+        for images, down, across, eights in _shapes(operation, high, count):
             ways = itertools.product((2, 1), DEPTHS, range(MOST_STAGES, 1, -1))
             for pictures, depth, stages in ways:
                 plan = replace(least, images=images, down=down, across=across, stages=stages,
-                               pictures=pictures, depth=depth)  # fmt: skip
+                               pictures=pictures, depth=depth, eights=eights)  # fmt: skip
                 if plan.fits(gpu):
                     yield plan
                     break
+
+
+def _shapes(operation: Operation, high: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+    """Images, patches above each other and beside each other, and eights of images, of so many
+    patches that are so high."""
+    _, height, width = operation.summed
+    tall, broad = -(-height // high), min(-(-width // PATCH), MOST_PATCHES[-1])
+    for down, across in itertools.product(range(1, tall + 1), range(1, broad + 1)):
+        images, rest = divmod(count, down * across)
+        if rest == 0 and (images == 1 or (images > 1 and (down, across) == (tall, broad))):
+            yield images, down, across, 0
+    for eights in EIGHTS if worth_eights(operation) else ():
+        for across in (each for each in range(1, width + 1) if count % each == 0):
+            down = count // across
+            if high * down % eights == 0 and high * down <= eights * height:
+                yield PATCH * eights, down, across, eights
 
 
 def _heights(operation: Operation) -> list[int]:
@@ -165,4 +181,6 @@ def _heights(operation: Operation) -> list[int]:
     even = 2 if operation.pool else 1
     height = -(-operation.summed[1] // even)
     found = {even * -(-height // count) for count in range(1, height + 1)}
+    if worth_eights(operation):
+        found |= {eights * each for eights in EIGHTS for each in found}
     return sorted({PATCH, *(found & set(TALL))})

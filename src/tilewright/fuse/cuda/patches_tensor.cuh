@@ -53,7 +53,7 @@ struct Patches : Rings<L>, Results<L> {
         for (int n = 0; n < L::UNITS; ++n)
             positions[n] = described(this->pictures + turns.pictures.stage * R::PICTURE_BYTES
                                          + R::patch_at(Unit(n)) * L::PIXEL_BYTES,
-                                     L::PITCH * L::PIXEL_BYTES);
+                                     R::BELOW * L::PIXEL_BYTES);
 #pragma unroll 1
         for (int tap = 0; tap < TAPS; ++tap) {
             const int reach = R::tap_at(tap) * (L::PIXEL_BYTES / 16);
@@ -149,22 +149,27 @@ struct Patches : Rings<L>, Results<L> {
 #pragma unroll
         for (int unit = 0; unit < L::UNITS; ++unit) {
             const Unit own(unit);
-            const int image = work.image + own.image();
-            const int y = work.y + own.y() + 2 * warp, x = work.x + own.x() + g;
-            const int pixel = L::POOL ? y / 2 * L::RESULT_X + x / 2 : y * L::RESULT_X + x;
             const int filter = work.column * L::WIDE + column_filter(0);
+            int image[2], pixel[2];
             bool mine[2];
-            mine[0] = image < count && !(L::POOL && g % 2)
-                && (L::POOL ? y / 2 : y) < L::RESULT_Y && (L::POOL ? x / 2 : x) < L::RESULT_X;
-            mine[1] = mine[0] && y + 1 < L::RESULT_Y;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const Position<L> at(work, own, 2 * warp + i, g);
+                const int row = L::POOL ? at.y / 2 : at.y, column = L::POOL ? at.x / 2 : at.x;
+                image[i] = at.image;
+                pixel[i] = row * L::RESULT_X + column;
+                mine[i] = at.image < count && !(L::POOL && g % 2) && row < L::RESULT_Y
+                    && column < L::RESULT_X;
+            }
 #pragma unroll
             for (int first = 0; first < EIGHTS; first += AT_ONCE) {
                 word more[AT_ONCE][2][8 / TW_PER_WORD];
 #pragma unroll
                 for (int i = 0; i < 2 * AT_ONCE && L::ADDED; ++i)
                     if (mine[i % 2] && filter + (first + i / 2) * 32 < L::FILTERS)
-                        Results<L>::template read_added<8>(more[i / 2][i % 2], added, image, pixel + i % 2 * L::RESULT_X,
-                                      filter + (first + i / 2) * 32);
+                        Results<L>::template read_added<8>(
+                            more[i / 2][i % 2], added, image[i % 2], pixel[i % 2],
+                            filter + (first + i / 2) * 32);
 #pragma unroll
                 for (int i = 0; i < 2 * AT_ONCE; i += L::POOL ? 2 : 1) {
                     const int eight = first + i / 2, half = i % 2;
@@ -181,8 +186,8 @@ struct Patches : Rings<L>, Results<L> {
                         }
                     }
                     if (mine[half] && filter + eight * 32 < L::FILTERS)
-                        Results<L>::put_filters(values, more[i / 2][half], results, image,
-                                    pixel + half * L::RESULT_X, filter + eight * 32);
+                        Results<L>::put_filters(values, more[i / 2][half], results, image[half],
+                                                pixel[half], filter + eight * 32);
                 }
             }
         }
@@ -198,24 +203,24 @@ struct Patches : Rings<L>, Results<L> {
 #pragma unroll
         for (int unit = 0; unit < L::UNITS; ++unit) {
             const Unit own(unit);
-            const int image = work.image + own.image(), x = work.x + own.x() + 2 * t;
             const int filter = work.column * L::WIDE + row_filter(unit);
-            const bool mine = image < count && filter < L::FILTERS;
 #pragma unroll
             for (int first = 0; first < L::COLUMNS / 8; first += AT_ONCE) {
                 word more[AT_ONCE][2][2 / TW_PER_WORD];
 #pragma unroll
                 for (int i = 0; i < 2 * AT_ONCE && L::ADDED; ++i) {
-                    const int row = work.y + first + i / 2, column = x + i % 2;
-                    if (mine && row < L::RESULT_Y && column < L::RESULT_X)
-                        Results<L>::template read_added<2>(more[i / 2][i % 2], added, image, row * L::RESULT_X + column,
-                                      filter);
+                    const Position<L> at(work, own, first + i / 2, 2 * t + i % 2);
+                    if (at.image < count && filter < L::FILTERS && at.y < L::RESULT_Y
+                        && at.x < L::RESULT_X)
+                        Results<L>::template read_added<2>(more[i / 2][i % 2], added, at.image,
+                                                           at.y * L::RESULT_X + at.x, filter);
                 }
 #pragma unroll
                 for (int i = 0; i < 2 * AT_ONCE; i += L::POOL ? 4 : 1) {
                     const float* four = sum[unit] + 4 * (first + i / 2);  // filter, column
-                    const int y = work.y + first + i / 2, beside = i % 2;
-                    const int row = L::POOL ? y / 2 : y, column = L::POOL ? x / 2 : x + beside;
+                    const int beside = i % 2;
+                    const Position<L> at(work, own, first + i / 2, 2 * t + beside);
+                    const int row = L::POOL ? at.y / 2 : at.y, column = L::POOL ? at.x / 2 : at.x;
                     float values[2];
 #pragma unroll
                     for (int j = 0; j < 2; ++j)
@@ -224,9 +229,10 @@ struct Patches : Rings<L>, Results<L> {
                                      Results<L>::first_pooled(four[(2 * j + 4) % (L::COLUMNS / 2)],
                                                   four[(2 * j + 5) % (L::COLUMNS / 2)]))
                             : four[2 * j + beside];
-                    if (mine && row < L::RESULT_Y && column < L::RESULT_X)
-                        Results<L>::put_filters(values, more[i / 2][beside], results, image,
-                                    row * L::RESULT_X + column, filter);
+                    if (at.image < count && filter < L::FILTERS && row < L::RESULT_Y
+                        && column < L::RESULT_X)
+                        Results<L>::put_filters(values, more[i / 2][beside], results, at.image,
+                                                row * L::RESULT_X + column, filter);
                 }
             }
         }

@@ -17,7 +17,15 @@ from tilewright.fuse.cuda.generations import PATCHES, Generation, PatchRates
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.packing import in_pieces
 from tilewright.fuse.cuda.panels_ways import BAND
-from tilewright.fuse.cuda.patches import GROUPS, MOST_PATCHES, PATCH, PIECE, STAGES, Patches
+from tilewright.fuse.cuda.patches import (
+    EIGHTS,
+    GROUPS,
+    MOST_PATCHES,
+    PATCH,
+    STAGES,
+    Patches,
+    worth_eights,
+)
 
 CHUNK = 32  # words of a pixel that lie together: 128 bytes, over which pieces change places
 STEP = 8  # words of a sum that an instruction takes
@@ -25,6 +33,7 @@ COLUMNS = 32  # filters of which a lane has eight that follow each other
 MOST_COLUMNS = 256  # of an instruction
 OTHERS = 40  # registers, besides sums
 LEAST_CHANNELS = 32  # fewer leave most of a chunk empty
+LEAST_APART = 16  # where taps are apart: elsewhere what lies between them is multiplied, too
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class TensorPatches(Patches):
 
     @property
     def turns(self) -> int:
-        return math.prod(self.operation.window.taps)
+        return math.prod(self.taps)
 
     @property
     def columns(self) -> int:
@@ -50,7 +59,12 @@ class TensorPatches(Patches):
         """Instructions whose sums four warps have: of patches, or of 64 filters of some."""
         if not self.turned:
             return self.patches // self.groups
-        return self.images * self.across // self.groups * (self.wide // BAND)
+        return self.strips // self.groups * (self.wide // BAND)
+
+    @property
+    def strips(self) -> int:
+        """Of patches above each other."""
+        return self.patches // self.down
 
     @property
     def sums(self) -> tuple[int, int]:
@@ -63,7 +77,7 @@ class TensorPatches(Patches):
     @property
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
-                       self.pictures, self.turned)  # fmt: skip
+                       self.pictures, self.turned, eights=self.eights)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         step = rates.step + rates.product * self.columns
@@ -84,7 +98,8 @@ class TensorPatches(Patches):
     def fits(self, gpu: Generation) -> bool:
         return (
             self.groups in GROUPS
-            and (self.images * self.across if self.turned else self.patches) % self.groups == 0
+            and (self.strips if self.turned else self.patches) % self.groups == 0
+            and not (self.operation.pool and self.eights)  # nobody has all of a window
             and self.wide >= COLUMNS
             and self.wide % (BAND if self.turned else COLUMNS) == 0
             and self.columns <= MOST_COLUMNS
@@ -93,13 +108,9 @@ class TensorPatches(Patches):
 
 
 def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> bool:
-    return (
-        arithmetic.from_shared
-        and patches.can_be_patches(operation, gpu, LEAST_CHANNELS)
-        # Pieces of pixels, and a lane's eight filters, are whole.
-        and arithmetic.words(operation.source[0]) % PIECE == 0
-        and operation.summed[0] % 8 == 0
-    )
+    apart = operation.window.apart != (1, 1)
+    least = LEAST_APART if apart else LEAST_CHANNELS
+    return arithmetic.from_shared and patches.can_be_patches(operation, gpu, least)
 
 
 def all_patches(
@@ -108,19 +119,31 @@ def all_patches(
     """The plans that are compared: as many stages as fit, of pictures first."""
     if not can_be_patches(arithmetic, operation, gpu):
         return
-    filters, height, width = operation.summed
-    high, broad = (min(-(-side // PATCH), MOST_PATCHES[-1]) for side in (height, width))
+    filters = operation.summed[0]
     for turned, unit in ((False, COLUMNS), (True, BAND)):
         columns = -(-filters // unit)
         widths = {unit * -(-columns // count) for count in range(1, columns + 1)}
         for groups, count, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
-            for down, across in itertools.product(range(1, high + 1), range(1, broad + 1)):
-                images, rest = divmod(count, down * across)
-                if rest or images == 0:
-                    continue
+            for images, down, across, eights in _shapes(operation, count):
                 for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
                     plan = TensorPatches(arithmetic, operation, images, down, across, groups, wide,
-                                         stages, pictures, turned)  # fmt: skip
+                                         stages, pictures, eights, turned)  # fmt: skip
                     if plan.fits(gpu):
                         yield plan
                         break
+
+
+def _shapes(operation: Operation, count: int) -> Iterator[tuple[int, int, int, int]]:
+    """Images, patches above each other and beside each other, and eights of images, of so many
+    patches."""
+    _, height, width = operation.summed
+    tall, broad = (min(-(-side // PATCH), MOST_PATCHES[-1]) for side in (height, width))
+    for down, across in itertools.product(range(1, tall + 1), range(1, broad + 1)):
+        images, rest = divmod(count, down * across)
+        if rest == 0 and images:
+            yield images, down, across, 0
+    for eights in EIGHTS if worth_eights(operation) else ():
+        for across in (each for each in range(1, width + 1) if count % each == 0):
+            down = count // across
+            if PATCH * down <= eights * height:
+                yield PATCH * eights, down, across, eights

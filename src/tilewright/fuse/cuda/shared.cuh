@@ -42,11 +42,16 @@ __device__ __forceinline__ void copy(word to, const word* from, int bytes, word 
                  "%2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
-// 16 bytes, or zeros.
-__device__ __forceinline__ void copy_piece(word to, const word* from, bool there)
+// Words, four of them or fewer, or zeros.
+template <int WORDS>
+__device__ __forceinline__ void copy_words(word to, const word* from, bool there)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(there ? 16 : 0) : "memory");
+    if constexpr (WORDS == 4)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                     "r"(there ? 16 : 0) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
+                     "n"(4 * WORDS), "r"(there ? 4 * WORDS : 0) : "memory");
 }
 
 __device__ __forceinline__ float4 read_piece(word at)

@@ -5,6 +5,7 @@ As `steps` for stacks: `emit_patches` prints it, the tests' interpreter runs it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -75,6 +76,11 @@ class PatchesProgram:
     to_panels: bool
     rounds: bool  # what is read is rounded to operands first
     added: bool
+    eights: int
+    apart_y: int  # taps
+    apart_x: int
+    at_once: int  # words of a pixel that are copied
+    out_at_once: int  # and that are written
     # With tensor cores:
     turned: bool = False
     units: int = 0
@@ -89,8 +95,8 @@ class PatchesProgram:
         "rows", "pitch", "slots", "blocks_y", "blocks_x", "column_blocks", "chunks", "last_steps",
         "height", "width", "words", "taps_y", "taps_x", "stride_y", "stride_x", "top", "left",
         "result_y", "result_x", "result_words", "out_words", "out_pieces", "filters", "to",
-        "to_panels", "rounds", "added", "turned", "units", "columns", "own", "twice",
-        "together",
+        "to_panels", "rounds", "added", "eights", "apart_y", "apart_x", "at_once", "out_at_once",
+        "turned", "units", "columns", "own", "twice", "together",
     )  # fmt: skip
 
 
@@ -138,8 +144,8 @@ def patches_program(plan: Patches) -> PatchesProgram:
         height=height,
         width=width,
         words=plan.words,
-        taps_y=window.taps[0],
-        taps_x=window.taps[1],
+        taps_y=plan.taps[0],
+        taps_x=plan.taps[1],
         stride_y=window.stride[0],
         stride_x=window.stride[1],
         top=window.padding[0],
@@ -154,6 +160,11 @@ def patches_program(plan: Patches) -> PatchesProgram:
         to_panels=plan.gives == "panels",
         rounds=operation.mixed and arithmetic.rounds,
         added=operation.added,
+        eights=plan.eights,
+        apart_y=window.apart[0],
+        apart_x=window.apart[1],
+        at_once=plan.at_once,
+        out_at_once=math.gcd(arithmetic.words(filters), PIECE),
         turned=tensor is not None and tensor.turned,
         units=tensor.units if tensor else 0,
         columns=tensor.columns if tensor else 0,

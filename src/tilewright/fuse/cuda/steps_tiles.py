@@ -60,6 +60,8 @@ class TilesProgram:
     image_size: int
     taps_y: int
     taps_x: int
+    apart_y: int
+    apart_x: int
     stride_y: int
     stride_x: int
     top: int
@@ -82,16 +84,17 @@ class TilesProgram:
     STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "tiles", "columns", "all_columns", "down", "across", "deep", "chunk", "stages",
         "round_words", "round_weights", "row", "all_rows", "piece", "corners", "channels",
-        "height", "width", "words", "image_size", "taps_y", "taps_x", "stride_y", "stride_x",
-        "top", "left", "sum_words", "result_y", "result_x", "result_words", "out_pixel", "filters",
-        "to", "plane", "paired", "rounds", "added", "added_words", "unroll",
-        "parts_at_once",
+        "height", "width", "words", "image_size", "taps_y", "taps_x", "apart_y", "apart_x",
+        "stride_y", "stride_x", "top", "left", "sum_words", "result_y", "result_x",
+        "result_words", "out_pixel", "filters", "to", "plane", "paired", "rounds", "added",
+        "added_words", "unroll", "parts_at_once",
     )  # fmt: skip
 
 
 def tiles_program(plan: Tiles, pixels: Pixels | None, source: Source) -> TilesProgram:
     """`pixels` say what bytes mean; `source` is the type of what the kernel reads."""
     operation, arithmetic = plan.operation, plan.arithmetic
+    window = operation.window
     name, words = operation.names[0], plan.parameter_words
     channels, height, width = operation.source
     floats = plan.gives == "output" or plan.softmax is not None
@@ -135,12 +138,14 @@ def tiles_program(plan: Tiles, pixels: Pixels | None, source: Source) -> TilesPr
         width=width,
         words=plan.words,
         image_size=height * width * each,
-        taps_y=operation.window.taps[0],
-        taps_x=operation.window.taps[1],
-        stride_y=operation.window.stride[0],
-        stride_x=operation.window.stride[1],
-        top=operation.window.padding[0],
-        left=operation.window.padding[1],
+        taps_y=window.own_taps[0],
+        taps_x=window.own_taps[1],
+        apart_y=window.apart[0],
+        apart_x=window.apart[1],
+        stride_y=window.stride[0],
+        stride_x=window.stride[1],
+        top=window.padding[0],
+        left=window.padding[1],
         sum_words=plan.sum_words,
         result_y=operation.result[1],
         result_x=operation.result[2],

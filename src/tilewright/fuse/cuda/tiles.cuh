@@ -111,7 +111,7 @@ __device__ __forceinline__ void take_round(
     const int piece = threadIdx.x % PIECES, row = threadIdx.x / PIECES;
     const int k = round * L::ROUND_WORDS + piece * L::PIECE;
     const int tap = k / L::WORDS, in_pixel = k % L::WORDS;
-    const int ky = tap / L::TAPS_X, kx = tap % L::TAPS_X;
+    const int ky = tap / L::TAPS_X * L::APART_Y, kx = tap % L::TAPS_X * L::APART_X;
     to += row * L::ROW + piece * L::PIECE;
     word words[L::CORNERS];
 #pragma unroll

@@ -103,7 +103,7 @@ class Tiles(OfOperation):
 
     @property
     def sum_words(self) -> int:
-        return math.prod(self.operation.window.taps) * self.words
+        return math.prod(self.operation.window.own_taps) * self.words
 
     @property
     def round_words(self) -> int:
@@ -192,8 +192,10 @@ class Tiles(OfOperation):
     def _pack(self, given: NDArray[np.float32]) -> Words:
         """Weights in the order of lanes, block by block, round by round."""
         arithmetic, operation = self.arithmetic, self.operation
-        channels, taps = operation.source[0], operation.window.taps
-        weight = expanded(operation.stages[0], given).reshape(-1, channels, *taps)
+        window = operation.window
+        channels, taps = operation.source[0], window.own_taps
+        weight = expanded(operation.stages[0], given).reshape(-1, channels, *window.taps)
+        weight = weight[..., :: window.apart[0], :: window.apart[1]]
         each = 8 * self.block_columns
         values = np.zeros(
             (each * self.column_blocks, *taps, self.words * arithmetic.per_word), np.float32
