@@ -5,13 +5,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuse.cpu.machines import TARGETS
+from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
 from tests.strategies import every_network
+from tilewright.fuse.cpu import few, tiles
 from tilewright.fuse.cpu.few import phases
+from tilewright.fuse.cpu.grouped import ConvolutionGroup
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_channels
-from tilewright.model.layers import Convolution, Pixels
+from tilewright.model.layers import (
+    Add,
+    AveragePool,
+    Convolution,
+    Flatten,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+    Tanh,
+)
 from tilewright.model.network import Network
+from tilewright.truth import reference
+from tilewright.truth.attempt import compare
 from tilewright.truth.trials import random_parameters
 
 LARGE = Network("layer", Pixels((1, 70, 70)), (Convolution(12, 7),))
@@ -43,3 +57,53 @@ def test_whoever_is_late_writes_nothing_old():
     for _ in range(500):
         for image, wanted in zip(images, right, strict=True):
             assert np.array_equal(fused(image), wanted)
+
+
+FAR = {
+    "chain": Network("chain", Pixels((3, 13, 11)), (
+        Convolution(37, 3, padding=1), ReLU(), MaxPool(2), Convolution(70, 3, stride=2), Tanh(),
+        Convolution(20, (2, 1)), Flatten(), Softmax())),
+    # So many taps that tiles at the borders find theirs in the run.
+    "large kernels": Network("large", Pixels((2, 15, 17)), (
+        Convolution(34, 13, padding=6), AveragePool(2), Convolution(18, 5, padding=(2, 0)))),
+    "added to": Network("added", Pixels((4, 6, 9)), (
+        Convolution(40, 3, padding=1), Convolution(40, 3, padding=1), Add(), ReLU(),
+        Convolution(6, 2, dilation=2)), sources=((0,), (1,), (1, 2), (3,), (4,))),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick_elsewhere")
+@pytest.mark.parametrize("level", ON_THIS_CPU)
+@pytest.mark.parametrize("name", FAR)
+def test_layers_whose_weights_are_far_are_shared_out_by_blocks_of_filters(name, level, monkeypatch):
+    monkeypatch.setattr(tiles, "STAYING_BYTES_A_LANE", 0)
+    monkeypatch.setattr(few, "SHARED_FLOP", 1)
+    generator = np.random.default_rng(3)
+    network = FAR[name].with_parameters(random_parameters(FAR[name], generator))
+    fused = FusedNetwork(network, runnable()[level], single=0.0)
+    plan = fused.few.schedule
+    cut = [group for group in plan.groups if isinstance(group, ConvolutionGroup)]
+    assert any(group.by_blocks for group in cut)
+    for group, phase in ((plan.groups[p.first], p) for p in phases(plan) if p.units > 1):
+        assert isinstance(group, ConvolutionGroup)
+        if group.by_blocks:
+            assert phase.units == sum(block.count for block in group.blocks)
+    sizes = (1, 2, 3)
+    images = generator.integers(0, 256, (sum(sizes), *network.input.shape), np.uint8)
+    truth = reference.chain(network.stages, network.parameters, images)[-1]
+    found = [fused(part) for part in np.split(images, np.cumsum(sizes)[:-1])]
+    assert compare(np.concatenate(found), truth)[1] is None
+
+
+def test_large_weights_are_read_once_by_blocks_and_small_ones_or_large_pictures_by_rows() -> None:
+    def by_blocks(channels: int, filters: int, side: int) -> bool:
+        layers = (Convolution(filters, 3, padding=1),)
+        network = Network("one", Pixels((channels, side, side)), layers)
+        (group,) = by_channels(network, TARGETS["avx512"]).groups
+        assert isinstance(group, ConvolutionGroup)
+        return group.by_blocks
+
+    assert by_blocks(512, 512, 4)
+    assert by_blocks(256, 256, 8)
+    assert not by_blocks(64, 64, 8)
+    assert not by_blocks(128, 256, 200)

@@ -239,7 +239,7 @@ def test_a_perceptron_goes_as_rows_unless_lanes_of_outputs_are_empty(level):
 def test_weights_that_are_read_once_make_more_images_go_one_by_one(level):
     """Half a vector of ece408's images goes image by image, a whole one does not."""
     network, target = zoo.network("ece408"), TARGETS[level]
-    single, once = few_costs(by_channels(network, target), by_images(network, target))
+    single, once, _ = few_costs(by_channels(network, target), by_images(network, target))
     assert 0 < once < 0.5
     assert shares(target.lanes // 2, target.lanes, 1, single, once).many == 0
     assert shares(target.lanes, target.lanes, 1, single, once).many == target.lanes

@@ -17,6 +17,7 @@ from tilewright.data import catalogue
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu import build, run, shares, together
 from tilewright.fuse.cpu.run import FusedNetwork
+from tilewright.fuse.cpu.shares import room
 from tilewright.fuse.cpu.team import team
 from tilewright.fuse.cpu.together import DEFAULT, Rules
 from tilewright.model import zoo
@@ -239,8 +240,8 @@ def test_what_leaves_no_choice_is_compiled_when_it_is_needed(monkeypatch):
         return build.compile_network(network, on, folder, plan)
 
     monkeypatch.setattr(run, "compile_network", counted)
-    all_lanes = build.host().target.lanes * team().cores
-    images, truth = case(network, all_lanes, 1, True)
+    beyond = room(build.host().target.lanes, team().cores) + 1
+    images, truth = case(network, beyond, 1, True)
     for single, first, all_of_them in (
         (None, ["many", "few"], ["many", "few"]),
         (BY_IMAGES, ["many"], ["many"]),
@@ -250,7 +251,7 @@ def test_what_leaves_no_choice_is_compiled_when_it_is_needed(monkeypatch):
         fused = FusedNetwork(network, single=single)
         within(fused, (1,), images, truth)
         assert plans == first
-        within(fused, (all_lanes,), images, truth)
+        within(fused, (beyond,), images, truth)
         assert plans == all_of_them
 
 

@@ -6,19 +6,24 @@ from hypothesis import strategies as st
 
 from tilewright.fuse.cpu import shares as shares_module
 from tilewright.fuse.cpu.few import Phase
-from tilewright.fuse.cpu.shares import Kernel, Shares, jobs, longest_of, piece_of, shares
+from tilewright.fuse.cpu.shares import Kernel, Shares, jobs, longest_of, piece_of, room, shares
 from tilewright.fuse.cpu.tickets import END, MOST_TICKETS
 
 counts, cores = st.integers(0, 400), st.integers(1, 5)
 
 
-@given(counts, st.sampled_from([4, 8, 16]), cores, st.floats(0, 2))
-def test_every_image_goes_one_way(images, lanes, cores, single):
-    divided = shares(images, lanes, cores, single)
+shared = st.floats(0, 2)
+
+
+@given(counts, st.sampled_from([4, 8, 16]), cores, shared, shared, shared)
+def test_every_image_goes_one_way(images, lanes, cores, single, once, lone):
+    divided = shares(images, lanes, cores, single, once, lone)
     assert 0 <= divided.many <= divided.alone <= divided.images == images
     assert (divided.alone - divided.many) % cores == 0
     assert images - divided.alone < cores
-    assert images - divided.many < lanes * cores
+    # Less than a round goes one by one, or as many as there is room for.
+    left = images - divided.many
+    assert left < lanes * cores or left == images <= room(lanes, cores)
 
 
 def test_what_is_left_after_whole_rounds_goes_the_shorter_way():
@@ -27,6 +32,18 @@ def test_what_is_left_after_whole_rounds_goes_the_shorter_way():
     assert shares(11, 8, 2, 1 / 6) == Shares(0, 10, 11)
     assert shares(12, 8, 2, 1 / 6) == Shares(12, 12, 12)
     assert shares(100, 8, 2, 1 / 6) == Shares(96, 100, 100)
+
+
+def test_few_images_go_one_by_one_where_large_weights_would_be_read_for_them_alone():
+    """A vector of 8 on each of two cores takes half as long again if it is the only one."""
+    assert shares(16, 8, 2, 1 / 8, 0.1) == Shares(16, 16, 16)
+    assert shares(16, 8, 2, 1 / 8, 0.1, 0.5) == Shares(0, 16, 16)
+    assert shares(15, 8, 2, 1 / 6, 0.1) == Shares(15, 15, 15)
+    assert shares(15, 8, 2, 1 / 6, 0.1, 0.5) == Shares(0, 14, 15)
+    # Two rounds share what is read, and 32 images are as many as may wait for each other.
+    assert shares(32, 8, 2, 1 / 8, 0.1, 0.5) == Shares(0, 32, 32)
+    assert shares(32, 8, 2, 1 / 6, 0.1, 0.5) == Shares(32, 32, 32)
+    assert shares(33, 8, 2, 1 / 8, 0.1, 0.5) == Shares(32, 32, 33)
 
 
 PHASES = ((Phase(0, 0, 1, 1), 5), (Phase(0, 1, 13, 3), 6))

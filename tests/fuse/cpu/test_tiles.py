@@ -7,13 +7,17 @@ from hypothesis import strategies as st
 
 from tests.fuse.cpu.machines import TARGETS
 from tilewright.fuse.cpu.tiles import (
+    STAYING_BYTES_A_LANE,
+    Block,
     Border,
     Target,
     best_tile,
     block_width,
     blocks_of,
+    far_taps,
     packed_blocks,
     spans,
+    weights_stay,
     with_borders,
 )
 
@@ -70,16 +74,35 @@ def test_windows_far_outside_the_image_are_one_span():
     assert len(spans(2008, 1, 3, 1, 1000, 10)) <= 7
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 300), targets,
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 300), st.integers(1, 5000), targets,
        st.sampled_from([(1, 1), (2, 2), (1, 3)]))  # fmt: skip
-def test_the_best_tile_fits_the_registers(height, width, channels, target, window):
-    tile = best_tile(height, width, channels, target, window)
+def test_the_best_tile_fits_the_registers(height, width, channels, depth, target, window):
+    tile = best_tile(height, width, channels, depth, target, window)
     assert tile[0] % window[0] == tile[1] % window[1] == 0
     assert tile[0] <= height * window[0]
     assert tile[1] <= width * window[1]
     positions = math.prod(tile)
     for block in packed_blocks(channels, positions, target):
         assert block.sums(positions) + block.width < target.registers
+
+
+def test_weights_that_do_not_stay_are_read_for_more_positions():
+    """256 channels to 256 filters: with 3x3 taps six vectors of them are 885 KB."""
+    target = TARGETS["avx512"]
+    near, far = (best_tile(8, 8, 256, depth, target) for depth in (256, 9 * 256))
+    blocks = [packed_blocks(256, math.prod(tile), target)[0].width for tile in (near, far)]
+    assert math.prod(near) < math.prod(far) and blocks[0] > blocks[1]
+    assert weights_stay(16 * blocks[1] * 9 * 256, target)
+    assert not weights_stay(16 * blocks[0] * 9 * 256, target)
+
+
+def test_weights_come_from_afar_once_or_for_every_tile():
+    target = TARGETS["avx512"]
+    blocks = (Block(0, 2, 3), Block(6, 1, 1))
+    stay = target.lanes * STAYING_BYTES_A_LANE // 4 // (16 * 7)  # all of them, so deep
+    assert list(far_taps(blocks, 16, stay, 10, target)) == []
+    assert list(far_taps(blocks, 16, stay + 1, 10, target)) == [(3, 32), (1, 16)]
+    assert list(far_taps(blocks, 16, 4 * stay, 10, target)) == [(30, 32), (1, 16)]
 
 
 @given(st.integers(1, 300), st.integers(1, 12), targets)

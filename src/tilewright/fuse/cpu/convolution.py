@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.fuse.cpu.code import Function, Value
@@ -28,9 +28,26 @@ from tilewright.model.layers import Elementwise
 def convolution(
     f: Function, group: ConvolutionGroup, before: Sequence[Picture], after: Picture
 ) -> None:
-    """The tiles of rows `%first` to `%last` (in tiles), from `%x` to `%out`, with weights `%w`."""
+    """The tiles of rows `%first` to `%last` (in tiles), or of such blocks of filters, from `%x` to
+    `%out`, with weights `%w`."""
     rows, columns = group.pieces
     pictures = (*before, after)
+
+    def tiles(
+        places: Places, block: Block, b: Value, row: Span | Border, y: Value, number: Value
+    ) -> None:
+        """The tiles of a row for a block."""
+        for column in columns:
+            with f.loop(*_bounds(f, group, column, number)) as x:
+                Tile(f, group, pictures, places, block, row, column).write(y, x, b)
+
+    if group.by_blocks:
+        places = places_of(f, group, pictures, "0")
+        for block, b in blocks_asked_for(f, group.blocks):
+            for row in rows:
+                with f.loop(row.first, row.last) as y:
+                    tiles(places, block, b, row, y, "0")
+        return
     all_columns = group.columns[-1].last if group.columns else 1
     for row in rows:
         # Rows are shared out in tiles, also those at the border.
@@ -45,10 +62,17 @@ def convolution(
             places = places_of(f, group, pictures, part)
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
-                    for column in columns:
-                        with f.loop(*_bounds(f, group, column, number)) as x:
-                            tile = Tile(f, group, pictures, places, block, row, column)
-                            tile.write(y, x, b)
+                    tiles(places, block, b, row, y, number)
+
+
+def blocks_asked_for(f: Function, blocks: Sequence[Block]) -> Iterator[tuple[Block, Value]]:
+    """In a loop over blocks `%first` to `%last` of all: what they are like, and which of those."""
+    index = 0
+    for block in blocks:
+        first, last = f.larger("%first", str(index)), f.smaller("%last", str(index + block.count))
+        with f.loop(first, last) as i:
+            yield block, f.add(i, -index)
+        index += block.count
 
 
 def _bounds(

@@ -7,7 +7,13 @@ import math
 from tilewright.fuse.cpu import winograd
 from tilewright.fuse.cpu.grouped import ConvolutionGroup, DenseGroup, Group
 from tilewright.fuse.cpu.schedule import Schedule
-from tilewright.fuse.cpu.tiles import MULTIPLY_ADDS, tap_cycles
+from tilewright.fuse.cpu.tiles import (
+    MULTIPLY_ADDS,
+    Target,
+    far_taps,
+    tap_cycles,
+    weights_stay,
+)
 from tilewright.fuse.cpu.winograd import WinogradGroup
 from tilewright.model.layers import Elementwise
 
@@ -18,8 +24,16 @@ from tilewright.model.layers import Elementwise
 # slower, the 10 MB of ece408's first fully connected layer came at 6 to 8 bytes a cycle.
 BYTES_A_CYCLE, FAR_BYTES_A_CYCLE = 32, 8
 FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
+# Where lanes are images, a chunk of inputs is multiplied by all outputs' weights, block by block,
+# and those that lie beyond come more slowly. (Chosen: 16 images of two networks for MNIST and one
+# for games took 1.1 to 1.3 times as long as by channels; a core of an AMD EPYC with AVX-512,
+# 2026-11-18.)
+LONE_BYTES_A_CYCLE = 4
 # Where lanes are images, so are pictures that do not fit: cifar64's took 1.135 times what it took
-# image by image (a core of the Xeon, 64 images in turns, processor's seconds, 2026-11-16).
+# image by image (a core of the Xeon, 64 images in turns, processor's seconds, 2026-11-16). With
+# AVX2 2.1 MB cost nothing, 3.1 MB and more (networks with taps that are apart, and densely
+# connected) 1.09 and 1.16 times (a core of an AMD EPYC, AVX-512 hidden, 2026-11-18).
+FAR_PICTURE_BYTES = 2_200_000
 FAR_PICTURE = 1.15
 
 
@@ -28,7 +42,7 @@ def cycles(plan: Schedule) -> float:
 
     Without what products of several images cost once for all of them (`cycles_once`).
     """
-    return sum(_cycles(group, plan.target.lanes) for group in plan.groups)
+    return sum(_cycles(group, plan.target) for group in plan.groups)
 
 
 def cycles_once(plan: Schedule) -> float:
@@ -44,15 +58,18 @@ def _reading(group: DenseGroup) -> float:
     return size / (FAR_BYTES_A_CYCLE if far else BYTES_A_CYCLE)
 
 
-def _cycles(group: Group, lanes: int) -> float:
+def _cycles(group: Group, target: Target) -> float:
+    lanes = target.lanes
     # Lanes of a single image are a vector; so are images of a single lane.
     values = math.prod(group.stages[0].output_shape) / group.unit
     layers = [stage.layer for stage in group.stages]
     rest = values * (1 + sum(x.cycles for x in layers if isinstance(x, Elementwise)))
     if isinstance(group, ConvolutionGroup):
-        far = group.unit == 1 and lanes > 8 and _picture_bytes(group, lanes) > FAR_BYTES
+        near = FAR_BYTES if lanes > 8 else FAR_PICTURE_BYTES
+        far = group.unit == 1 and _picture_bytes(group, lanes) > near
         sums = group.executed_flops / 2 / group.unit / MULTIPLY_ADDS
-        return sums * _slowed(group) * (FAR_PICTURE if far else 1) + rest
+        weights = 4 * _far_weights(group, target) / FAR_BYTES_A_CYCLE
+        return sums * _slowed(group) * (FAR_PICTURE if far else 1) + weights + rest
     if isinstance(group, WinogradGroup):
         return winograd.cycles(group.transforms, group.stages[0]) + rest
     if isinstance(group, DenseGroup):
@@ -60,6 +77,18 @@ def _cycles(group: Group, lanes: int) -> float:
             return group.executed_flops / 2 / group.unit / MULTIPLY_ADDS + rest
         return _reading(group) + rest
     return rest
+
+
+def _far_weights(group: ConvolutionGroup, target: Target) -> int:
+    """Weights that come from beyond the second cache, for an image or a vector of them."""
+    rows = group.rows[-1].last if group.rows else 0
+    depth = group.depth * math.prod(group.layer.kernel)
+    if group.by_blocks:
+        tiles = rows * group.columns[-1].last if group.columns else 0
+        taps = far_taps(group.blocks, group.unit, depth, tiles, target)
+        return depth * sum(count * weights for count, weights in taps)
+    weights = group.layer.filters * depth
+    return 0 if weights_stay(weights, target) else rows * weights
 
 
 def _picture_bytes(group: ConvolutionGroup, lanes: int) -> int:
@@ -74,8 +103,14 @@ def _slowed(group: ConvolutionGroup) -> float:
     return taken * MULTIPLY_ADDS / sum(b.count * b.sums(positions) for b in group.blocks)
 
 
-def few_costs(few: Schedule, many: Schedule) -> tuple[float, float]:
-    """What an image by channels costs, and what any number of them costs once: as shares of a
-    vector of images by images."""
+def few_costs(few: Schedule, many: Schedule) -> tuple[float, float, float]:
+    """As shares of what a vector of images costs by images: an image by channels, what any number
+    of them costs once, and how much more a vector of images costs that is alone."""
     vector = cycles(many)
-    return cycles(few) / vector, cycles_once(few) / vector
+    return cycles(few) / vector, cycles_once(few) / vector, _cycles_alone(many) / vector
+
+
+def _cycles_alone(plan: Schedule) -> float:
+    """For the weights of large products to come for a single vector of images."""
+    sizes = (2 * g.executed_flops for g in plan.groups if isinstance(g, DenseGroup) and g.large)
+    return sum(size / (LONE_BYTES_A_CYCLE if size > FAR_BYTES else BYTES_A_CYCLE) for size in sizes)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial, reduce
 
 from tilewright.fuse.cpu.code import Function, Value
-from tilewright.fuse.cpu.convolution import activation
+from tilewright.fuse.cpu.convolution import activation, blocks_asked_for
 from tilewright.fuse.cpu.grouped import DenseGroup
 from tilewright.fuse.cpu.parameters import LINE
 from tilewright.fuse.cpu.pictures import Picture
@@ -39,11 +39,12 @@ def dense_of_images(f: Function, group: DenseGroup, before: Picture, after: Pict
         for image in range(group.images):
             f.store(value, "%out", f.mul(f.add(o, image * outputs), lanes))
     for images in range(1, group.images + 1):
+        chunk = group.chunk * group.images // images
         with (
             f.when(_equal(f, "%last", images)),
-            f.loop(0, inputs, group.chunk) as begin,
+            f.loop(0, inputs, chunk) as begin,
         ):
-            end = f.smaller(f.add(begin, group.chunk), str(inputs))
+            end = f.smaller(f.add(begin, chunk), str(inputs))
             for block in group.blocks:
                 with f.loop(0, block.count) as b:
                     first = f.add(f.mul(b, block.width), block.first)
@@ -161,13 +162,9 @@ def _equal(f: Function, a: Value, b: int) -> Value:
 
 def _blocks_of_few(f: Function, group: DenseGroup) -> Iterator[tuple[int, Value]]:
     """In a loop over the blocks that are asked for: their widths, and their first outputs."""
-    index = 0
-    for block in group.blocks:
-        first, last = f.larger("%first", str(index)), f.smaller("%last", str(index + block.count))
-        with f.loop(first, last) as i:
-            item = f.add(f.mul(f.add(i, -index), block.width), block.first)
-            yield block.width, f.mul(item, f.lanes)
-        index += block.count
+    for block, number in blocks_asked_for(f, group.blocks):
+        item = f.add(f.mul(number, block.width), block.first)
+        yield block.width, f.mul(item, f.lanes)
 
 
 def _products_of_few(

@@ -24,7 +24,9 @@ class ConvolutionGroup:
 
     Its items are channels, or vectors of channels; an item has `unit` of them. Blocks are those of
     one part: channels and filters that belong together are computed as a convolution of their own,
-    with weights of their own. All of them are computed of so many columns of tiles before the next.
+    with weights of their own. All of them are computed of so many columns of tiles before the next;
+    or, where their weights would come from far away for every row of tiles, `by_blocks`, of the
+    whole picture before the next block.
     """
 
     stages: tuple[Stage, ...]
@@ -37,6 +39,7 @@ class ConvolutionGroup:
     rows: tuple[Span, ...]
     columns: tuple[Span, ...]
     columns_at_once: int
+    by_blocks: bool
 
     @property
     def accumulators(self) -> int:

@@ -49,10 +49,12 @@ IN_REGISTERS = 8
 
 def units(group: Group, after: Picture) -> int:
     """Into how many parts a group can be cut: rows of tiles, blocks of outputs."""
+    if isinstance(group, DenseGroup) and group.unit == 1:
+        return 1
+    if isinstance(group, DenseGroup) or (isinstance(group, ConvolutionGroup) and group.by_blocks):
+        return sum(block.count for block in group.blocks)
     if isinstance(group, ConvolutionGroup | WinogradGroup):
         return group.rows[-1].last if group.rows else 1
-    if isinstance(group, DenseGroup):
-        return sum(block.count for block in group.blocks) if group.unit > 1 else 1
     return after.height if isinstance(group.stages[0].layer, Planar) else 1
 
 

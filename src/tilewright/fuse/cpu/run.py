@@ -27,6 +27,7 @@ from tilewright.fuse.cpu.shares import (
     jobs,
     longest_of,
     piece_of,
+    room,
     rows_of,
     shares,
 )
@@ -120,7 +121,8 @@ class FusedNetwork:
                 Variant(network, machine, *each) for each in zip(plans, packs, strict=True)
             )
             computed = few_costs(self.few.schedule, self.many.schedule)
-            self.single, self.once = computed if single is None else (single, 0.0)
+            self.single, *more = computed if single is None else (single, 0.0, 0.0)
+            self.once, self.lone = more
             self.rows = rows_of(self.few.schedule) if self.few.schedule.in_rows else None
             lanes = self.many.schedule.target.lanes
             self.only_rows = self.rows is not None and lanes * self.single < AS_ROWS
@@ -171,7 +173,7 @@ class FusedNetwork:
             memory = free.pop()
         except IndexError:
             many, few = self.many.memory, self.few.memory
-            slots, own = self.many.schedule.target.lanes * workers.cores, 0
+            slots, own = room(self.many.schedule.target.lanes, workers.cores), 0
             if self.rows is not None:
                 slots, own = self.rows.apart * workers.cores, self.rows.piece
             # The slots of a worker lie behind what the one before it works in, whichever way.
@@ -187,7 +189,7 @@ class FusedNetwork:
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""
         lanes, any_few = self.many.schedule.target.lanes, not self.few.memory.slot
-        divided = shares(images, lanes, cores, self.single, self.once, any_few)
+        divided = shares(images, lanes, cores, self.single, self.once, self.lone, any_few)
         if self.rows is None:
             return divided
         return self.rows.shares(0 if self.only_rows else divided.many, images, cores)

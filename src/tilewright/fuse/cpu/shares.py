@@ -1,12 +1,13 @@
 """Which images go by which schedule: jobs for any number of images.
 
 Whole rounds, a vector of images for every core, go by the schedule whose lanes are images, unless
-as many images one by one take clearly less, and any number of them may go so. What is
-left after them is less than a round. Image by image it takes `(left * single + once) / cores` (in
-units of a vector of images), as one more round it takes 1: the shorter one is chosen. `single`, the
-cost of an image by channels as a share of that of a vector of images, and `once`, that of reading
-the weights of large products, are computed from the two schedules (`cost`). Images that do not come
-out even for the cores are worked on by all of them together.
+as many images one by one take clearly less, and any number of them may go so, or these are few.
+What is left after them is less than a round. Image by image it takes `(left * single + once) /
+cores` (in units of a vector of images), as one more round it takes 1: the shorter one is chosen.
+`single`, the cost of an image by channels as a share of that of a vector of images, and `once`,
+that of reading the weights of large products, are computed from the two schedules (`cost`); so is
+`lone`, what it costs more that one round of vectors, or a few, have all those weights to
+themselves. Images that do not come out even for the cores are worked on by all of them together.
 
 Where there are only products (`Rows`), images by channels are rows of a matrix, and need no vectors
 of images: every core takes some through the whole network, or, where large weights would be read
@@ -35,6 +36,8 @@ from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
 JOB_CYCLES = 3e8
 # Estimates that differ less than this are taken for equal.
 CLEARLY = 0.95
+# Images of a core that may wait for each other, at least. Chosen.
+ROOM = 16
 # What a vector of images may seem to take as rows, which need not be turned around: of nine small
 # perceptrons those took up to 1.08 times as long as vectors of images where they were to take 1.4,
 # and 0.63 at best; beyond that up to 2.3 (a core of an AMD EPYC, AVX-512 and AVX2, 16 to 1,000
@@ -64,17 +67,28 @@ class Shares:
     rows: int = 1
 
 
+def room(lanes: int, cores: int) -> int:
+    """Images that may wait for each other, whose values are kept: a round, or so many."""
+    return max(lanes, ROOM) * cores
+
+
 def shares(
-    images: int, lanes: int, cores: int, single: float, once: float = 0.0, any_few: bool = False
-) -> Shares:
+    images: int, lanes: int, cores: int, single: float, once: float = 0.0, lone: float = 0.0,
+    any_few: bool = False,
+) -> Shares:  # fmt: skip
     """How a number of images is divided. Not `any_few` go one by one where they wait for each other
-    in memory that less than a round has room in."""
+    in memory that has room for `room`."""
     round_ = lanes * cores
-    all_few = any_few and lanes * single < CLEARLY
-    many = 0 if all_few else images // round_ * round_
-    left = images - many
-    if left and not all_few and left * single + once >= cores:
+    left = images % round_
+    many = images - left
+    if left and left * single + once >= cores * (1 if many else 1 + lone):
         many = images
+    if many:
+        divided = cores * (-(-many // round_) + lone)
+        divided += (images - many) * single + once if many < images else 0
+        fits = images <= room(lanes, cores) and images * single + once < CLEARLY * divided
+        if fits or (any_few and lanes * single < CLEARLY):
+            many = 0
     alone = many + (images - many) // cores * cores
     return Shares(many, alone, images)
 

@@ -18,6 +18,7 @@ from tilewright.fuse.cpu.tiles import (
     last_alone,
     packed_blocks,
     spans,
+    weights_stay,
 )
 from tilewright.fuse.cpu.winograd import (
     WinogradGroup,
@@ -165,10 +166,12 @@ def _convolution(
     alone = channelwise(run[0], unit)
     # Vectors of channels that have the same activations, or channels.
     filters = unit if alone else layer.filters // layer.groups
+    channels = run[0].input_shape[0] // layer.groups
+    depth = channels * math.prod(layer.kernel)
     if run[0].name in tiles:
         tile = _given_tile(run[0].name, tiles[run[0].name], windows, window, target)
     elif unit > 1:
-        tile = best_tile(*windows, filters, target, window)
+        tile = best_tile(*windows, filters, depth, target, window)
     else:
         wanted = rules.windows if pooling else LONE_ROW if filters == 1 else rules.row
         tile = (window[0] * min(wanted[0], windows[0]), window[1] * min(wanted[1], windows[1]))
@@ -191,11 +194,22 @@ def _convolution(
     # What a column of tiles reads.
     read = tile[0] * layer.stride[0] + (layer.kernel[0] - 1) * layer.dilation[0]
     images = target.lanes if unit == 1 else 1
-    channels = run[0].input_shape[0] // layer.groups
     column = 4 * images * channels * read * tile[1] * layer.stride[1]
     at_once = max(1, STAYING_BYTES // column)
+    # Either all weights are read for every row of tiles, or the picture, which is then to be the
+    # smaller one, for every block.
+    weights, picture = layer.filters * depth, math.prod(run[0].input_shape)
+    passes = sum(block.count for block in blocks)
+    by_blocks = (
+        unit > 1
+        and layer.groups == 1
+        and not weights_stay(weights, target)
+        and picture < weights
+        and picture * passes < weights * (rows[-1].last if rows else 0)
+    )
     return ConvolutionGroup(
-        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns, at_once
+        tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns, at_once,
+        by_blocks,
     )  # fmt: skip
 
 
