@@ -550,9 +550,7 @@ class Machine(Group):
         found = activate(found, step.activations)
         self.put(step.target, place, channel, found[:, 0], found[:, 1], thread)
 
-    def outputs(
-        self, step: Channels | Each | Windows | Join
-    ) -> tuple[Array, Array, Array, Array, Array]:
+    def outputs(self, step: Each | Windows | Join) -> tuple[Array, Array, Array, Array, Array]:
         """Thread, channel, row and column of all outputs, two at a time, and where they go."""
         pairs = (step.target.filters + 1) // 2
         i = np.arange(step.out_y * step.out_x * pairs)
@@ -574,7 +572,7 @@ class Machine(Group):
         return values(words[:, None], per_word)[np.arange(len(words)), channel % per_word]
 
     def channels(self, step: Channels) -> None:
-        thread, filter_, y, x, place = self.outputs(step)
+        thread, filter_, y, x, place = self.above_each_other(step)
         pairs = (step.target.filters + 1) // 2
         weights, taps = self.read_parameters(step), step.taps_y * step.taps_x
         bias = self.shared.read(step.bias + filter_, EVERYBODY, width=2).view(FLOAT)
@@ -595,6 +593,19 @@ class Machine(Group):
                     found[side] += pixel * weights[k * 2 * pairs + filter_ + side].astype(float)
         low, high = (activate(each.astype(FLOAT), step.activations) for each in found)
         self.put(step.target, place, filter_, low, high, thread)
+
+    def above_each_other(self, step: Channels) -> tuple[Array, Array, Array, Array, Array]:
+        """The same as `outputs`, where a thread has several above each other: the last of them
+        begin earlier, and leave out what others have."""
+        pairs = (step.target.filters + 1) // 2
+        strips = -(-step.out_y // step.tall)
+        i = np.repeat(np.arange(strips * step.out_x * pairs), step.tall)
+        own = i // pairs // step.out_x * step.tall
+        y = np.minimum(own, step.out_y - step.tall) + np.arange(len(i)) % step.tall
+        i, y = i[y >= own], y[y >= own]
+        x = i // pairs % step.out_x
+        place = step.target.origin + y * step.target.out_row + x * step.target.out_pixel
+        return i % step.threads, i % pairs * 2, y, x, place
 
     def read_parameters(self, step: Channels) -> Array:
         size = step.taps_y * step.taps_x * ((step.target.filters + 1) // 2) * 2

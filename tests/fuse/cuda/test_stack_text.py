@@ -9,13 +9,22 @@ import numpy as np
 import pytest
 
 from tests.fuse.cuda import on_fibers, on_host
+from tilewright.fuse.cuda import program as program_module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import Arrangement, stack_as
 from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
 from tilewright.fuse.cuda.to_do import to_do
-from tilewright.model.layers import Convolution, FullyConnected, MaxPool, Pixels, ReLU, Softmax
+from tilewright.model.layers import (
+    Convolution,
+    FullyConnected,
+    Layer,
+    MaxPool,
+    Pixels,
+    ReLU,
+    Softmax,
+)
 from tilewright.model.network import Network
 from tilewright.truth import reference
 from tilewright.truth.attempt import compare
@@ -50,7 +59,11 @@ class Case(NamedTuple):
 def case(outputs: int, warps: int, groups: int) -> Case:
     layers = (Convolution(8, 3, padding=1), ReLU(), MaxPool(2), Convolution(20, 3, padding=1),
               ReLU(), MaxPool(2), FullyConnected(outputs), Softmax())  # fmt: skip
-    generator = np.random.default_rng(outputs)
+    return arranged(layers, warps, groups)
+
+
+def arranged(layers: tuple[Layer, ...], warps: int, groups: int) -> Case:
+    generator = np.random.default_rng(len(layers))
     network = Network("net", Pixels((3, 8, 8)), layers)
     network = network.with_parameters(random_parameters(network, generator))
     chosen = Arrangement(0, warps, groups, 0.1)
@@ -78,6 +91,27 @@ def test_several_groups(outputs):
     assert not several.plan.late_words
     for seed in range(3):
         assert several.wrong(several.run(seed)) is None
+
+
+BY_DEPTH = {
+    "rows left over": Convolution(6, (5, 3), padding=(2, 1), groups=6),
+    "strides": Convolution(6, (3, 2), stride=(2, 1), padding=(1, 0), groups=6),
+    "taps apart": Convolution(6, 3, padding=(3, 2), dilation=(3, 2), groups=6),
+    "two filters a channel": Convolution(12, (2, 3), stride=(1, 2), groups=6),
+}
+
+
+@pytest.mark.parametrize("name", BY_DEPTH)
+def test_each_channel_for_itself(name, monkeypatch):
+    """With as many outputs above each other as are best, and with any number."""
+    layers = Convolution(6, 1), ReLU(), BY_DEPTH[name], ReLU(), Convolution(4, 1), FullyConnected(3)
+    made = arranged(layers, 4, 2)
+    (phase,) = (each for each in made.plan.phases if each.operation.kind == "channels")
+    assert made.wrong(made.run(0)) is None
+    for tall in range(1, min(phase.operation.result[1], 5) + 1):
+        monkeypatch.setattr(program_module, "outputs_of_a_thread", lambda *_, n=tall: n)
+        for seed in range(2):
+            assert made.wrong(made.run(seed)) is None
 
 
 @pytest.mark.parametrize(

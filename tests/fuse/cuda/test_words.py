@@ -1,14 +1,19 @@
-"""What kernels compute with: the tangent that is quick where 11 bits of it are kept."""
+"""What kernels compute with: functions that are quick where 11 bits of a result are kept."""
 
 from __future__ import annotations
+
+import ctypes
+import math
+import re
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.fuse.cuda import on_host
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.emit import head
-from tilewright.precision import NEAR_TANH
+from tilewright.fuse.cuda.emit import head, text
+from tilewright.precision import NEAR_TANH, UNIT
 from tilewright.runtime import cuda
 from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.device import CUDA
@@ -17,6 +22,8 @@ REASON = cuda.missing(CUDA)
 # What the manual of PTX says that a power and a quotient may be off, of themselves.
 POWER, QUOTIENT = 2.0**-22, 2.0**-23
 SLOPE = np.float32(2.88539008)
+NEAR_ERFC = 1.15e-6
+HOST_FUNCTIONS = {"ex2": "two_to", "rcp": "inverse"}
 ALL = """
 extern "C" __global__ void tangents(const float* x, float* y, int count)
 {
@@ -49,6 +56,44 @@ def test_worst_that_its_instructions_may_do(power: float, quotient: float) -> No
         sums = (powers + 1).astype(np.float32).astype(np.float64)
     found = (1 - 2 * (1 + quotient) / sums).astype(np.float32)
     assert np.abs(found - np.tanh(x.astype(np.float64))).max() < NEAR_TANH
+
+
+def test_which_class_has_the_quick_error_function() -> None:
+    quick = {name for name, each in ARITHMETICS.items() if "TW_ERFC near_erfc" in head(each)}
+    assert quick == {"fp16", "tf32"}
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("power", [-POWER, POWER])
+@pytest.mark.parametrize("quotient", [-QUOTIENT, QUOTIENT])
+def test_the_quick_error_function_is_as_near_as_gelu_allows(power: float, quotient: float) -> None:
+    """The kernel's own text, with the two instructions as functions that are off as they may be."""
+    (own,) = re.findall(r"__device__ [^\n]*near_erfc.*?\n}\n", text("words.cuh"), re.DOTALL)
+    asm = r'asm\("(ex2|rcp)[^;"]*;" : "=f"\((\w+)\) : "f"\((.*?)\)\);'
+    own = re.sub(asm, lambda each: f"{each[2]} = {HOST_FUNCTIONS[each[1]]}({each[3]});", own)
+    assert "asm" not in own
+    source = f"""
+#include <cmath>
+#define __device__
+#define __forceinline__ inline
+static float two_to(float x) {{ return std::exp2(double(x)) * (1 + {power}); }}
+static float inverse(float x) {{ return 1 / double(x) * (1 + {quotient}); }}
+{own}
+extern "C" void run(const float* x, float* y, int count)
+{{
+    for (int i = 0; i < count; ++i)
+        y[i] = near_erfc(x[i]);
+}}
+"""
+    x = np.abs(np.append(arguments(), [np.inf, np.nan]).astype(np.float32))
+    y = np.empty_like(x)
+    pointers = (each.ctypes.data_as(ctypes.c_void_p) for each in (x, y))
+    on_host.built(source).run(*pointers, x.size)
+    assert y[-2] == 0 and np.isnan(y[-1])
+    true = np.array([math.erfc(each) for each in x[:-1:7].tolist()])
+    assert np.abs(y[:-1:7] - true).max() < NEAR_ERFC
+    # GELU's share is half of it, and may be off by ten roundoffs of one.
+    assert NEAR_ERFC / 2 < 10 * UNIT
 
 
 @pytest.mark.cuda

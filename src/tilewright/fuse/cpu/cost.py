@@ -29,12 +29,12 @@ FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
 # for games took 1.1 to 1.3 times as long as by channels; a core of an AMD EPYC with AVX-512,
 # 2026-11-18.)
 LONE_BYTES_A_CYCLE = 4
-# Where lanes are images, so are pictures that do not fit: cifar64's took 1.135 times what it took
-# image by image (a core of the Xeon, 64 images in turns, processor's seconds, 2026-11-16). With
-# AVX2 2.1 MB cost nothing, 3.1 MB and more (networks with taps that are apart, and densely
-# connected) 1.09 and 1.16 times (a core of an AMD EPYC, AVX-512 hidden, 2026-11-18).
-FAR_PICTURE_BYTES = 2_200_000
-FAR_PICTURE = 1.15
+# Where lanes are images, so are pictures; what does not fit goes to memory and comes from there, so
+# many bytes in a cycle. (Chosen: so of 30 cases of networks with large pictures, many of 1x1 and
+# grouped convolutions, those go image by image that took clearly less time so: 32 images, two cores
+# of an AMD EPYC with AVX-512, and with that hidden, 2026-11-18. cifar64's pictures cost 13 % on a
+# core of the Xeon, 2026-11-16.)
+PICTURE_BYTES_A_CYCLE = 6
 
 
 def cycles(plan: Schedule) -> float:
@@ -65,11 +65,10 @@ def _cycles(group: Group, target: Target) -> float:
     layers = [stage.layer for stage in group.stages]
     rest = values * (1 + sum(x.cycles for x in layers if isinstance(x, Elementwise)))
     if isinstance(group, ConvolutionGroup):
-        near = FAR_BYTES if lanes > 8 else FAR_PICTURE_BYTES
-        far = group.unit == 1 and _picture_bytes(group, lanes) > near
         sums = group.executed_flops / 2 / group.unit / MULTIPLY_ADDS
         weights = 4 * _far_weights(group, target) / FAR_BYTES_A_CYCLE
-        return sums * _slowed(group) * (FAR_PICTURE if far else 1) + weights + rest
+        pictures = _moved(group, lanes) / PICTURE_BYTES_A_CYCLE if group.unit == 1 else 0
+        return sums * _slowed(group) + weights + pictures + rest
     if isinstance(group, WinogradGroup):
         return winograd.cycles(group.transforms, group.stages[0]) + rest
     if isinstance(group, DenseGroup):
@@ -91,9 +90,11 @@ def _far_weights(group: ConvolutionGroup, target: Target) -> int:
     return 0 if weights_stay(weights, target) else rows * weights
 
 
-def _picture_bytes(group: ConvolutionGroup, lanes: int) -> int:
-    """What a vector of images is for a convolution."""
-    return 4 * lanes * math.prod(group.stages[0].input_shape)
+def _moved(group: ConvolutionGroup, lanes: int) -> int:
+    """Bytes of pictures, of a vector of images, that come from memory or go there."""
+    read = sum(map(math.prod, group.stages[0].input_shapes))
+    written = math.prod(group.stages[-1].output_shape)
+    return sum(4 * lanes * each for each in (read, written) if 4 * lanes * each > FAR_BYTES)
 
 
 def _slowed(group: ConvolutionGroup) -> float:

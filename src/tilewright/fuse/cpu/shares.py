@@ -35,7 +35,7 @@ from tilewright.fuse.cpu.tickets import END, MOST_TICKETS, Record
 # jobs are nothing.
 JOB_CYCLES = 3e8
 # Estimates that differ less than this are taken for equal.
-CLEARLY = 0.95
+CLEARLY = 0.96
 # Images of a core that may wait for each other, at least. Chosen.
 ROOM = 16
 # What a vector of images may seem to take as rows, which need not be turned around: of nine small

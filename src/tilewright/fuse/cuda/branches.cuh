@@ -51,34 +51,63 @@ __device__ __forceinline__ void join(Value value, Out out, int thread)
 // A float as sums take it.
 __device__ __forceinline__ float rounded(float value) { return __uint_as_float(operand(value)); }
 
-// A convolution whose filters see one channel each: two filters of an output at a time.
+// Two channels of a pixel, those that two filters see.
+template <class L>
+__device__ __forceinline__ float2 two_channels(const word* in, int filter, int y, int x)
+{
+    if (L::MULTIPLE == 1)
+        return get<L>(in, y, x, filter);
+    // A filter too many reads the last channel once more, and its weights are zero.
+    const int other = min(filter + 1, L::FILTERS - 1) / L::MULTIPLE;
+    return make_float2(one<L>(in, filter / L::MULTIPLE, y, x), one<L>(in, other, y, x));
+}
+
+// A convolution whose filters see one channel each: two filters of TALL outputs above each other at
+// a time. Of a column of taps it reads the weights once, and every row under any of these outputs.
 template <class L, class Out>
 __device__ __forceinline__ void channels(
     const word* in, const float* weights, const float* bias, Out out, int thread)
 {
-    constexpr int PAIRS = (L::FILTERS + 1) / 2;
-    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
-        const int filter = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+    constexpr int PAIRS = (L::FILTERS + 1) / 2, STRIPS = (L::OUT_Y + L::TALL - 1) / L::TALL;
+    constexpr int ROWS = (L::TALL - 1) * L::STRIDE_Y + (L::TAPS_Y - 1) * L::APART_Y + 1;
+    for (int i = thread; i < STRIPS * L::OUT_X * PAIRS; i += L::THREADS) {
+        const int filter = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, own = i / PAIRS / L::OUT_X * L::TALL;
+        // The last outputs begin earlier, and leave those to others that are theirs.
+        const int y = min(own, L::OUT_Y - L::TALL);
         const float2 start = *reinterpret_cast<const float2*>(bias + filter);
-        float low = start.x, high = start.y;
+        float low[L::TALL], high[L::TALL];
 #pragma unroll
-        for (int k = 0; k < L::TAPS_Y * L::TAPS_X; ++k) {
-            const float2 w = *reinterpret_cast<const float2*>(weights + k * 2 * PAIRS + filter);
-            const int row = y * L::STRIDE_Y + k / L::TAPS_X * L::APART_Y;
-            const int column = x * L::STRIDE_X + k % L::TAPS_X * L::APART_X;
-            if (L::MULTIPLE == 1) {
-                const float2 both = get<L>(in, row, column, filter);
-                low = fmaf(rounded(both.x), w.x, low);
-                high = fmaf(rounded(both.y), w.y, high);
-            } else {
-                // A filter too many reads the last channel once more, and its weights are zero.
-                const int other = min(filter + 1, L::FILTERS - 1) / L::MULTIPLE;
-                low = fmaf(rounded(one<L>(in, filter / L::MULTIPLE, row, column)), w.x, low);
-                high = fmaf(rounded(one<L>(in, other, row, column)), w.y, high);
+        for (int k = 0; k < L::TALL; ++k) {
+            low[k] = start.x;
+            high[k] = start.y;
+        }
+#pragma unroll
+        for (int kx = 0; kx < L::TAPS_X; ++kx) {
+            float2 w[L::TAPS_Y];
+#pragma unroll
+            for (int ky = 0; ky < L::TAPS_Y; ++ky)
+                w[ky] = *reinterpret_cast<const float2*>(
+                    weights + (ky * L::TAPS_X + kx) * 2 * PAIRS + filter);
+            const int column = x * L::STRIDE_X + kx * L::APART_X;
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row) {
+                // Rows that no tap meets are not read: the compiler sees that nothing comes of them.
+                const float2 both = two_channels<L>(in, filter, y * L::STRIDE_Y + row, column);
+#pragma unroll
+                for (int k = 0; k < L::TALL; ++k) {
+                    const int below = row - k * L::STRIDE_Y, ky = below / L::APART_Y;
+                    if (below < 0 || below % L::APART_Y != 0 || ky >= L::TAPS_Y)
+                        continue;
+                    low[k] = fmaf(rounded(both.x), w[ky].x, low[k]);
+                    high[k] = fmaf(rounded(both.y), w[ky].y, high[k]);
+                }
             }
         }
-        put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, filter, L::after(low),
-               L::after(high));
+#pragma unroll
+        for (int k = 0; k < L::TALL; ++k)
+            if (y + k >= own)
+                put<L>(out, L::ORIGIN + (y + k) * L::OUT_ROW + x * L::OUT_PIXEL, filter,
+                       L::after(low[k]), L::after(high[k]));
     }
 }
 

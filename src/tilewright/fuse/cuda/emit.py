@@ -17,6 +17,8 @@ MATHEMATICS = {
 }  # fmt: skip
 
 
+# The same where 11 bits of a result are kept.
+NEAR = {"TW_ERFC": "near_erfc", "TW_TANH": "near_tanh"}
 # What tells the compiler to leave products in their order (`nvrtc_worker`).
 IN_ORDER = f"{ORDERED} 1"
 
@@ -33,7 +35,7 @@ def head(arithmetic: Arithmetic, *texts: str) -> str:
         "TW_POOL_AVERAGE": 2,
         "TW_POOL_MAX_OF_EACH": 3,
         **MATHEMATICS,
-        **({"TW_TANH": "near_tanh"} if arithmetic.precision.tanh_error else {}),
+        **(NEAR if arithmetic.precision.tanh_error else {}),
     }
     lines = [f"#define {name} {value}" for name, value in defines.items()]
     return "\n".join([*lines, *(text(each) for each in texts)])

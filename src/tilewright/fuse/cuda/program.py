@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from tilewright.fuse.cuda.channels import outputs_of_a_thread
 from tilewright.fuse.cuda.operations import Operation, Window
 from tilewright.fuse.cuda.pictures import plain
 from tilewright.fuse.cuda.stack import Phase, Source, Stack, Taken
@@ -399,6 +400,7 @@ def _channels(plan: Stack, index: int, phase: Phase) -> Channels:
         apart_y=layer.dilation[0],
         apart_x=layer.dilation[1],
         multiple=operation.result[0] // operation.source[0],
+        tall=outputs_of_a_thread(layer, operation.result, plan.warps, plan.groups),
         out_y=operation.result[1],
         out_x=operation.result[2],
     )

@@ -328,7 +328,8 @@ class Windows:
 
 @dataclass(frozen=True)
 class Channels:
-    """Sums over one channel for each filter, two filters a thread at a time, and activations."""
+    """Sums over one channel for each filter, and activations: of two filters and `tall` outputs
+    above each other a thread at a time."""
 
     index: int
     at: int
@@ -347,11 +348,12 @@ class Channels:
     apart_y: int  # from tap to tap
     apart_x: int
     multiple: int  # filters of a channel
+    tall: int
     out_y: int
     out_x: int
     STRUCT: ClassVar[tuple[str, ...]] = (
         "threads", "row", "pitch", "taps_y", "taps_x", "stride_y", "stride_x", "apart_y",
-        "apart_x", "multiple", "out_y", "out_x",
+        "apart_x", "multiple", "tall", "out_y", "out_x",
     )  # fmt: skip
 
 
