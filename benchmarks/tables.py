@@ -308,12 +308,12 @@ def summary() -> str:
 
 def strangers() -> dict[str, str]:
     """Networks that nothing was fitted to: how many times as fast as the best library."""
-    if not of_name("strangers-h200"):
-        return {}
-    cells = {
-        (row["network"], row["precision"], row["batch"]): _times(row)
-        for row in result("strangers-h200")["rows"]
-    }
+    names = [name for name in ("strangers", "newcomers") if of_name(f"{name}-h200")]
+    return {name: _times_by_batch(result(f"{name}-h200")["rows"]) for name in names}
+
+
+def _times_by_batch(rows: list[Row]) -> str:
+    cells = {(row["network"], row["precision"], row["batch"]): _times(row) for row in rows}
     names, precisions, counts = (dict.fromkeys(each) for each in zip(*cells, strict=True))
     lines = [
         [f"`{name}`", label, *(cells.get((name, precision, count), "-") for count in counts)]
@@ -322,7 +322,7 @@ def strangers() -> dict[str, str]:
         if precision in precisions
     ]
     heads = ["network", "precision", *(f">{units.count(count)}" for count in counts)]
-    return {"strangers": _markdown(heads, lines)}
+    return _markdown(heads, lines)
 
 
 def rows_of(name: str, network: str, images: int) -> list[Row]:
