@@ -14,7 +14,7 @@ ASK = """
 import llvmlite.binding as llvm
 print(*(name for name, has in llvm.get_host_cpu_features().items() if has))
 """
-NEWER = ("avx512", "avx10", "amx")
+NEWER = ("avx512", "avx10", "amx", "avxvnni", "avxifma", "avxneconvert")
 
 
 def here() -> list[str]:

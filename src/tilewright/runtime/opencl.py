@@ -24,6 +24,7 @@ from tilewright.runtime.dialect import (
 from tilewright.runtime.inventory import Found
 from tilewright.runtime.pocl import check_pocl, is_installed, is_pocl
 from tilewright.runtime.pocl_kernels import KERNELS, keep_kernels
+from tilewright.runtime.pocl_processor import name_processor
 from tilewright.trace import at_start, calling
 
 INSTALL = "pip install 'tilewright[opencl]'"
@@ -130,6 +131,9 @@ def devices() -> list[Any]:
                 found += platform.get_devices()
         except cl.Error:  # and so is one whose devices are not here
             continue
+
+    for device in filter(is_pocl, found):
+        name_processor(device)
 
     def order(device: Any) -> int:
         if is_simulator(device):

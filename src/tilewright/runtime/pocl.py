@@ -19,8 +19,11 @@ from tilewright.files import atomic_write, cache_home
 
 TRY = """
 import numpy, pyopencl as cl
+from tilewright.runtime.pocl_processor import name_processor
 platform = next(p for p in cl.get_platforms() if 'portable' in p.name.lower())
-context = cl.Context(platform.get_devices()[:1])
+device = platform.get_devices()[0]
+name_processor(device)
+context = cl.Context([device])
 queue = cl.CommandQueue(context)
 buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
 program = cl.Program(context, '__kernel void try_pocl(__global int *x) { x[0] = SALT; }').build()
