@@ -30,7 +30,7 @@ TILES = {
     "sse": (["2x2 positions x 3"] * 3,
             ["2x2 positions x 2x4", "2x2 positions x 3x4", "2x2 positions x 3x4"]),
     "neon": (["2x2 positions x 6", "2x2 positions x 5", "2x2 positions x 5"],
-             ["2x2 positions x 4x4", "2x2 positions x 5x4", "2x2 positions x 5x4"]),
+             ["2x2 positions x 4x4", "2x2 positions x 5x4", "2x4 positions x 3x4"]),
 }  # fmt: skip
 
 

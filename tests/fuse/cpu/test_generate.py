@@ -68,6 +68,17 @@ def test_windows_wholly_outside_the_image_share_their_code(level, schedule):
     assert far < 1.5 * near
 
 
+@EVERY_LEVEL
+def test_large_weights_of_vectors_of_images_are_fetched_ahead(level):
+    def fetched(outputs):
+        network = Network("n", Pixels((1, 28, 28)), (Flatten(), FullyConnected(outputs)))
+        plan = by_images(network, TARGETS[level])
+        assert plan.groups[-1].large == (outputs == 800)
+        return "@llvm.prefetch.p0(ptr %" in generate(network, plan, "clock")
+
+    assert fetched(800) and not fetched(10)
+
+
 @BOTH
 def test_layers_that_compute_the_same_share_their_code(schedule):
     def of(count):

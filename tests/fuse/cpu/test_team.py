@@ -21,7 +21,7 @@ from tests.interrupted import Interrupted, interrupted
 from tilewright.fuse.cpu import team as team_module
 from tilewright.fuse.cpu.arrays import address, aligned
 from tilewright.fuse.cpu.run import FusedNetwork
-from tilewright.fuse.cpu.team import Team, team
+from tilewright.fuse.cpu.team import APART_FLOATS, Memory, Team, team
 from tilewright.fuse.cpu.tickets import BUSY, Tickets
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 3, 32, 32), np.uint8)
@@ -38,6 +38,15 @@ def test_helpers_awake_or_asleep_give_the_same_bits(fused):
         for pause in [0.0] * 100 + [0.002] * 10:
             time.sleep(pause)
             np.testing.assert_array_equal(fused(IMAGES[:size]), expected)
+
+
+def test_what_workers_write_lies_apart():
+    """Each has room for all its floats, and as much again before the next one's as is said."""
+    ticks, first, stride = (memory := Memory(5000, 100, 3, 2)).arguments
+    assert stride >= 4 * (5000 + APART_FLOATS) and stride % 4096 == 0
+    slots = address(memory.scratch)
+    assert slots + 4 * 100 <= first and first + 2 * stride <= slots + memory.scratch.nbytes
+    assert ticks == address(memory.ticks)
 
 
 def test_calls_that_find_the_team_busy_work_alone(fused):

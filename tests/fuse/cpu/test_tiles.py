@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from tilewright.fuse.cpu.tiles import (
     block_width,
     blocks_of,
     far_taps,
+    near_cycles,
     packed_blocks,
     spans,
     weights_stay,
@@ -86,14 +88,25 @@ def test_the_best_tile_fits_the_registers(height, width, channels, depth, target
         assert block.sums(positions) + block.width < target.registers
 
 
-def test_weights_that_do_not_stay_are_read_for_more_positions():
-    """256 channels to 256 filters: with 3x3 taps six vectors of them are 885 KB."""
+@pytest.mark.parametrize(("fewer", "more"), [(64, 256), (9 * 128, 9 * 512)])
+def test_weights_that_do_not_stay_are_read_for_more_positions(fewer, more):
+    """256 filters: of 64 taps the first cache holds those of six vectors, of 256 of two; of 9 * 128
+    the second holds those of four, of 9 * 512 of two."""
     target = TARGETS["avx512"]
-    near, far = (best_tile(8, 8, 256, depth, target) for depth in (256, 9 * 256))
-    blocks = [packed_blocks(256, math.prod(tile), target)[0].width for tile in (near, far)]
-    assert math.prod(near) < math.prod(far) and blocks[0] > blocks[1]
-    assert weights_stay(16 * blocks[1] * 9 * 256, target)
-    assert not weights_stay(16 * blocks[0] * 9 * 256, target)
+    tiles = [best_tile(8, 8, 256, depth, target) for depth in (fewer, more)]
+    few, many = (packed_blocks(256, math.prod(tile), target)[0].width * 16 for tile in tiles)
+    assert math.prod(tiles[0]) < math.prod(tiles[1]) and few > many
+
+    def stay(weights: int, depth: int) -> bool:
+        if more < 1000:
+            return near_cycles(weights, depth) == 0
+        return weights_stay(weights * depth, target)
+
+    assert stay(few, fewer) and stay(many, more) and not stay(few, more)
+
+
+def test_a_block_beyond_the_first_cache_costs_by_its_weights():
+    assert near_cycles(64, 128) == 0 < near_cycles(64, 129) < near_cycles(128, 129)
 
 
 def test_weights_come_from_afar_once_or_for_every_tile():

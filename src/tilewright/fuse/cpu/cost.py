@@ -11,6 +11,7 @@ from tilewright.fuse.cpu.tiles import (
     MULTIPLY_ADDS,
     Target,
     far_taps,
+    near_cycles,
     tap_cycles,
     weights_stay,
 )
@@ -28,13 +29,16 @@ FAR_BYTES = 1_000_000  # what no core's second cache holds, beside the rest
 # and those that lie beyond come more slowly. (Chosen: 16 images of two networks for MNIST and one
 # for games took 1.1 to 1.3 times as long as by channels; a core of an AMD EPYC with AVX-512,
 # 2026-11-18.)
-LONE_BYTES_A_CYCLE = 4
+LONE_BYTES_A_CYCLE = 8
 # Where lanes are images, so are pictures; what does not fit goes to memory and comes from there, so
 # many bytes in a cycle. (Chosen: so of 30 cases of networks with large pictures, many of 1x1 and
 # grouped convolutions, those go image by image that took clearly less time so: 32 images, two cores
 # of an AMD EPYC with AVX-512, and with that hidden, 2026-11-18. cifar64's pictures cost 13 % on a
 # core of the Xeon, 2026-11-16.)
 PICTURE_BYTES_A_CYCLE = 6
+# And a pixel of each has to come into a vector: 0.33 to 0.4 cycles for each of pictures that caches
+# hold, float32 (four networks, 64 images, two cores of an AMD EPYC with AVX-512, 2026-11-19).
+TURNED_CYCLES = 0.35
 
 
 def cycles(plan: Schedule) -> float:
@@ -42,7 +46,15 @@ def cycles(plan: Schedule) -> float:
 
     Without what products of several images cost once for all of them (`cycles_once`).
     """
+    return _computing(plan) + (0 if plan.one_by_one else _turning(plan))
+
+
+def _computing(plan: Schedule) -> float:
     return sum(_cycles(group, plan.target) for group in plan.groups)
+
+
+def _turning(plan: Schedule) -> float:
+    return TURNED_CYCLES * plan.target.lanes * plan.pictures[0].values
 
 
 def cycles_once(plan: Schedule) -> float:
@@ -99,8 +111,11 @@ def _moved(group: ConvolutionGroup, lanes: int) -> int:
 
 def _slowed(group: ConvolutionGroup) -> float:
     """How many times as long as its multiply-adds alone a tile takes."""
-    positions = math.prod(group.tile)
-    taken = sum(block.count * tap_cycles(positions, block) for block in group.blocks)
+    positions, taps = math.prod(group.tile), group.depth * math.prod(group.layer.kernel)
+    taken = sum(
+        b.count * (tap_cycles(positions, b) + near_cycles(group.unit * b.width, taps))
+        for b in group.blocks
+    )
     return taken * MULTIPLY_ADDS / sum(b.count * b.sums(positions) for b in group.blocks)
 
 
@@ -109,6 +124,12 @@ def few_costs(few: Schedule, many: Schedule) -> tuple[float, float, float]:
     of them costs once, and how much more a vector of images costs that is alone."""
     vector = cycles(many)
     return cycles(few) / vector, cycles_once(few) / vector, _cycles_alone(many) / vector
+
+
+def cost_as_rows(few: Schedule, many: Schedule) -> float:
+    """What a vector of images costs as rows, as a share of what it costs by images once it is
+    turned around."""
+    return many.target.lanes * cycles(few) / _computing(many)
 
 
 def _cycles_alone(plan: Schedule) -> float:

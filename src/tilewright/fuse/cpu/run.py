@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cpu.arrays import address, batch_of
 from tilewright.fuse.cpu.build import Compiled, Machine, compile_network, compiled_folder, host
-from tilewright.fuse.cpu.cost import cycles, few_costs
+from tilewright.fuse.cpu.cost import cost_as_rows, cycles, few_costs
 from tilewright.fuse.cpu.few import before_gathered, phases, read_in_place
 from tilewright.fuse.cpu.parameters import layout, pack
 from tilewright.fuse.cpu.schedule import Schedule, by_channels, by_images
@@ -124,8 +124,11 @@ class FusedNetwork:
             self.single, *more = computed if single is None else (single, 0.0, 0.0)
             self.once, self.lone = more
             self.rows = rows_of(self.few.schedule) if self.few.schedule.in_rows else None
-            lanes = self.many.schedule.target.lanes
-            self.only_rows = self.rows is not None and lanes * self.single < AS_ROWS
+            self.only_rows = self.rows is not None and (
+                not single
+                if single is not None
+                else cost_as_rows(self.few.schedule, self.many.schedule) < AS_ROWS
+            )
             # Where the cost leaves no choice, one of them may never be needed.
             if self.single > 0 and not self.only_rows:
                 self.many.load()

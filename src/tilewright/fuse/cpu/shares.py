@@ -38,11 +38,11 @@ JOB_CYCLES = 3e8
 CLEARLY = 0.96
 # Images of a core that may wait for each other, at least. Chosen.
 ROOM = 16
-# What a vector of images may seem to take as rows, which need not be turned around: of nine small
-# perceptrons those took up to 1.08 times as long as vectors of images where they were to take 1.4,
-# and 0.63 at best; beyond that up to 2.3 (a core of an AMD EPYC, AVX-512 and AVX2, 16 to 1,000
-# images in turns, processor's seconds, 2026-11-17).
-AS_ROWS = 1.4
+# What a vector of images may seem to take as rows, which need not be turned around
+# (`cost_as_rows`): so chosen, 27 of 28 cases go the way that is faster, and one takes 1.35 times as
+# long; with 1.4, several went by vectors that take up to 1.9 times as long so (14 perceptrons, a
+# core of an AMD EPYC of the fifth generation, AVX-512 and with that hidden, 2026-11-19).
+AS_ROWS = 1.75
 # Rows that a core takes at a time: as many as have so many bytes of values, which the second cache
 # holds beside weights, but half of so many at least, and whole sets. Chosen.
 PIECE_BYTES, MANY_ROWS = 2**18, 96

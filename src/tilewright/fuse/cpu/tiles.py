@@ -19,6 +19,13 @@ WIDE_LANES = 16
 # 2026-11-18.)
 STAYING_BYTES_A_LANE = 40_000
 FAR_BYTES_A_CYCLE, FEW_FAR_BYTES = 16, 256
+# Bytes of a block's weights that stay in the first cache from tile to tile. Others come from the
+# second: for each tap a cycle more for so many bytes. (Chosen: of the tiles of 14 convolutions with
+# lanes that are channels, 6 to 31 each, those that are chosen so take 0.9 % longer than the fastest
+# on average, 4.9 without that and 14 at most; a core of an AMD EPYC of the fifth generation, whose
+# AVX-512 multiplies two whole vectors in a cycle. With AVX2 the same tiles are chosen, but for one.
+# 2026-11-19.)
+NEAR_BYTES, NEAR_BYTES_A_CYCLE = 32_768, 128
 
 
 @dataclass(frozen=True)
@@ -194,6 +201,12 @@ def tap_cycles(positions: int, block: Block) -> float:
     return max(block.sums(positions) / MULTIPLY_ADDS, loads / LOADS, LATENCY) + loads / 10
 
 
+def near_cycles(weights: int, depth: int) -> float:
+    """What one tap of a tile costs besides, whose block has so many weights for each of `depth`."""
+    stay = 4 * weights * depth <= NEAR_BYTES
+    return 0 if stay else 4 * weights / NEAR_BYTES_A_CYCLE
+
+
 def weights_stay(weights: int, target: Target) -> bool:
     """Whether so many weights stay in a core's second cache."""
     return 4 * weights <= STAYING_BYTES_A_LANE * target.lanes
@@ -229,11 +242,18 @@ def best_tile(
             count * (FEW_FAR_BYTES + 4 * weights)
             for count, weights in far_taps(blocks, target.lanes, depth, tiles, target)
         )
-        return far / FAR_BYTES_A_CYCLE + sum(
-            rows * columns * block.count * tap_cycles(ty * tx * math.prod(window), block)
-            for block in packed_blocks(channels, positions, target)
-            for rows, ty in _pieces(height, tile[0])
-            for columns, tx in _pieces(width, tile[1])
+        near = sum(
+            tiles * block.count * near_cycles(target.lanes * block.width, depth) for block in blocks
+        )
+        return (
+            far / FAR_BYTES_A_CYCLE
+            + near
+            + sum(
+                rows * columns * block.count * tap_cycles(ty * tx * math.prod(window), block)
+                for block in blocks
+                for rows, ty in _pieces(height, tile[0])
+                for columns, tx in _pieces(width, tile[1])
+            )
         )
 
     most = max(1, (target.registers - 2) // math.prod(window))
