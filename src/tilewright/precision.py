@@ -109,12 +109,13 @@ FLOAT32 = Precision("fp32", 0.0, UNIT)
 # *Numerical behavior of NVIDIA tensor cores*, 2021), which costs each addend at most twice what
 # rounding to nearest would; taken twice again, to be safe. Where 11 bits are kept of a tanh, it may
 # be 1 - 2 / (1 + exp(2x)) by the quick instructions for powers and quotients (`near_tanh` in
-# `fuse/cuda/words.cuh`), which is off by less than 2^-20.
-NEAR_TANH = 2.0**-20
-TF32 = Precision("tf32", 2.0**-11, 2.0**-22, tanh_error=NEAR_TANH)
+# `fuse/cuda/words.cuh`), which is off by less than 2^-20; and the logistic function, in the same
+# way, by less than 2^-21.
+NEAR_TANH, NEAR_SIGMOID = 2.0**-20, 2.0**-21
+TF32 = Precision("tf32", 2.0**-11, 2.0**-22, sigmoid_error=NEAR_SIGMOID, tanh_error=NEAR_TANH)
 FP16 = Precision(
     "fp16", 2.0**-11, 2.0**-22, operand_smallest=2.0**-25, largest=65504.0, stored=True,
-    tanh_error=NEAR_TANH,
+    sigmoid_error=NEAR_SIGMOID, tanh_error=NEAR_TANH,
 )  # fmt: skip
 # Of float32 on tensor cores: each operand is two, `high`, the nearest number of 11 bits, and `low`,
 # what is left of it. Of a number of 24 bits that has 12, of which the tensor cores read 11, at a

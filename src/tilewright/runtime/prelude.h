@@ -33,6 +33,7 @@ typedef uchar tw_byte;
 #define TW_EXP(a) exp(a)
 #define TW_ERFC(a) erfc(a)
 #define TW_LOG1P(a) log1p(a)
+#define TW_SIGMOID(a) (1.0f / (1.0f + TW_EXP(-(a))))
 #define TW_INFINITY INFINITY
 /* Four neighbours at once; the first must lie on a multiple of 16 bytes. */
 #define TW_LOAD4(pointer) vload4(0, pointer)
@@ -82,6 +83,7 @@ typedef unsigned char tw_byte;
 #define TW_EXP(a) expf(a)
 #define TW_ERFC(a) erfcf(a)
 #define TW_LOG1P(a) log1pf(a)
+#define TW_SIGMOID(a) (1.0f / (1.0f + TW_EXP(-(a))))
 #define TW_INFINITY __int_as_float(0x7f800000)
 #define TW_LOAD4(pointer) (*(const float4 *)(pointer))
 #define TW_STORE4(value, pointer) (*(float4 *)(pointer) = (value))

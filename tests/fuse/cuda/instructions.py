@@ -87,6 +87,7 @@ def _compiled(function: str) -> Any:
         "#define __forceinline__ inline",
         *(f"#define {name} {value}" for name, value in MATHEMATICS.items()),
         f"static float maximum(float a, float b) {{ return {larger}; }}",
+        "static float sigmoid(float x) { return 1 / (1 + expf(-x)); }",
         function,
         "void all(const float* x, float* out, long count) {",
         "    for (long i = 0; i < count; ++i) out[i] = each(x[i]);",

@@ -13,12 +13,13 @@ from tilewright.runtime.nvrtc_worker import ORDERED
 # What activations are written with, as in the dialect.
 MATHEMATICS = {
     "TW_EXP": "expf", "TW_ERFC": "erfcf", "TW_LOG1P": "log1pf", "TW_TANH": "tanhf",
+    "TW_SIGMOID": "sigmoid",
     "TW_MAX": "maximum", "TW_FMA": "fmaf",
 }  # fmt: skip
 
 
 # The same where 11 bits of a result are kept.
-NEAR = {"TW_ERFC": "near_erfc", "TW_TANH": "near_tanh"}
+NEAR = {"TW_ERFC": "near_erfc", "TW_TANH": "near_tanh", "TW_SIGMOID": "near_sigmoid"}
 # What tells the compiler to leave products in their order (`nvrtc_worker`).
 IN_ORDER = f"{ORDERED} 1"
 

@@ -136,8 +136,8 @@ class TanhGELU(Elementwise):
 
     def expression(self) -> str:
         cube = f"{literal(CUBE)} * x * x * x"
-        power = f"TW_EXP({literal(-2 * SLOPE)} * (x + {cube}))"
-        return f"TW_MAX(x, -{literal(FAR)}) / (1.0f + {power})"
+        share = f"TW_SIGMOID({literal(2 * SLOPE)} * (x + {cube}))"
+        return f"TW_MAX(x, -{literal(FAR)}) * {share}"
 
     def llvm(self, f: Code, x: str) -> str:
         square = f.binary("fmul", x, x)

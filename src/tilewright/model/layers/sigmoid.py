@@ -41,7 +41,7 @@ class Sigmoid(Elementwise):
         return SMALLEST_NORMAL + precision.sigmoid_error
 
     def expression(self) -> str:
-        return "1.0f / (1.0f + TW_EXP(-x))"
+        return "TW_SIGMOID(x)"
 
     def llvm(self, f: Code, x: str) -> str:
         negative = f.binary("fsub", f.constant(0), x)

@@ -47,7 +47,7 @@ class SiLU(Elementwise):
         return Truth(found.value, found.bound + precision.sigmoid_error * (np.abs(x) + error))
 
     def expression(self) -> str:
-        return f"TW_MAX(x, {LEAST}f) / (1.0f + TW_EXP(-x))"
+        return f"TW_MAX(x, {LEAST}f) * TW_SIGMOID(x)"
 
     def llvm(self, f: Code, x: str) -> str:
         power = f.exp(f.binary("fsub", f.constant(0), x))
