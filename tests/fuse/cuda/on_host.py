@@ -23,7 +23,7 @@ from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.emit import MATHEMATICS, constants, struct, text
 from tilewright.fuse.cuda.emit_behind import layer
 from tilewright.fuse.cuda.emit_structs import POOLS, declared
-from tilewright.fuse.cuda.steps import Convolve, Program
+from tilewright.fuse.cuda.steps import Channels, Convolve, Each, Join, Program, Windows
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
 Array = NDArray[Any]
@@ -56,6 +56,7 @@ static inline word __float_as_uint(float x) { word bits; std::memcpy(&bits, &x, 
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
+static inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 #if TW_PER_WORD == 2
 static inline word pack(float low, float high)
 {
@@ -236,11 +237,19 @@ def built(source: str, *options: str) -> ctypes.CDLL:
         return ctypes.CDLL(str(library))
 
 
-# What sums in fp32 name and do not do: halves, and words of other lanes.
-NO_HALVES = r"""
+# What is named, and not done.
+NOT_DONE = r"""
 #define TW_STEP 2
+struct uchar2 { unsigned char x, y; };
+static inline word __byte_perm(word, word, word) { return 0; }
+#if TW_PER_WORD == 1
 static inline word pack(float, float) { return 0; }
-static inline word __shfl_xor_sync(unsigned, word value, int) { return value; }
+#endif
+#if TW_TENSOR
+template <class... T> static inline void multiply(T&&...) {}
+template <class... T> static inline void multiply_half(T&&...) {}
+#endif
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int) { return value; }
 """
 CONVOLVE = r"""
 extern "C" void run(word* shared, int first, const word* parameters, const int* tables, word* out)
@@ -268,5 +277,48 @@ def convolve(
 def _sums(made: Program, step: Convolve) -> ctypes.CDLL:
     (call,) = emit_stack.convolve_call(made, step, [step.index])
     main = CONVOLVE.replace("WARPS", str(step.warps)).replace("CALL", call)
-    blocks = [*defines(made.arithmetic), HOST, NO_HALVES, text("sums.cuh")]
+    blocks = [*defines(made.arithmetic), HOST, NOT_DONE, text("sums.cuh")]
     return built("\n".join([*blocks, *declared(step), main]), "-O1")
+
+
+WITHOUT_SUMS = r"""
+extern "C" void run(
+    word* shared, int first, const word* parameters, const void* const* given, int start, int turn,
+    word* out)
+{
+    word* own = shared + first;
+    const int item = 0;
+    NAMES
+    for (int thread = 0; thread < THREADS; ++thread) {
+        CALL
+    }
+}
+"""
+
+
+def without_sums(
+    made: Program, step: Channels | Each | Join | Windows, shared: Array, own: int,
+    parameters: Array, given: Sequence[Array], start: int, turn: int, out: Array,
+) -> None:  # fmt: skip
+    """A layer that is no sum: a thread after the other. `given` are images, each of an input."""
+    each = [np.ascontiguousarray(image).ctypes.data for image in given]
+    pointers = (ctypes.c_void_p * len(each))(*each)
+    memory, weights, results = (
+        array.ctypes.data_as(ctypes.c_void_p) for array in (shared, parameters, out)
+    )
+    _without_sums(made, step).run(memory, own, weights, pointers, start, turn, results)
+
+
+@cache
+def _without_sums(made: Program, step: Channels | Each | Join | Windows) -> ctypes.CDLL:
+    names = [
+        f"const auto {'images' if number == 0 else f'other{number}'} = "
+        f"static_cast<const {emit_stack.TYPES[kind]}*>(given[{number}]);"
+        for number, kind in enumerate((made.source, *made.more))
+    ]
+    main = WITHOUT_SUMS.replace("NAMES", "\n    ".join([*names, "const int image = 0;"]))
+    main = main.replace("THREADS", str(step.threads))
+    main = main.replace("CALL", "\n        ".join(emit_stack.calls(made, step)))
+    blocks = [text(name) for name in ("sums.cuh", "pictures.cuh", "branches.cuh")]
+    parts = [*defines(made.arithmetic), HOST, NOT_DONE, *blocks, *declared(step), main]
+    return built("\n".join(parts), "-O1")

@@ -21,27 +21,48 @@ __device__ __forceinline__ float one_of_planes(const T* image, int channel, int 
     return L::value(image[(channel * L::HEIGHT + y) * L::WIDTH + x], channel);
 }
 
+__device__ __forceinline__ float2 operator+(float2 a, float2 b)
+{
+    return make_float2(a.x + b.x, a.y + b.y);
+}
+
+__device__ __forceinline__ float2 operator*(float2 a, float2 b)
+{
+    return make_float2(a.x * b.x, a.y * b.y);
+}
+
+// Two channels of a place, of which the first is even, as is how many there are.
+template <class L>
+__device__ __forceinline__ float2 two(const word* picture, int channel, int y, int x)
+{
+#if TW_PER_WORD == 2
+    if (!L::FLOATS)
+        return unpack(picture[y * L::ROW + x * L::PITCH + channel / 2]);
+#endif
+    return make_float2(one<L>(picture, channel, y, x), one<L>(picture, channel + 1, y, x));
+}
+
 // Values of several pictures, as `value` finds them, and activations: two channels at a time. A
 // thread reads four times before it writes: values may come from device memory, and a write might be
 // to where the next is read.
 template <class L, class Value, class Out>
 __device__ __forceinline__ void join(Value value, Out out, int thread)
 {
-    constexpr int PAIRS = (L::FILTERS + 1) / 2, ALL = L::OUT_Y * L::OUT_X * PAIRS, AT_ONCE = 4;
-    for (int first = thread; first < ALL; first += AT_ONCE * L::THREADS) {
+    // Without signs, of which nobody would have to be sure when he divides.
+    constexpr unsigned PAIRS = (L::FILTERS + 1) / 2, ALL = L::OUT_Y * L::OUT_X * PAIRS, AT_ONCE = 4;
+    constexpr bool EVEN = ALL % (AT_ONCE * L::THREADS) == 0;
+    for (unsigned first = thread; first < ALL; first += AT_ONCE * L::THREADS) {
         float2 found[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k) {
-            const int i = min(first + k * L::THREADS, ALL - 1);
-            const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
-            found[k].x = value(channel, y, x);
-            found[k].y = channel + 1 < L::FILTERS ? value(channel + 1, y, x) : 0.0f;
+        for (unsigned k = 0; k < AT_ONCE; ++k) {
+            const unsigned own = first + k * L::THREADS, i = EVEN ? own : min(own, ALL - 1);
+            found[k] = value(i % PAIRS * 2, i / PAIRS / L::OUT_X, i / PAIRS % L::OUT_X);
         }
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k) {
-            const int i = first + k * L::THREADS;
-            const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
-            if (i < ALL)
+        for (unsigned k = 0; k < AT_ONCE; ++k) {
+            const unsigned i = first + k * L::THREADS;
+            const unsigned channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
+            if (EVEN || i < ALL)
                 put<L>(out, L::ORIGIN + y * L::OUT_ROW + x * L::OUT_PIXEL, channel,
                        L::after(found[k].x), L::after(found[k].y));
         }
@@ -68,9 +89,9 @@ template <class L, class Out>
 __device__ __forceinline__ void channels(
     const word* in, const float* weights, const float* bias, Out out, int thread)
 {
-    constexpr int PAIRS = (L::FILTERS + 1) / 2, STRIPS = (L::OUT_Y + L::TALL - 1) / L::TALL;
+    constexpr unsigned PAIRS = (L::FILTERS + 1) / 2, STRIPS = (L::OUT_Y + L::TALL - 1) / L::TALL;
     constexpr int ROWS = (L::TALL - 1) * L::STRIDE_Y + (L::TAPS_Y - 1) * L::APART_Y + 1;
-    for (int i = thread; i < STRIPS * L::OUT_X * PAIRS; i += L::THREADS) {
+    for (unsigned i = thread; i < STRIPS * L::OUT_X * PAIRS; i += L::THREADS) {
         const int filter = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, own = i / PAIRS / L::OUT_X * L::TALL;
         // The last outputs begin earlier, and leave those to others that are theirs.
         const int y = min(own, L::OUT_Y - L::TALL);
@@ -116,8 +137,8 @@ __device__ __forceinline__ void channels(
 template <class L, class Out>
 __device__ __forceinline__ void windows(const word* in, Out out, int first, int thread)
 {
-    constexpr int PAIRS = (L::FILTERS + 1) / 2;
-    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
+    constexpr unsigned PAIRS = (L::FILTERS + 1) / 2;
+    for (unsigned i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
         const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
         const int top = first + y * L::STRIDE_Y - L::TOP, left = x * L::STRIDE_X - L::LEFT;
         const int bottom = min(top + L::TAPS_Y, L::HEIGHT), right = min(left + L::TAPS_X, L::WIDTH);

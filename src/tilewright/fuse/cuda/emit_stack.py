@@ -34,6 +34,7 @@ from tilewright.fuse.cuda.steps import (
     Given,
     Join,
     Outside,
+    Part,
     Program,
     Softmax,
     Step,
@@ -77,12 +78,12 @@ def _turns(made: Program, steps: Sequence[Step], alike: dict[Sums, list[int]]) -
     turns = [Turn([], [])]
     for step in steps:
         if isinstance(step, Border | Barrier | Outside | Arrived | Fill | FetchImage):
-            turns[-1].after.extend(_call(made, step))
+            turns[-1].after.extend(calls(made, step))
         elif isinstance(step, Convolve):
             layers = alike.get(sums_of(step), [step.index])
             turns.append(Turn(convolve_call(made, step, layers), []))
         else:
-            turns.append(Turn(_call(made, step), []))
+            turns.append(Turn(calls(made, step), []))
     return turns
 
 
@@ -137,7 +138,7 @@ def _kernel(made: Program, name: str, item: list[str]) -> str:
     for step in made.once:
         if isinstance(step, FetchImage):
             lines.append(f"    {kind}* staged = reinterpret_cast<{kind}*>(own + {step.at});")
-        lines += [f"    {line}" for line in _call(made, step)]
+        lines += [f"    {line}" for line in calls(made, step)]
         if isinstance(step, FetchParameters) and step.at == 0:
             lines += [
                 f"    const int step = gridDim.x * {made.groups};",
@@ -168,7 +169,7 @@ def _begin(made: Program) -> list[str]:
     return [*lines, f"{out} + {first};" if made.strip else f"{out};"]
 
 
-def _call(made: Program, step: Step | Blank) -> list[str]:
+def calls(made: Program, step: Step | Blank) -> list[str]:
     """A step's lines inside the kernel."""
     match step:
         case Clear():
@@ -211,7 +212,7 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
             return [f"blank<Blank{step.index}>(own + {step.at}, {first}, thread);"]
         case Outside():
             first, last = _first_row(step.rows), step.rows.height - step.height
-            inside = [f"    {line}" for each in step.steps for line in _call(made, each)]
+            inside = [f"    {line}" for each in step.steps for line in calls(made, each)]
             return [f"if ({first} < 0 || {first} > {last}) {{", *inside, "}"]
         case Convolve():
             return convolve_call(made, step, [step.index])
@@ -239,7 +240,7 @@ def _call(made: Program, step: Step | Blank) -> list[str]:
         case Softmax():
             return _softmax(made, step)
         case Together():
-            inside = [f"    {line}" for each in step.steps for line in _call(made, each)]
+            inside = [f"    {line}" for each in step.steps for line in calls(made, each)]
             test = f"if (++turn == {step.most} || item + step >= count) {{"
             return [test, *inside, "    turn = 0;", "}"]
         case unknown:
@@ -306,7 +307,25 @@ def _added(made: Program, step: Convolve) -> str:
 
 
 def _joined(made: Program, step: Join) -> list[str]:
-    """How a value of a join is found."""
+    """How two channels of a join are found: together, if those of all parts lie so."""
+    if all(_in_pairs(part) for part in step.parts):
+        return _values(made, step, "two")
+    return [
+        "const auto value = [&](int c, int y, int x) {",
+        *(f"    {line}" for line in _values(made, step, "one")),
+        "};",
+        "return make_float2(value(c, y, x), "
+        f"c + 1 < Layer{step.index}::FILTERS ? value(c + 1, y, x) : 0.0f);",
+    ]
+
+
+def _in_pairs(part: Part) -> bool:
+    """Whether two channels of the results are such of this part, or those of another one."""
+    return not (part.planes or part.flat) and part.reach != "place" and part.channels % 2 == 0
+
+
+def _values(made: Program, step: Join, how: str) -> list[str]:
+    """One value of a join, or two."""
     values, before = [], 0
     for number, part in enumerate(step.parts):
         name = f"Layer{step.index}Part{number}"
@@ -323,7 +342,7 @@ def _joined(made: Program, step: Join) -> list[str]:
             height, width = part.height, part.width
             place = f"({own}) / {height * width}, ({own}) / {width} % {height}, ({own}) % {width}"
         pointer = f"own + {part.at}" if part.at is not None else _pointer(made, part.given)
-        values.append(f"{'one_of_planes' if part.planes else 'one'}<{name}>({pointer}, {place})")
+        values.append(f"{'one_of_planes' if part.planes else how}<{name}>({pointer}, {place})")
         if step.how == "behind":
             before += part.features // (step.out_y * step.out_x)
             values[-1] = f"if (c < {before}) return {values[-1]};"

@@ -232,8 +232,8 @@ __device__ __forceinline__ void take_in(float2& found, float2 next)
 template <class L, class Out>
 __device__ __forceinline__ void each(const word* in, Out out, int thread)
 {
-    constexpr int PAIRS = (L::FILTERS + 1) / 2;
-    for (int i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
+    constexpr unsigned PAIRS = (L::FILTERS + 1) / 2;
+    for (unsigned i = thread; i < L::OUT_Y * L::OUT_X * PAIRS; i += L::THREADS) {
         const int channel = i % PAIRS * 2, x = i / PAIRS % L::OUT_X, y = i / PAIRS / L::OUT_X;
         float2 found = get<L>(in, y * L::STRIDE_Y, x * L::STRIDE_X, channel);
         for (int k = 1; k < L::TAPS_Y * L::TAPS_X; ++k) {
