@@ -93,7 +93,7 @@ def test_every_turn_is_what_was_printed_for_it_alone(network: str, precision: st
 
 def test_layers_whose_sums_are_alike_share_them() -> None:
     """A residual block's two convolutions, of which the second adds the block's input."""
-    one, _ = texts(NETWORKS["resnet20"], "fp16")
+    one, *_ = texts(NETWORKS["resnet20"], "fp16")
     assert re.search(r"convolve<Layer\d+, Layer\d+>\(.*, own \+ .*, layers\[layer\]\[\d+\]\);", one)
     assert not re.search(r"convolve<Layer\d+, ", "".join(texts(NETWORKS["wide-resnet"], "fp16")))
 

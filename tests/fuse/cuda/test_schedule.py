@@ -219,7 +219,7 @@ def test_strips_through_several_layers(
     """Rows between layers that lie outside the picture are zero, whatever was computed there."""
     kept = 1024 * (4 if precision == "fp16" else 8)
     # Several layers in a kernel rather than what would be faster.
-    monkeypatch.setitem(GENERATIONS, 90, replace(HOPPER, shared_bytes=kept, worth_it=3))
+    monkeypatch.setitem(GENERATIONS, 90, replace(HOPPER, shared_bytes=kept, worth_it=9))
     network = Network("tall", Pixels((2, 61, 13)), layers)
     kernels = cut(network.stages, ARITHMETICS[precision], 90)
     plans = [plan for plan in kernels if isinstance(plan, Stack) and plan.strip]

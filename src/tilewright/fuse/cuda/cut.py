@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -42,6 +43,7 @@ from tilewright.fuse.cuda.operations import (
 from tilewright.fuse.cuda.panels import Panels, connected
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import best_for_many, patches_as
+from tilewright.fuse.cuda.pooled_apart import pooled_apart
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles, can_spread
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
@@ -66,8 +68,17 @@ def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> lis
 def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> Choice:
     """How these layers are best computed; a search, unless the same was asked for before."""
     gpu = generation(capability)
-    todo = tuple(to_do(stages, gpu))
-    return _choose(todo, arithmetic, gpu, (*searched(), MOST_TOGETHER))
+    return _choose(
+        _to_do(tuple(stages), arithmetic, gpu), arithmetic, gpu, (*searched(), MOST_TOGETHER)
+    )
+
+
+# How much faster a network must seem that is cut where stretches of it promise to be, in fp16 and
+# TF32: kernels of many layers are estimated less well there. 22 networks took 0.80 to 1.21 times as
+# long without, 1.00 on average, the two of which so much was promised 1.04 and 1.16; in fp32 22
+# took 0.93 to 1.18, 1.07 on average (1,000 images, `2026-11-19-cuts-h200.json` in
+# `benchmarks/results`).
+CLEARLY = 1.18
 
 
 # A proof asks for the same network some ten times, and a build twice.
@@ -95,7 +106,7 @@ def with_few(
     if arithmetic.in_panels.tensor and all(isinstance(each, Panels) for each in many):
         return choice  # which have a way of their own for few
     gpu = generation(capability)
-    todo = tuple(to_do(stages, for_few(gpu)))
+    todo = _to_do(tuple(stages), arithmetic, for_few(gpu))
     search = (*searched(), MOST_TOGETHER, TIERS, FEW_WORTH)
     question = repr(([each.alike for each in todo], arithmetic, gpu, choice, search))
     kept = planned.read(question)
@@ -151,7 +162,7 @@ def recut(
     """The best way with so many kernels more than are chosen; None if there is none."""
     gpu = generation(capability)
     try:
-        return _search(to_do(stages, gpu), arithmetic, gpu, extra)
+        return _search(_to_do(tuple(stages), arithmetic, gpu), arithmetic, gpu, extra)
     except DoesNotFit:
         return None
 
@@ -214,13 +225,15 @@ def _build(
     gpu: Generation,
     chosen_kernels: tuple[Chosen, ...],
 ) -> tuple[Kernel, ...]:
-    return _plans(_known_to_do(stages, gpu), arithmetic, gpu, chosen_kernels)
+    return _plans(_to_do(stages, arithmetic, gpu), arithmetic, gpu, chosen_kernels)
 
 
 # A tuner builds the same layers thousands of times, one of their kernels in another way.
 @lru_cache(maxsize=100)
-def _known_to_do(stages: tuple[Stage, ...], gpu: Generation) -> tuple[Operation, ...]:
-    return tuple(to_do(stages, gpu))
+def _to_do(
+    stages: tuple[Stage, ...], arithmetic: Arithmetic, gpu: Generation
+) -> tuple[Operation, ...]:
+    return tuple(pooled_apart(to_do(stages, gpu), arithmetic, gpu))
 
 
 def _plans(
@@ -343,6 +356,7 @@ def _stacks(
     operations.
     """
     known: Known = {}
+    alone: dict[tuple[int, int], float] = {}
     best: dict[int, dict[int, tuple[float, _Chain | None]]] = {len(todo): {0: (0.0, None)}}
     for first in range(len(todo) - 1, -1, -1):
         found: dict[int, tuple[float, _Chain | None]] = {}
@@ -361,6 +375,8 @@ def _stacks(
                 problem = error
             if not ways:
                 ways += _in_tiles(part, arithmetic, gpu)
+            if ways:
+                alone[first, end] = min(own for own, _ in ways)
             for own, kernel in ways:
                 for count, (cost, rest) in best[end].items():
                     total = own + cost
@@ -372,15 +388,44 @@ def _stacks(
             assert problem
             raise problem
         best[first] = found
-    count = min(best[0], key=lambda count: best[0][count][0] * gpu.worth_it**count) + extra
-    if count not in best[0]:
-        raise DoesNotFit(f"{todo[0].names[0]}: no {count} kernels")
-    chain = best[0][count][1]
-    kernels = []
-    while chain is not None:
-        kernels.append(chain.kernel)
-        chain = chain.rest
-    return kernels
+    count = min(best[0], key=lambda count: best[0][count][0] * gpu.worth_it**count)
+    counts = (count, _worth_it(alone, len(todo), gpu))
+    reached = [best[0].get(each + extra) for each in counts]
+    chains = [way[1].kernels for way in reached if way and way[1]]
+    if not chains:
+        raise DoesNotFit(f"{todo[0].names[0]}: no {count + extra} kernels")
+    whole, apart = chains[0], chains[-1]
+    if apart == whole:
+        return whole
+
+    def taken(kernels: list[Alone]) -> float:
+        return sum(cycles(each, MANY, gpu) for each in _plans(todo, arithmetic, gpu, kernels))
+
+    return apart if taken(apart) * (CLEARLY if arithmetic.tensor else 1) < taken(whole) else whole
+
+
+def _worth_it(alone: Mapping[tuple[int, int], float], operations: int, gpu: Generation) -> int:
+    """How many kernels are worth it, of what the operations from one place to another cost in one,
+    if each stretch is looked at by itself.
+
+    It is cut where that promises to save so much of its own time, and the launches of `MANY`
+    images. Held to all of a long network's time, three layers stayed one kernel that was estimated
+    to take a fifth more than three.
+    """
+    launch = gpu.few.launch * gpu.few.processors / MANY
+    least: dict[tuple[int, int], tuple[float, int]] = {}
+    for length in range(1, operations + 1):
+        for first in range(operations - length + 1):
+            end = first + length
+            ways = (
+                (least[first, at][0] + least[at, end][0], least[first, at][1] + least[at, end][1])
+                for at in range(first + 1, end)
+            )
+            cost, count = min(ways, default=(math.inf, 0))
+            whole = alone.get((first, end), math.inf)
+            apart = gpu.worth_it * cost + launch * (count - 1)
+            least[first, end] = (whole, 1) if whole <= apart else (cost, count)
+    return least[0, operations][1]
 
 
 def _in_patches(
@@ -418,6 +463,10 @@ class _Chain(NamedTuple):
 
     kernel: Alone
     rest: _Chain | None
+
+    @property
+    def kernels(self) -> list[Alone]:
+        return [self.kernel, *(self.rest.kernels if self.rest else ())]
 
 
 def cost_of(plan: Stack, gpu: Generation) -> float:

@@ -270,14 +270,29 @@ def with_copy(todo: Sequence[Operation], at: int) -> list[Operation]:
     taken = todo[at].takes[0]
     copy = replace(identity(todo[at].shapes[0]), index=at, takes=(taken,),
                    shapes=todo[at].shapes[:1])  # fmt: skip
-    made = [*todo[:at], copy]
-    for each in todo[at:]:
-        takes = tuple(
-            at if place == taken and (each is todo[at] or taken < 0) else place + (place >= at)
-            for place in each.takes
-        )
-        made.append(replace(each, index=each.index + 1, takes=takes))
-    return made
+    later = [
+        _moved(each, at, taken if each is todo[at] or taken < 0 else None) for each in todo[at:]
+    ]
+    return [*todo[:at], copy, *later]
+
+
+def with_pooling(todo: Sequence[Operation], at: int) -> list[Operation]:
+    """The same with the pooling of operation `at`, a sum, as the next one."""
+    both = todo[at]
+    own = 1 + len(both.before)
+    summed = replace(both, stages=both.stages[:own], result=both.summed, pool="", after=())
+    pooling = Operation("each", both.stages[own:], both.summed, both.result, both.result,
+                        TWO_BY_TWO, both.pool, after=both.after, index=at + 1, takes=(at,),
+                        shapes=(both.summed,))  # fmt: skip
+    later = (_moved(each, at + 1, at) for each in todo[at + 1 :])
+    return [*todo[:at], summed, pooling, *later]
+
+
+def _moved(operation: Operation, at: int, taken: int | None) -> Operation:
+    """An operation behind one that was put in at `at`, which it takes instead of what was
+    `taken`."""
+    takes = tuple(at if place == taken else place + (place >= at) for place in operation.takes)
+    return replace(operation, index=operation.index + 1, takes=takes)
 
 
 def only_input(stages: Sequence[Stage]) -> Operation:

@@ -32,10 +32,11 @@ def to_do(stages: Sequence[Stage], gpu: Generation) -> list[Operation]:
             todo = with_copy(todo, at)
             end += 1
         at = end
-    return _handed_on(todo, gpu)
+    return handed_on(todo, gpu)
 
 
-def _handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
+def handed_on(todo: Sequence[Operation], gpu: Generation) -> list[Operation]:
+    """The same with how each result goes to its readers."""
     readers = _readers(todo)
     gives: dict[int, Form] = {-1: "pixels"}
     sums: dict[int, bool] = {}
