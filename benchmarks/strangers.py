@@ -8,6 +8,7 @@ showed first, and what is not a photograph: frames of a game, boards, sounds.
 from __future__ import annotations
 
 from tilewright.model.layers import (
+    ELU,
     GELU,
     Add,
     AveragePool,
@@ -18,9 +19,11 @@ from tilewright.model.layers import (
     Layer,
     LeakyReLU,
     MaxPool,
+    Multiply,
     Pixels,
     ReLU,
     Sigmoid,
+    SiLU,
     Softmax,
     Tanh,
 )
@@ -170,6 +173,85 @@ def _aggregated() -> Network:
     return graph.ended("aggregated", Pixels((3, 32, 32)), last)
 
 
+def _squeezed() -> Network:
+    """Widened, each channel for itself, weighed by the mean of each, narrowed: MobileNetV3's and
+    EfficientNet's blocks (2019)."""
+    graph = _Graph()
+    last, channels, side = graph.add(SiLU(), graph.add(Convolution(16, 3, padding=1), 0)), 16, 32
+    for filters, kernel, stride in ((24, 3, 2), (24, 3, 1), (40, 5, 2), (40, 5, 1)):
+        wide, side = 4 * channels, side // stride
+        inner = graph.add(SiLU(), graph.add(Convolution(wide, 1), last))
+        own = Convolution(wide, kernel, padding=kernel // 2, stride=stride, groups=wide)
+        inner = graph.add(SiLU(), graph.add(own, inner))
+        mean = graph.add(AveragePool(side), inner)
+        few = graph.add(SiLU(), graph.add(Convolution(wide // 8, 1), mean))
+        gate = graph.add(Sigmoid(), graph.add(Convolution(wide, 1), few))
+        narrow = graph.add(Convolution(filters, 1), graph.add(Multiply(), inner, gate))
+        last = graph.add(Add(), narrow, last) if filters == channels else narrow
+        channels = filters
+    return graph.ended("squeezed", Pixels((3, 32, 32)), last)
+
+
+def _heartbeat() -> Network:
+    """Residual blocks along one axis: the beats of Kachuee and others' heart (2018)."""
+    graph = _Graph()
+    last = graph.add(Convolution(32, (1, 5)), 0)
+    for _ in range(5):
+        inner = graph.add(ReLU(), graph.add(Convolution(32, (1, 5), padding=(0, 2)), last))
+        sums = graph.add(Add(), graph.add(Convolution(32, (1, 5), padding=(0, 2)), inner), last)
+        last = graph.add(MaxPool((1, 5), stride=(1, 2)), graph.add(ReLU(), sums))
+    last = graph.add(ReLU(), graph.add(FullyConnected(32), graph.add(Flatten(), last)))
+    graph.add(Softmax(), graph.add(FullyConnected(5), last))
+    return Network(
+        "heartbeat", Pixels((1, 1, 187)), tuple(graph.layers), sources=tuple(graph.sources)
+    )
+
+
+def _latest() -> list[Network]:
+    """Those that came on 2026-11-19, when the others had been fitted to."""
+    pool, wide, pixels = MaxPool(2), MaxPool(3, stride=2), Pixels((3, 32, 32))
+    return [
+        Network("vgg16", pixels, (
+            *_convolutions(64, 64), pool, *_convolutions(128, 128), pool,
+            *_convolutions(256, 256, 256), pool, *_convolutions(512, 512, 512), pool,
+            *_convolutions(512, 512, 512), pool, *_connected(512, 10))),
+        _residual("resnet18", (64, 128, 256, 512), 2),
+        Network("tiny-imagenet", Pixels((3, 64, 64)), (
+            Convolution(64, 7, stride=2, padding=3), ReLU(), MaxPool(3, stride=2, padding=1),
+            *_convolutions(128, kernel=5), pool, *_convolutions(256, 256), pool,
+            *_connected(512, 200))),
+        Network("leaky", Pixels((3, 64, 64)), (
+            *(layer for count in (16, 32, 64, 128)
+              for layer in (Convolution(count, 3, padding=1), LeakyReLU(), pool)),
+            Convolution(256, 3, padding=1), LeakyReLU(), Convolution(20, 1), AveragePool(4),
+            Flatten(), Softmax())),
+        _heartbeat(), _squeezed(),
+        Network("primes", Pixels((3, 37, 29)), (
+            Convolution(17, 3), ReLU(), wide, Convolution(37, 5, padding=1), ReLU(), wide,
+            Convolution(53, 3), Tanh(), *_connected(101, 11))),
+        Network("narrow-perceptron", Pixels((1, 28, 28)), _connected(*[128] * 8, 10)),
+        Network("spoken", Pixels((1, 98, 40)), (
+            Convolution(64, (20, 8), padding=(9, 3)), ReLU(), pool,
+            Convolution(64, (10, 4), padding=(4, 1)), ReLU(), *_connected(12))),
+        Network("omniglot", Pixels((1, 105, 105)), (
+            Convolution(64, 10), ReLU(), pool, Convolution(128, 7), ReLU(), pool,
+            Convolution(128, 4), ReLU(), pool, Convolution(256, 4), ReLU(), Flatten(),
+            FullyConnected(4096), Sigmoid(), FullyConnected(30), Softmax())),
+        Network("steering", Pixels((3, 66, 200)), (
+            *(layer for count in (24, 36, 48)
+              for layer in (Convolution(count, 5, stride=2), ELU())),
+            Convolution(64, 3), ELU(), Convolution(64, 3), ELU(), Flatten(),
+            FullyConnected(100), ELU(), FullyConnected(50), ELU(), FullyConnected(10),
+            Softmax())),
+        Network("alexnet-2012", Pixels((3, 227, 227)), (
+            Convolution(96, 11, stride=4), ReLU(), wide,
+            Convolution(256, 5, padding=2, groups=2), ReLU(), wide, *_convolutions(384),
+            Convolution(384, 3, padding=1, groups=2), ReLU(),
+            Convolution(256, 3, padding=1, groups=2), ReLU(), wide,
+            *_connected(4096, 4096, 1000))),
+    ]  # fmt: skip
+
+
 def _later() -> list[Network]:
     """Those that came when the others had been timed for a while."""
     pool, wide, mean = MaxPool(2), MaxPool(3, stride=2), AveragePool(3, stride=2)
@@ -238,5 +320,5 @@ def strangers() -> list[Network]:
             *_connected(1024, 10))),
         _residual("resnet20", (16, 32, 64), 3),
         _residual("wide-resnet", (64, 128, 256), 1),
-        _fire(), _inception(), _dense(), _inverted(), *_later(),
+        _fire(), _inception(), _dense(), _inverted(), *_later(), *_latest(),
     ]  # fmt: skip
