@@ -65,6 +65,7 @@ class Wide:
     pool: bool = False
     valid: bool = False  # nothing is around the picture
     apart: int = 1  # from a tap to the next
+    groups: int = 1  # of channels
 
     @property
     def padding(self) -> int:
@@ -78,6 +79,7 @@ LAYERS = (
     Wide(64, 128, 14), Wide(32, 64, 28, 5, pool=True), Wide(512, 512, 4),
     Wide(256, 512, 8, stride=2), Wide(24, 24, 64, apart=4), Wide(64, 64, 8),
     Wide(100, 150, 21, 4, pool=True, valid=True), Wide(150, 250, 9, 4, pool=True, valid=True),
+    Wide(96, 256, 27, 5, groups=2), Wide(384, 384, 13, groups=2), Wide(64, 64, 16, groups=8),
 )  # fmt: skip
 
 
@@ -85,7 +87,7 @@ def between(wide: Wide) -> Network:
     """A convolution that takes words and gives words, and the network that it is one of."""
     own: tuple[Layer, ...] = (
         Convolution(wide.filters, wide.taps, stride=wide.stride, padding=wide.padding,
-                    dilation=wide.apart), ReLU(),
+                    dilation=wide.apart, groups=wide.groups), ReLU(),
         *([MaxPool(2)] if wide.pool else []),
     )  # fmt: skip
     layers = Convolution(wide.channels, 1), ReLU(), *own, Convolution(8, 1)
@@ -144,6 +146,7 @@ def measured(
                 wide.stride,
                 wide.padding,
                 wide.apart,
+                wide.groups,
             ).relu()
             if wide.pool:
                 expected = torch.nn.functional.max_pool2d(expected, 2)
@@ -155,7 +158,7 @@ def measured(
             own_weight = own_weight.to(memory_format=torch.channels_last)
         calls: dict[Any, Any] = {
             "torch": tenfold(lambda w=own_weight, b=own_bias, x=theirs: torch.nn.functional.conv2d(
-                x, w, b, wide.stride, wide.padding, wide.apart))
+                x, w, b, wide.stride, wide.padding, wide.apart, wide.groups))
         }  # fmt: skip
         rows = last.permute(0, 2, 3, 1).contiguous()
         out = torch.empty((images, *expected.shape[2:], expected.shape[1]), dtype=kind,

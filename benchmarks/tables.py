@@ -308,13 +308,14 @@ def summary() -> str:
 
 def strangers() -> dict[str, str]:
     """Networks that nothing was fitted to: how many times as fast as the best library."""
-    names = [name for name in ("strangers", "newcomers") if of_name(f"{name}-h200")]
+    names = [name for name in ("strangers", "newcomers", "latest") if of_name(f"{name}-h200")]
     return {name: _times_by_batch(result(f"{name}-h200")["rows"]) for name in names}
 
 
 def _times_by_batch(rows: list[Row]) -> str:
     cells = {(row["network"], row["precision"], row["batch"]): _times(row) for row in rows}
-    names, precisions, counts = (dict.fromkeys(each) for each in zip(*cells, strict=True))
+    names, precisions, sizes = (dict.fromkeys(each) for each in zip(*cells, strict=True))
+    counts = sorted(sizes)
     lines = [
         [f"`{name}`", label, *(cells.get((name, precision, count), "-") for count in counts)]
         for name in names

@@ -211,12 +211,13 @@ class Work:
         there = (y >= 0) & (y < made.height) & (x >= 0) & (x < made.width)
         there &= image < len(self.images)
         given = self.images.reshape(len(self.images), -1)
+        section = self.column // (made.column_blocks // made.sections) * made.own_words
         for piece in range(made.chunk_words // PIECE):
             first = chunk * made.chunk_words + piece * PIECE
             words = np.zeros((len(slot), PIECE), np.uint32)
             for i in range(0, PIECE, made.at_once):
-                own = there & (first + i < made.words)
-                at = (y * made.width + x) * made.words + first + i
+                own = there & (first + i < made.own_words)
+                at = (y * made.width + x) * made.words + section + first + i
                 at = at[:, None] + np.arange(made.at_once)
                 if own.any() and at[own].max() >= given.shape[1]:
                     raise Mistake("device memory: beyond an image")

@@ -103,12 +103,33 @@ def small_pictures() -> Network:
     return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
 
 
+def grouped() -> Network:
+    """Channels in groups, so that a block reads one section of them: pieces of two words in fp16,
+    four groups that may be two sections, a sum that something is added to, and panels."""
+    layers = (
+        Convolution(72, 1), Tanh(),
+        Convolution(128, 3, padding=1, groups=2), MaxPool(2),
+        Convolution(192, 3, padding=(1, 0, 1, 2), groups=4), ReLU(),
+        Convolution(192, 3, padding=2, dilation=2, groups=2), Add(), Tanh(),
+        Convolution(128, 2, stride=2, groups=2), Flatten(),
+        FullyConnected(700), FullyConnected(5), Softmax(),
+    )  # fmt: skip
+    sources = (*((number,) for number in range(7)), (7, 6), *((number,) for number in range(8, 14)))
+    made = Network("grouped", Pixels((3, 18, 21)), layers, sources=sources)
+    return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
+
+
+def in_sections(plans: list[Any]) -> list[Any]:
+    """Those of some plans that read a section of the channels; all, if there are none."""
+    return [plan for plan in plans if plan.sections > 1] or plans
+
+
 def chosen(given: Network, precision: str, number: int) -> Choice:
     """A network's kernels, with patches wherever they can be: of all plans one or another."""
     arithmetic = ARITHMETICS[precision]
     found: list[Stacked | Patched | Connected] = []
     for operation in to_do(given.stages, HOPPER):
-        plans = list(all_patches(arithmetic, operation, HOPPER))
+        plans = in_sections(list(all_patches(arithmetic, operation, HOPPER)))
         if plans:
             found.append(plans[(number * 37 + 11 * operation.index) % len(plans)].chosen)
         elif operation.forms[0] == "panels" or operation.gives == "panels":
@@ -121,7 +142,7 @@ def chosen(given: Network, precision: str, number: int) -> Choice:
 
 @pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
-@pytest.mark.parametrize("given", [network(), small_pictures()], ids=lambda each: each.name)
+@pytest.mark.parametrize("given", [network(), small_pictures(), grouped()], ids=lambda n: n.name)
 def test_a_network_of_patches(given: Network, precision: str, number: int) -> None:
     generator = np.random.default_rng(number)
     made = build(given.stages, ARITHMETICS[precision], 90, chosen(given, precision, number))
@@ -130,7 +151,10 @@ def test_a_network_of_patches(given: Network, precision: str, number: int) -> No
     truth = reference.chain(given.stages, given.parameters, images, arithmetic.precision)
     output = interpret(made, given, images)
     assert compare(output, truth[-1])[1] is None
-    assert sum(isinstance(each, Patches) for each in made) == (5 if given.name == "net" else 6)
+    patches = [each for each in made if isinstance(each, Patches)]
+    assert len(patches) == {"net": 5, "small pictures": 6, "grouped": 4}[given.name]
+    if given.name == "grouped":
+        assert all(each.sections in (2, 4) for each in patches)
 
 
 def one_by_one() -> Network:
@@ -148,7 +172,7 @@ def one_by_one() -> Network:
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
 @pytest.mark.parametrize(
-    "given", [network(), small_pictures(), one_by_one()], ids=lambda each: each.name
+    "given", [network(), small_pictures(), grouped(), one_by_one()], ids=lambda each: each.name
 )
 def test_on_a_gpu(given: Network, precision: str, number: int) -> None:
     """More work than multiprocessors, so that blocks go on; and again, with less."""
@@ -179,21 +203,30 @@ OFFSETS = {
 }  # fmt: skip
 
 
-# The same where images lie beside each other, and taps are apart.
+# The same where images lie beside each other, and taps are apart; and of sections of channels.
 BESIDE = {"eights": 1, "apart_y": 1, "apart_x": 1, "at_once": 3}
+IN_SECTIONS = {"sections": -1, "own_words": 2}
 
 
 @pytest.mark.parametrize("precision, turned", WAYS[2:])
-@pytest.mark.parametrize("small", [False, True])
-def test_every_wrong_constant_is_seen(small: bool, precision: str, turned: bool) -> None:
-    """Of a convolution that has strides, and zeros on some sides only; and of one whose taps are
-    apart, of images beside each other."""
-    given, arithmetic = (small_pictures if small else network)(), ARITHMETICS[precision]
-    operation = to_do(given.stages, HOPPER)[1 if small else 3]
-    filters = operation.summed[0]
+@pytest.mark.parametrize(
+    "given, index, offsets", [
+        (network(), 3, OFFSETS), (small_pictures(), 1, OFFSETS | BESIDE),
+        (grouped(), 1, IN_SECTIONS),
+    ],
+    ids=["strides", "beside", "sections"],
+)  # fmt: skip
+def test_every_wrong_constant_is_seen(
+    given: Network, index: int, offsets: dict[str, Any], precision: str, turned: bool
+) -> None:
+    """Of a convolution that has strides, and zeros on some sides only; of one whose taps are apart,
+    of images beside each other; and of one whose channels are in groups."""
+    arithmetic, operation = ARITHMETICS[precision], to_do(given.stages, HOPPER)[index]
+    filters, small = operation.summed[0], "eights" in offsets
     plan = next(
-        each for each in plans_of(precision, operation, turned)
-        if (each.eights if small else each.wide < filters < 2 * each.wide and not each.eights)
+        each for each in in_sections(plans_of(precision, operation, turned))
+        if (each.eights if small else
+            each.sections > 1 or (each.wide < filters < 2 * each.wide and not each.eights))
     )  # fmt: skip
     parameters, made = plan.parameters(given.parameters), patches_program(plan)
     channels, height, width = operation.source
@@ -201,7 +234,7 @@ def test_every_wrong_constant_is_seen(small: bool, precision: str, turned: bool)
     words = arithmetic.operands(values.astype(np.float32)[..., None])
     images = words.reshape(IMAGES, -1)
     right = run_patches(made, parameters, images)
-    for name, more in {**OFFSETS, **(BESIDE if small else {})}.items():
+    for name, more in offsets.items():
         if name == "taps_x" and precision == "fp32":
             continue  # it goes through a row of taps by its turns
         if small and name in ("stride_y", "filters"):
@@ -246,13 +279,14 @@ def test_what_is_not_finite_reaches_what_sees_it_and_nothing_else(precision: str
 
 @pytest.mark.parametrize("precision, turned", WAYS)
 def test_kernels_compile_and_keep_sums_in_registers(precision: str, turned: bool) -> None:
-    """One that is pooled, one that something is added to, one that gives panels; and one that reads
-    and writes images beside each other, word by word."""
+    """One that is pooled, one that something is added to, one that gives panels; one that reads and
+    writes images beside each other, word by word; and one that reads a section of the channels."""
     for given, index, number in (
-        (network(), 1, 5), (network(), 2, 11), (network(), 5, 3), (small_pictures(), 2, 7)
+        (network(), 1, 5), (network(), 2, 11), (network(), 5, 3), (small_pictures(), 2, 7),
+        (grouped(), 1, 9),
     ):  # fmt: skip
         operation = to_do(given.stages, HOPPER)[index]
-        plans = beside(plans_of(precision, operation, turned))
+        plans = in_sections(beside(plans_of(precision, operation, turned)))
         plan = plans[number * len(plans) // 13]
         made = compile_cubin("patches", patches_text(plan, "patches"), "sm_90a")
         assert made.spilled_bytes < 100
@@ -266,7 +300,7 @@ def test_kernels_that_cannot_be_are_refused() -> None:
     assert patches_as(right, arithmetic, operation, HOPPER)
     wrong = ({"images": 0}, {"groups": 3}, {"wide": 40}, {"wide": 288}, {"stages": 1},
              {"pictures": 9}, {"down": 40}, {"groups": 8, "images": 8}, {"images": 2},
-             {"wide": 32, "turned": True})  # fmt: skip
+             {"wide": 32, "turned": True}, {"sections": 2})  # fmt: skip
     for each in wrong:
         assert patches_as(structs.replace(right, **each), arithmetic, operation, HOPPER) is None
     assert patches_as(right, ARITHMETICS["fp32"], operation, HOPPER) is None
@@ -304,6 +338,37 @@ def test_what_has_no_such_kernel() -> None:
         "tf32": [False, False, True, False, False],
         "fp32": [False, True, True, False, False],
     }
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
+@pytest.mark.parametrize(
+    "channels, filters, groups, sections", [
+        (96, 192, 2, {1, 2}), (128, 256, 4, {1, 2, 4}), (192, 192, 6, {1, 2, 3, 6}),
+        (256, 96, 2, {1}),  # 48 filters are no whole blocks on tensor cores
+        (66, 128, 2, {1, 2}),  # half a word is left over in fp16
+        (48, 128, 2, {1, 2}),  # too few for tensor cores
+        (64, 64, 1, {1}),
+    ],
+)  # fmt: skip
+def test_sections_are_whole_groups(
+    channels: int, filters: int, groups: int, sections: set[int], precision: str
+) -> None:
+    layers = (
+        Convolution(channels, 1), Convolution(filters, 3, padding=1, groups=groups),
+        Convolution(8, 1),
+    )  # fmt: skip
+    stages = Network("net", Pixels((3, 16, 16)), layers).stages
+    operation = to_do(stages, HOPPER)[1]
+    plans = list(all_patches(ARITHMETICS[precision], operation, HOPPER))
+    found = {each.sections for each in plans}
+    if precision == "fp32" and filters == 96:
+        sections = {1, 2}
+    if (precision == "fp16" and channels == 66) or (precision != "fp32" and channels == 48):
+        sections = {1}
+    assert found == sections
+    for each in plans:
+        again = patches_as(each.chosen, ARITHMETICS[precision], operation, HOPPER)
+        assert again == each
 
 
 @pytest.mark.parametrize("precision", ["fp16", "fp32"])
@@ -387,10 +452,11 @@ def test_lanes_write_what_they_have(precision: str) -> None:
 
 
 # Convolutions that are pooled, added to, averaged, and whose results go into panels; of small
-# pictures one that is added to, one that is pooled, one of few positions.
+# pictures one that is added to, one that is pooled, one of few positions; one in two groups.
 CASES = [
     *((network(), index) for index in (1, 2, 3, 5)),
     *((small_pictures(), index) for index in (2, 3, 5)),
+    (grouped(), 1),
 ]
 
 
@@ -403,7 +469,7 @@ def test_what_lanes_write_is_what_was_computed(
     """The kernel's own text for what becomes of sums, run here, against the interpreter."""
     arithmetic = ARITHMETICS[precision]
     operation = to_do(given.stages, HOPPER)[index]
-    plans = beside(plans_of(precision, operation, turned))
+    plans = in_sections(beside(plans_of(precision, operation, turned)))
     plan = max(
         plans[index % len(plans) :: 5],
         key=lambda plan: (plan.sums[0] * plan.column_blocks, plan.wide),
@@ -482,7 +548,7 @@ def whole_kernel(
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """A plan without tensor cores, one of all; pictures, and what is added."""
     operation = to_do(given.stages, HOPPER)[index]
-    plans = beside(plans_of("fp32", operation, False))
+    plans = in_sections(beside(plans_of("fp32", operation, False)))
     plan = plans[number * 31 % len(plans)]
     generator, count = np.random.default_rng(number), plan.images + 1
     channels, height, width = operation.source

@@ -64,7 +64,7 @@ class Patched(
     """A kernel of one wide convolution (`patches`): on tensor cores, which may have filters and
     positions exchanged, or without: with so many filters a thread, channels a chunk, and rows a
     patch, and two sums of each or one. Pixels of so many `eights` of images lie beside each other,
-    or images are apart."""
+    or images are apart. A block's filters see one of so many `sections` of the channels."""
 
     operations: Positive
     images: int
@@ -80,6 +80,7 @@ class Patched(
     high: int = 0
     twice: bool = False
     eights: int = 0
+    sections: Positive = 1
 
 
 class Joined(

@@ -75,9 +75,9 @@ def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> 
 
 # How much faster a network must seem that is cut where stretches of it promise to be, in fp16 and
 # TF32: kernels of many layers are estimated less well there. 22 networks took 0.80 to 1.21 times as
-# long without, 1.00 on average, the two of which so much was promised 1.04 and 1.16; in fp32 22
-# took 0.93 to 1.18, 1.07 on average (1,000 images, `2026-11-19-cuts-h200.json` in
-# `benchmarks/results`).
+# long without, 1.00 on average; the two of which so much is promised 1.04 and 1.17, and in fp32 21
+# took 0.97 to 1.22, 1.09 on average (1,000 images; the latter two are what
+# `benchmarks/results/2026-11-19-cuts-h200.json` has).
 CLEARLY = 1.18
 
 

@@ -175,10 +175,12 @@ def _tiles(plan: Tiles) -> tuple[str, str, tuple[Share, ...]]:
 
 def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     of = f"{_count(plan.images, 'image')}, " if plan.images > 1 else ""
+    channels = plan.operation.source[0]
+    seen = f" that see {channels // plan.sections} of {channels} channels" * (plan.sections > 1)
     down, across = plan.tall * plan.down, PATCH * plan.across
     arrangement = (
-        f"a block a multiprocessor, for {of}{down} x {across} positions and {plan.wide} filters; "
-        f"{4 * plan.groups} warps add up"
+        f"a block a multiprocessor, for {of}{down} x {across} positions and {plan.wide} filters"
+        f"{seen}; {4 * plan.groups} warps add up"
     )
     memory = f"{plan.shared_bytes:,} bytes shared: pictures and weights pass through in chunks"
     operation = plan.operation

@@ -38,7 +38,8 @@ class Window:
     """What part of a picture an output sees; `padding` is above and left of it, and so is `after`
     below and right, if that is not the same.
 
-    Where taps are `apart`, `taps` counts what lies between them, too: as weights of zero.
+    Where taps are `apart`, `taps` counts what lies between them, too: as weights of zero. So are
+    channels that a filter does not see where these are in `groups`.
     """
 
     taps: tuple[int, int] = (1, 1)
@@ -46,6 +47,7 @@ class Window:
     padding: tuple[int, int] = (0, 0)
     after: tuple[int, int] | None = None
     apart: tuple[int, int] = (1, 1)
+    groups: int = 1
 
     @property
     def own_taps(self) -> tuple[int, int]:
@@ -150,7 +152,8 @@ class Operation:
 
     @property
     def weights(self) -> int:
-        return self.source[0] * self.summed[0] * math.prod(self.window.own_taps)
+        seen = self.source[0] // self.window.groups
+        return seen * self.summed[0] * math.prod(self.window.own_taps)
 
 
 class OfOperation:
@@ -358,7 +361,7 @@ def _convolution(layers: Layers, at: int, source: Source) -> Operation:
         None if after == layer.padding[:2] else after, (down, across),
     )  # fmt: skip
     if layer.groups == 1 or layer.groups != source[0]:
-        return _sum(layers, at, source, window)
+        return _sum(layers, at, source, replace(window, groups=layer.groups))
     summed = picture_shape(stage.output_shape)
     following = _activations(layers, at + 1)
     stages = tuple(layers.rest[at : at + 1 + len(following)])

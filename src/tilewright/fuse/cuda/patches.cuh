@@ -61,6 +61,12 @@ struct Work {
         image = number / L::BLOCKS_Y * L::IMAGES;
     }
 
+    // Which channels its filters see.
+    __device__ __forceinline__ int section() const
+    {
+        return L::SECTIONS == 1 ? 0 : column / (L::COLUMN_BLOCKS / L::SECTIONS);
+    }
+
     static __device__ __forceinline__ int all(int images)
     {
         return (images + L::IMAGES - 1) / L::IMAGES * L::BLOCKS_Y * L::BLOCKS_X * L::COLUMN_BLOCKS;
@@ -190,7 +196,7 @@ struct Rings {
             const int used = min(L::IMAGES, left_over) * (USED / L::IMAGES);
             const word* next = images + piece * 4
                 + ((long long)(work.image) * L::HEIGHT + top) * (L::WIDTH * L::WORDS)
-                + left * L::WORDS;
+                + left * L::WORDS + work.section() * L::OWN_WORDS;
 #pragma unroll 1
             for (int chunk = 0; chunk < L::CHUNKS; ++chunk) {
                 const word picture = pictures + turn.stage * PICTURE_BYTES;
@@ -207,7 +213,7 @@ struct Rings {
 #pragma unroll
                     for (int i = 0; i < 4; i += L::AT_ONCE)
                         copy_words<L::AT_ONCE>(piece_of_place(picture, slot, piece) + 4 * i,
-                                               next + place.x + i, there && first + i < L::WORDS);
+                                               next + place.x + i, there && first + i < L::OWN_WORDS);
                 }
                 const word full = pictures_full + 8 * turn.stage;
                 if (L::ROUNDS) {

@@ -59,6 +59,9 @@ class Patches(OfOperation):
     # Of images, whose pixels lie beside each other: what else are eight columns of a patch are
     # eight images, and rows of so many eights follow each other. 0: images are apart.
     eights: int = 0
+    # Of channels, of which a block's filters see one: where channels are in groups, one of these or
+    # several.
+    sections: int = 1
 
     @property
     def tall(self) -> int:
@@ -155,18 +158,24 @@ class Patches(OfOperation):
         return self.arithmetic.words(self.operation.source[0])
 
     @property
+    def own_words(self) -> int:
+        """Of a pixel's section, which is all that a block reads."""
+        return self.arithmetic.words(self.operation.source[0] // self.sections)
+
+    @property
     def at_once(self) -> int:
-        """Words of a pixel that are copied by one instruction: pixels follow each other."""
-        return math.gcd(self.words, PIECE)
+        """Words of a pixel that are copied by one instruction: sections follow each other."""
+        return math.gcd(self.own_words, PIECE)
 
     @property
     def chunks(self) -> int:
-        return -(-self.words // self.chunk_words)
+        return -(-self.own_words // self.chunk_words)
 
     @property
     def last_steps(self) -> int:
         """Of the last chunk."""
-        return -(-(self.words - self.chunk_words * (self.chunks - 1)) // self.step_words)
+        last = self.own_words - self.chunk_words * (self.chunks - 1)
+        return -(-last // self.step_words)
 
     @property
     def steps(self) -> int:
@@ -261,9 +270,13 @@ class Patches(OfOperation):
         channels, taps = operation.source[0], window.taps
         weight = expanded(operation.stages[0], given).reshape(-1, channels, *taps)
         weight, taps = weight[..., :: window.apart[0], :: window.apart[1]], self.taps
+        # Of each section's filters the channels that they see.
+        own, each = channels // self.sections, range(self.sections)
+        weight = weight.reshape(self.sections, -1, self.sections, own, *taps)[each, :, each]
+        weight = weight.reshape(-1, own, *taps)
         filters, deep = self.wide * self.column_blocks, self.chunk_words * self.chunks * per_word
         values = np.zeros((filters, *taps, deep), np.float32)
-        values[: len(weight), ..., :channels] = weight.transpose(0, 2, 3, 1)
+        values[: len(weight), ..., :own] = weight.transpose(0, 2, 3, 1)
         return self.pack(values)
 
     def work_cycles(self, rates: PatchRates) -> float:
@@ -287,6 +300,7 @@ class Patches(OfOperation):
             min(self.images, self.down, self.across, self.wide) >= 1
             and self.groups in GROUPS
             and self.eights in (0, *EIGHTS)
+            and self.in_sections
             and (
                 (self.images == PATCH * self.eights and self.tall * self.down % self.eights == 0)
                 if self.eights
@@ -301,6 +315,16 @@ class Patches(OfOperation):
         )
 
     @property
+    def in_sections(self) -> bool:
+        """Whether channels and filters can be: in whole words, and in whole blocks."""
+        (channels, *_), (filters, *_) = self.operation.source, self.operation.summed
+        return self.sections == 1 or (
+            self.sections in sections_of(self.operation, 1)
+            and channels // self.sections % self.arithmetic.per_word == 0
+            and filters // self.sections % self.wide == 0
+        )
+
+    @property
     def in_registers(self) -> bool:
         """Whether nothing is spilled."""
         more = MORE if self.eights else 0
@@ -312,6 +336,13 @@ def worth_eights(operation: Operation) -> bool:
     _, height, width = operation.summed
     whole = math.prod(-(-side // PATCH) * PATCH for side in (height, width))
     return height * width < (1 - MOST_EMPTY) * whole
+
+
+def sections_of(operation: Operation, least: int) -> list[int]:
+    """Into how many sections an operation's channels can be divided, of so many or more each."""
+    groups = operation.window.groups
+    counts = (each for each in range(2, groups + 1) if groups % each == 0)
+    return [1, *(each for each in counts if operation.source[0] >= least * each)]
 
 
 def can_be_patches(operation: Operation, gpu: Generation, least: int) -> bool:

@@ -32,7 +32,8 @@ def patches_as(
 ) -> Patches | None:
     """The plan that was chosen, if there is such a one."""
     given = (arithmetic, operation, chosen.images, chosen.down, chosen.across, chosen.groups,
-             chosen.wide, chosen.stages, chosen.pictures, chosen.eights)  # fmt: skip
+             chosen.wide, chosen.stages, chosen.pictures, chosen.eights,
+             chosen.sections)  # fmt: skip
     plan: Patches
     if patches_plain.can_be_patches(arithmetic, operation, gpu):
         plan = PlainPatches(*given, chosen.own, chosen.depth, chosen.high, chosen.twice)

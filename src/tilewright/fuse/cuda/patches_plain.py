@@ -15,7 +15,15 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic, Words
 from tilewright.fuse.cuda.choice import Patched
 from tilewright.fuse.cuda.generations import PLAIN_PATCHES, Generation, PatchRates
 from tilewright.fuse.cuda.operations import Operation
-from tilewright.fuse.cuda.patches import EIGHTS, GROUPS, PATCH, PIECE, Patches, worth_eights
+from tilewright.fuse.cuda.patches import (
+    EIGHTS,
+    GROUPS,
+    PATCH,
+    PIECE,
+    Patches,
+    sections_of,
+    worth_eights,
+)
 
 OWN = 16, 12, 8  # filters of a thread
 DEPTHS = 32, 16, 8  # channels of a chunk
@@ -79,7 +87,7 @@ class PlainPatches(Patches):
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
                        self.pictures, own=self.own, depth=self.depth, high=self.high,
-                       twice=self.twice, eights=self.eights)  # fmt: skip
+                       twice=self.twice, eights=self.eights, sections=self.sections)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         """A scheduler has a warp of each group; what it reads, it reads beside all others."""
@@ -139,16 +147,15 @@ def all_patches(
     """The plans that are compared: chunks as deep as fit twice, then as many stages."""
     if not can_be_patches(arithmetic, operation, gpu):
         return
-    filters = operation.summed[0]
-    for high, own, groups, count in itertools.product(
-        _heights(operation), OWN, GROUPS, MOST_PATCHES
+    for sections, high, own, groups, count in itertools.product(
+        sections_of(operation, LEAST_CHANNELS), _heights(operation), OWN, GROUPS, MOST_PATCHES
     ):
-        wide = own * 16 * groups // count
+        wide, filters = own * 16 * groups // count, operation.summed[0] // sections
         least = PlainPatches(arithmetic, operation, 1, 1, count, groups, wide, stages=2, pictures=1,
-                             own=own, high=high, twice=True)  # fmt: skip
+                             sections=sections, own=own, high=high, twice=True)  # fmt: skip
         if not least.shared_out:
             least = replace(least, twice=False)
-        if wide - own >= filters or not least.shared_out:
+        if wide - own >= filters or not (least.shared_out and least.in_sections):
             continue
         for images, down, across, eights in _shapes(operation, high, count):
             ways = itertools.product((2, 1), DEPTHS, range(MOST_STAGES, 1, -1))

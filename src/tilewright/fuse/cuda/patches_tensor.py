@@ -24,6 +24,7 @@ from tilewright.fuse.cuda.patches import (
     PATCH,
     STAGES,
     Patches,
+    sections_of,
     worth_eights,
 )
 
@@ -77,7 +78,8 @@ class TensorPatches(Patches):
     @property
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
-                       self.pictures, self.turned, eights=self.eights)  # fmt: skip
+                       self.pictures, self.turned, eights=self.eights,
+                       sections=self.sections)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         step = rates.step + rates.product * self.columns
@@ -119,15 +121,15 @@ def all_patches(
     """The plans that are compared: as many stages as fit, of pictures first."""
     if not can_be_patches(arithmetic, operation, gpu):
         return
-    filters = operation.summed[0]
-    for turned, unit in ((False, COLUMNS), (True, BAND)):
-        columns = -(-filters // unit)
+    ways = ((False, COLUMNS), (True, BAND))
+    for sections, (turned, unit) in itertools.product(sections_of(operation, LEAST_CHANNELS), ways):
+        columns = -(-operation.summed[0] // sections // unit)
         widths = {unit * -(-columns // count) for count in range(1, columns + 1)}
         for groups, count, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
             for images, down, across, eights in _shapes(operation, count):
                 for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
                     plan = TensorPatches(arithmetic, operation, images, down, across, groups, wide,
-                                         stages, pictures, eights, turned)  # fmt: skip
+                                         stages, pictures, eights, sections, turned)  # fmt: skip
                     if plan.fits(gpu):
                         yield plan
                         break

@@ -60,6 +60,8 @@ class PatchesProgram:
     height: int
     width: int
     words: int
+    own_words: int  # of a pixel that a block reads
+    sections: int  # of channels
     taps_y: int
     taps_x: int
     stride_y: int
@@ -93,10 +95,11 @@ class PatchesProgram:
         "images", "down", "across", "groups", "wide", "tall", "chunk_words", "pixel_bytes",
         "changes_places", "turns", "stage_words", "stages", "pictures", "planes_y", "planes_x",
         "rows", "pitch", "slots", "blocks_y", "blocks_x", "column_blocks", "chunks", "last_steps",
-        "height", "width", "words", "taps_y", "taps_x", "stride_y", "stride_x", "top", "left",
-        "result_y", "result_x", "result_words", "out_words", "out_pieces", "filters", "to",
-        "to_panels", "rounds", "added", "eights", "apart_y", "apart_x", "at_once", "out_at_once",
-        "turned", "units", "columns", "own", "twice", "together",
+        "height", "width", "words", "own_words", "sections", "taps_y", "taps_x", "stride_y",
+        "stride_x", "top", "left", "result_y", "result_x", "result_words", "out_words",
+        "out_pieces", "filters", "to", "to_panels", "rounds", "added", "eights", "apart_y",
+        "apart_x", "at_once", "out_at_once", "turned", "units", "columns", "own", "twice",
+        "together",
     )  # fmt: skip
 
 
@@ -144,6 +147,8 @@ def patches_program(plan: Patches) -> PatchesProgram:
         height=height,
         width=width,
         words=plan.words,
+        own_words=plan.own_words,
+        sections=plan.sections,
         taps_y=plan.taps[0],
         taps_x=plan.taps[1],
         stride_y=window.stride[0],
