@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 from tests.fuse.cpu.machines import ON_THIS_CPU, TARGETS, runnable
 from tests.strategies import every_network
 from tilewright.fuse.cpu import few, tiles
+from tilewright.fuse.cpu.cost import FAR_BYTES_A_CYCLE, cycles_once
 from tilewright.fuse.cpu.few import phases
-from tilewright.fuse.cpu.grouped import ConvolutionGroup
+from tilewright.fuse.cpu.grouped import ConvolutionGroup, reads_once
 from tilewright.fuse.cpu.run import FusedNetwork
 from tilewright.fuse.cpu.schedule import by_channels
+from tilewright.fuse.cpu.shares import room
+from tilewright.fuse.cpu.team import team
 from tilewright.model.layers import (
     Add,
     AveragePool,
@@ -84,11 +87,15 @@ def test_layers_whose_weights_are_far_are_shared_out_by_blocks_of_filters(name, 
     plan = fused.few.schedule
     cut = [group for group in plan.groups if isinstance(group, ConvolutionGroup)]
     assert any(group.by_blocks for group in cut)
+    # Images wait before the first of them.
+    assert plan.gathered == next(i for i, g in enumerate(plan.groups) if reads_once(g))
     for group, phase in ((plan.groups[p.first], p) for p in phases(plan) if p.units > 1):
         assert isinstance(group, ConvolutionGroup)
+        assert phase.all_images == group.by_blocks
         if group.by_blocks:
             assert phase.units == sum(block.count for block in group.blocks)
-    sizes = (1, 2, 3)
+    # The last are more than there is room for.
+    sizes = (1, 2, 3, room(fused.many.schedule.target.lanes, team().cores) + 3)
     images = generator.integers(0, 256, (sum(sizes), *network.input.shape), np.uint8)
     truth = reference.chain(network.stages, network.parameters, images)[-1]
     found = [fused(part) for part in np.split(images, np.cumsum(sizes)[:-1])]
@@ -103,6 +110,13 @@ def test_large_weights_are_read_once_by_blocks_and_small_ones_or_large_pictures_
         assert isinstance(group, ConvolutionGroup)
         return group.by_blocks
 
+    def once(channels: int, filters: int, side: int) -> float:
+        layers = (Convolution(filters, 3, padding=1),)
+        network = Network("one", Pixels((channels, side, side)), layers)
+        return cycles_once(by_channels(network, TARGETS["avx512"]))
+
+    assert once(512, 512, 4) == pytest.approx(4 * 9 * 512**2 / FAR_BYTES_A_CYCLE)
+    assert once(64, 64, 8) == once(128, 256, 200) == 0
     assert by_blocks(512, 512, 4)
     assert by_blocks(256, 256, 8)
     assert not by_blocks(64, 64, 8)

@@ -114,8 +114,9 @@ def test_weights_come_from_afar_once_or_for_every_tile():
     blocks = (Block(0, 2, 3), Block(6, 1, 1))
     stay = target.lanes * STAYING_BYTES_A_LANE // 4 // (16 * 7)  # all of them, so deep
     assert list(far_taps(blocks, 16, stay, 10, target)) == []
-    assert list(far_taps(blocks, 16, stay + 1, 10, target)) == [(3, 32), (1, 16)]
-    assert list(far_taps(blocks, 16, 4 * stay, 10, target)) == [(30, 32), (1, 16)]
+    assert list(far_taps(blocks, 16, stay + 1, 10, target)) == [(3, 32, True), (1, 16, True)]
+    found = list(far_taps(blocks, 16, 4 * stay, 10, target))
+    assert found == [(30, 32, False), (1, 16, True)]
 
 
 @given(st.integers(1, 300), st.integers(1, 12), targets)

@@ -58,9 +58,13 @@ def _turning(plan: Schedule) -> float:
 
 
 def cycles_once(plan: Schedule) -> float:
-    """What is to be read only once of the weights of products that take several images."""
-    taken = (g for g in plan.groups if isinstance(g, DenseGroup) and g.unit > 1 and g.images > 1)
-    return sum(_reading(group) for group in taken)
+    """What is to be read only once of the weights that several images take."""
+    if not plan.one_by_one:
+        return 0
+    products = (g for g in plan.groups if isinstance(g, DenseGroup) and g.images > 1)
+    convolutions = (g for g in plan.groups if isinstance(g, ConvolutionGroup))
+    far = sum(_far_weights(group, plan.target)[1] for group in convolutions)
+    return sum(map(_reading, products)) + 4 * far / FAR_BYTES_A_CYCLE
 
 
 def _reading(group: DenseGroup) -> float:
@@ -78,7 +82,7 @@ def _cycles(group: Group, target: Target) -> float:
     rest = values * (1 + sum(x.cycles for x in layers if isinstance(x, Elementwise)))
     if isinstance(group, ConvolutionGroup):
         sums = group.executed_flops / 2 / group.unit / MULTIPLY_ADDS
-        weights = 4 * _far_weights(group, target) / FAR_BYTES_A_CYCLE
+        weights = 4 * _far_weights(group, target)[0] / FAR_BYTES_A_CYCLE
         pictures = _moved(group, lanes) / PICTURE_BYTES_A_CYCLE if group.unit == 1 else 0
         return sums * _slowed(group) + weights + pictures + rest
     if isinstance(group, WinogradGroup):
@@ -90,16 +94,20 @@ def _cycles(group: Group, target: Target) -> float:
     return rest
 
 
-def _far_weights(group: ConvolutionGroup, target: Target) -> int:
-    """Weights that come from beyond the second cache, for an image or a vector of them."""
+def _far_weights(group: ConvolutionGroup, target: Target) -> tuple[int, int]:
+    """Weights that come from beyond the second cache, for an image or a vector of them, and once
+    for all that go one by one."""
     rows = group.rows[-1].last if group.rows else 0
     depth = group.depth * math.prod(group.layer.kernel)
     if group.by_blocks:
         tiles = rows * group.columns[-1].last if group.columns else 0
         taps = far_taps(group.blocks, group.unit, depth, tiles, target)
-        return depth * sum(count * weights for count, weights in taps)
+        far = [0, 0]
+        for count, weights, stay in taps:
+            far[stay] += depth * count * weights
+        return far[0], far[1]
     weights = group.layer.filters * depth
-    return 0 if weights_stay(weights, target) else rows * weights
+    return 0 if weights_stay(weights, target) else rows * weights, 0
 
 
 def _moved(group: ConvolutionGroup, lanes: int) -> int:

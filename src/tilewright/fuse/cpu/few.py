@@ -9,10 +9,11 @@ phase before is complete; the units of one phase may be computed by different th
 scratch memory. Units are numbered through all images: with three of them, those of the second image
 are 3 to 5. `network_u8` is all phases of the images `first` to `last`, one after the other.
 
-Where large products take several images at once (`Schedule.gathered`), `network_u8` ends before
-the first of them, and leaves what is needed further on in the images' slots before `shared`, the
-memory of the thread that leads. The units of a product are those of all images from the first on,
-numbered as the last one's would be; the phases behind it are for a range of images, group by group.
+Where weights are read once for several images (`Schedule.gathered`), `network_u8` ends before
+the first such group, and leaves what is needed further on in the images' slots before `shared`,
+the memory of the thread that leads. The units of such a group are those of all images from the
+first on, numbered as the last one's would be; other phases behind it are for a range of images,
+group by group, or for units of an image again.
 Where there is nothing before the first product (`Schedule.in_rows`), `network_u8` is all phases
 again, of images whose slots are before the thread's own memory.
 """
@@ -30,7 +31,7 @@ from tilewright.fuse.cpu.entry import (
     normalised,
     runs_of_pixels,
 )
-from tilewright.fuse.cpu.grouped import DenseGroup
+from tilewright.fuse.cpu.grouped import Convolved, reads_once
 from tilewright.fuse.cpu.groups import takes_several, units
 from tilewright.fuse.cpu.joins import place_of
 from tilewright.fuse.cpu.pictures import Picture
@@ -69,9 +70,10 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
     for index, group in enumerate(plan.groups):
         parts = units(group, plan.pictures[index + 1])
         work = group.executed_flops
-        all_images = isinstance(group, DenseGroup) and group.large
+        all_images = reads_once(group) and index >= plan.gathered
         # What is gathered has as many units of its own as there are images.
-        cut = index < plan.gathered and parts > 1 and work >= 2 * SHARED_FLOP
+        own = index < plan.gathered or isinstance(group, Convolved)
+        cut = own and parts > 1 and work >= 2 * SHARED_FLOP
         if cut or all_images:
             step = math.ceil(parts / max(1, math.floor(work / SHARED_FLOP)))
             found.append(Phase(index, index + 1, parts, step, all_images))
@@ -147,7 +149,7 @@ class _Entry:
         if phase.all_images:
             number, bounds = self._numbered()
             self.steps.start()
-            self._group(phase.first, "0", bounds, f.add(number, 1))
+            self._all_images(phase.first, bounds, f.add(number, 1))
         elif phase.units > 1:
             image, bounds = self._numbered()
             self.steps.start()
@@ -182,12 +184,19 @@ class _Entry:
         before = f.mul(number, -self.phase.units)
         return number, (f.add("%first", before), f.add("%last", before))
 
-    def _group(
-        self, index: int, image: Value, bounds: tuple[Value, Value] | None = None,
-        several: Value = "",
-    ) -> None:  # fmt: skip
-        """A group, or units of it, for an image or for several from it on."""
-        self._call(index, image, bounds, several)
+    def _group(self, index: int, image: Value, bounds: tuple[Value, Value] | None = None) -> None:
+        """A group, or units of it, for an image."""
+        self._call(index, image, bounds)
+        self.steps.count(1 + index)
+
+    def _all_images(self, index: int, bounds: tuple[Value, Value], images: Value) -> None:
+        """Units of a group for so many images from the first on: each unit's weights once."""
+        f = self.f
+        if takes_several(self.plan.groups[index]):
+            self._call(index, "0", bounds, images)
+        else:
+            with f.loop(*bounds) as unit, f.loop(0, images) as image:
+                self._call(index, image, (unit, f.add(unit, 1)))
         self.steps.count(1 + index)
 
     def _group_of_all(self, index: int) -> None:

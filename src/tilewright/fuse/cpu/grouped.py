@@ -26,7 +26,7 @@ class ConvolutionGroup:
     one part: channels and filters that belong together are computed as a convolution of their own,
     with weights of their own. All of them are computed of so many columns of tiles before the next;
     or, where their weights would come from far away for every row of tiles, `by_blocks`, of the
-    whole picture before the next block.
+    whole picture, and of all pictures that are there, before the next block.
     """
 
     stages: tuple[Stage, ...]
@@ -140,6 +140,13 @@ class PlainGroup:
 Group = ConvolutionGroup | WinogradGroup | DenseGroup | PlainGroup
 # A convolution, and what it takes along.
 Convolved = (ConvolutionGroup, WinogradGroup)
+
+
+def reads_once(group: Group) -> bool:
+    """Whether weights come from far away: of images that go one by one, once for all of them."""
+    if isinstance(group, DenseGroup):
+        return group.large
+    return isinstance(group, ConvolutionGroup) and group.by_blocks
 
 
 def padded_channels(group: ConvolutionGroup | DenseGroup) -> int:

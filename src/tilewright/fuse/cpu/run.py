@@ -191,8 +191,8 @@ class FusedNetwork:
 
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""
-        lanes, any_few = self.many.schedule.target.lanes, not self.few.memory.slot
-        divided = shares(images, lanes, cores, self.single, self.once, self.lone, any_few)
+        lanes = self.many.schedule.target.lanes
+        divided = shares(images, lanes, cores, self.single, self.once, self.lone)
         if self.rows is None:
             return divided
         return self.rows.shares(0 if self.only_rows else divided.many, images, cores)
@@ -215,6 +215,7 @@ class FusedNetwork:
                 math.prod(self.network.input.shape) * (1 if suffix == "u8" else 4),
                 math.prod(self.network.output_shape) * 4,
                 cores,
+                room(plan.target.lanes, cores),
             )
             self.jobs[images, suffix, cores] = found
         return found

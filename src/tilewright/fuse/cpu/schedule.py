@@ -21,7 +21,9 @@ load of weights for each vector of channels. A picture lies as [y][x][channel], 
 up to whole vectors; what the surplus lanes compute is never read. Where half of the last vector or
 more would be surplus, it holds the channels left over for several positions at once. Fully
 connected layers with many weights wait until all images have come so far; all of them are
-multiplied by a chunk of the weights at a time, as many at once as the registers have sums for.
+multiplied by a chunk of the weights at a time, as many at once as the registers have sums for. So
+do convolutions of small pictures with many weights, which go block by block of filters over all of
+them.
 
 Channels in groups are convolutions of their own, one after the other. Where each filter has a
 channel to itself and lanes are channels, lanes are channels of the input, too.
@@ -37,6 +39,7 @@ from tilewright.fuse.cpu.grouped import (
     DenseGroup,
     Group,
     PlainGroup,
+    reads_once,
 )
 from tilewright.fuse.cpu.pictures import (
     Picture,
@@ -145,8 +148,11 @@ def reads_pixels(plan: Schedule) -> bool:
 
 def _gathered(groups: list[Group]) -> int:
     """The first of the groups that takes several images, or vectors of them, at once."""
-    large = (i for i, g in enumerate(groups) if isinstance(g, DenseGroup) and g.images > 1)
-    return next(large, len(groups))
+    return next((i for i, group in enumerate(groups) if _gathers(group)), len(groups))
+
+
+def _gathers(group: Group) -> bool:
+    return reads_once(group) or (isinstance(group, DenseGroup) and group.images > 1)
 
 
 def _as_vectors(groups: list[Group], takes: Takes) -> bool:

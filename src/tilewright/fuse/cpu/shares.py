@@ -1,7 +1,7 @@
 """Which images go by which schedule: jobs for any number of images.
 
 Whole rounds, a vector of images for every core, go by the schedule whose lanes are images, unless
-as many images one by one take clearly less, and any number of them may go so, or these are few.
+as many images one by one take clearly less: few, or any number of them.
 What is left after them is less than a round. Image by image it takes `(left * single + once) /
 cores` (in units of a vector of images), as one more round it takes 1: the shorter one is chosen.
 `single`, the cost of an image by channels as a share of that of a vector of images, and `once`,
@@ -12,6 +12,9 @@ themselves. Images that do not come out even for the cores are worked on by all 
 Where there are only products (`Rows`), images by channels are rows of a matrix, and need no vectors
 of images: every core takes some through the whole network, or, where large weights would be read
 for a few by each, all cores take outputs of all of them.
+
+Images one by one that wait for each other, where weights are read once for all of them, are as many
+as there is `room` for their values; more are several jobs.
 
 A job has as many tickets as can be numbered, and lasts so long that a user who presses Ctrl-C need
 not wait for it: a batch beyond that is several jobs.
@@ -73,11 +76,9 @@ def room(lanes: int, cores: int) -> int:
 
 
 def shares(
-    images: int, lanes: int, cores: int, single: float, once: float = 0.0, lone: float = 0.0,
-    any_few: bool = False,
-) -> Shares:  # fmt: skip
-    """How a number of images is divided. Not `any_few` go one by one where they wait for each other
-    in memory that has room for `room`."""
+    images: int, lanes: int, cores: int, single: float, once: float = 0.0, lone: float = 0.0
+) -> Shares:
+    """How a number of images is divided."""
     round_ = lanes * cores
     left = images % round_
     many = images - left
@@ -86,8 +87,9 @@ def shares(
     if many:
         divided = cores * (-(-many // round_) + lone)
         divided += (images - many) * single + once if many < images else 0
-        fits = images <= room(lanes, cores) and images * single + once < CLEARLY * divided
-        if fits or (any_few and lanes * single < CLEARLY):
+        most = room(lanes, cores)
+        few = images <= most and images * single + once < CLEARLY * divided
+        if few or lanes * (single + once / most) < CLEARLY:
             many = 0
     alone = many + (images - many) // cores * cores
     return Shares(many, alone, images)
@@ -204,10 +206,10 @@ class _Records:
 
 def jobs(
     divided: Shares, many: Kernel | None, few: Kernel | None, piece: int, longest: int,
-    image_bytes: int, output_bytes: int, cores: int,
+    image_bytes: int, output_bytes: int, cores: int, waiting: int,
 ) -> tuple[Job, ...]:  # fmt: skip
     """The jobs of a call: `piece` images go in one ticket by images, `longest` in one job, or one
-    by one."""
+    by one; those that wait for each other are `waiting` at most."""
     made = _Records(cores)
     if many is not None:
         for first in range(0, divided.many, longest):
@@ -215,28 +217,47 @@ def jobs(
             last = min(first + longest, divided.many)
             made.add(many.network, many.weights, (first, piece, last), (0, 0), own=True)
     if few is not None:
-        shifts = (divided.many * image_bytes, divided.many * output_bytes)
-        alone, images = divided.alone - divided.many, divided.images - divided.many
-        for first in range(0, alone, longest):
-            if first:
+        wait = few.phases and few.gathered
+        step = waiting if wait else max(1, divided.images)
+        for first in range(divided.many, divided.images, step):
+            if first > divided.many:
                 made.close()
-            units = first, divided.rows, min(first + longest, alone)
-            made.add(few.network, few.weights, units, shifts, own=True)
-        for image in range(alone, images):
-            for phase, function in few.phases:
-                first, last = phase.of(image)
-                made.wait()
-                made.add(function, few.weights, (first, phase.step, last), shifts)
-        # A core that took rows took them through all phases.
-        for phase, function in few.gathered if few.phases or not alone else ():
-            made.wait()
-            first, step, last = 0, -(-images // cores), images
-            if phase.all_images:
-                first, last = phase.of(images - 1)
-                step = phase.step
-            made.add(function, few.weights, (first, step, last), shifts)
+            last = min(first + step, divided.images)
+            alone = min(last, divided.alone) - first
+            shifts = (first * image_bytes, first * output_bytes)
+            _one_by_one(made, few, alone, last - first, divided.rows, longest, shifts)
     made.close()
     return tuple(made.jobs)
+
+
+def _one_by_one(
+    made: _Records, few: Kernel, alone: int, images: int, rows: int, longest: int,
+    shifts: tuple[int, int],
+) -> None:  # fmt: skip
+    """Images up to `alone` on a core each, or rows, and the rest by all cores together; then what
+    is done for all of them."""
+    for first in range(0, alone, longest):
+        if first:
+            made.close()
+        units = first, rows, min(first + longest, alone)
+        made.add(few.network, few.weights, units, shifts, own=True)
+    for image in range(alone, images):
+        for phase, function in few.phases:
+            first, last = phase.of(image)
+            made.wait()
+            made.add(function, few.weights, (first, phase.step, last), shifts)
+    # A core that took rows took them through all phases.
+    for phase, function in few.gathered if few.phases or not alone else ():
+        made.wait()
+        if phase.all_images:
+            first, last = phase.of(images - 1)
+            made.add(function, few.weights, (first, phase.step, last), shifts)
+        elif phase.units > 1:
+            for image in range(images):
+                first, last = phase.of(image)
+                made.add(function, few.weights, (first, phase.step, last), shifts)
+        else:
+            made.add(function, few.weights, (0, -(-images // made.cores), images), shifts)
 
 
 def _tickets(record: Record) -> int:

@@ -19,6 +19,8 @@ WIDE_LANES = 16
 # 2026-11-18.)
 STAYING_BYTES_A_LANE = 40_000
 FAR_BYTES_A_CYCLE, FEW_FAR_BYTES = 16, 256
+# Images for which weights come once that then stay: tiles are chosen for so many.
+TOGETHER = 4
 # Bytes of a block's weights that stay in the first cache from tile to tile. Others come from the
 # second: for each tap a cycle more for so many bytes. (Chosen: of the tiles of 14 convolutions with
 # lanes that are channels, 6 to 31 each, those that are chosen so take 0.9 % longer than the fastest
@@ -214,16 +216,16 @@ def weights_stay(weights: int, target: Target) -> bool:
 
 def far_taps(
     blocks: Sequence[Block], unit: int, depth: int, passes: int, target: Target
-) -> Iterator[tuple[int, int]]:
-    """How often a tap's weights of a block come from beyond the second cache, and how many, where
-    one block after the other goes over the whole picture in so many tiles; `depth` are those of a
-    filter."""
+) -> Iterator[tuple[int, int, bool]]:
+    """How often a tap's weights of a block come from beyond the second cache, how many, and whether
+    they then stay, where one block after the other goes over the whole picture in so many tiles;
+    `depth` are those of a filter."""
     if weights_stay(sum(unit * block.width * block.count for block in blocks) * depth, target):
         return
     for block in blocks:
         weights = unit * block.width
         stay = weights_stay(weights * depth, target)
-        yield block.count * (1 if stay else passes), weights
+        yield block.count * (1 if stay else passes), weights, stay
 
 
 def best_tile(
@@ -239,8 +241,8 @@ def best_tile(
         positions = math.prod(tile) * math.prod(window)
         blocks, tiles = packed_blocks(channels, positions, target), _tiles(height, width, tile)
         far = sum(
-            count * (FEW_FAR_BYTES + 4 * weights)
-            for count, weights in far_taps(blocks, target.lanes, depth, tiles, target)
+            count * (FEW_FAR_BYTES + 4 * weights) / (TOGETHER if stay else 1)
+            for count, weights, stay in far_taps(blocks, target.lanes, depth, tiles, target)
         )
         near = sum(
             tiles * block.count * near_cycles(target.lanes * block.width, depth) for block in blocks
