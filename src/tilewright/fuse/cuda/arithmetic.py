@@ -84,7 +84,7 @@ class Arithmetic:
         # From half a unit beyond the largest number of 11 bits on.
         nearest = 2 - 2.0**-11 if self.tensor else 2.0
         infinite = nearest * 2.0 ** (15 if self.per_word == 2 else 127)
-        worst = weight.flat[np.abs(weight).argmax()] if weight.size else np.float32(0)
+        worst = max(weight.min(), weight.max(), key=abs) if weight.size else np.float32(0)
         if abs(float(worst)) >= infinite:
             raise DoesNotFit(
                 f"{layer}: a weight of {worst:g} is too large for {self.name}; fp32 has room for it"
