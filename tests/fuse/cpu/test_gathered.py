@@ -23,6 +23,7 @@ from tilewright.fuse.cpu.shares import (
     Rows,
     Shares,
     jobs,
+    room,
     rows_of,
     shares,
 )
@@ -111,7 +112,7 @@ ALL, EACH = Phase(1, 2, 5, 1, all_images=True), Phase(2, 3, 1, 1)
 @given(st.integers(1, 60), st.integers(1, 5))
 def test_products_wait_for_all_images_and_what_follows_for_all_products(images, cores):
     few = Kernel(3, 4, ((Phase(0, 1, 13, 3), 5),), ((ALL, 6), (EACH, 7)))
-    (job,) = jobs(shares(images, 64, cores, 0.0), None, few, 64, 64, 10, 20, cores, 60)
+    (job,) = jobs(shares(images, 64, cores, 0.0), None, few, 64, 64, 10, 20, cores)
     *before, products, after = job.words.tolist()[:-1]
     assert {record[2] for record in before} <= {3, 5}
     for function, record in ((6, products), (7, after)):
@@ -122,37 +123,46 @@ def test_products_wait_for_all_images_and_what_follows_for_all_products(images, 
     assert after[7:] == [0, -(-images // cores), images]
 
 
-@given(st.integers(1, 90), st.integers(1, 5), st.integers(1, 8), st.integers(0, 40))
-def test_images_wait_in_rounds_that_there_is_room_for(images, cores, rounds, many):
-    """Each of them once on its own, then all of a round; units of an image in any order."""
-    waiting, many = rounds * cores, min(many, images - 1)
-    left = images - many
-    divided = Shares(many, many + left // cores * cores, images)
-    units = Phase(2, 3, 3, 2)
-    few = Kernel(3, 4, ((Phase(0, 1, 1, 1), 5),), ((ALL, 6), (units, 8), (EACH, 7)))
-    made = jobs(divided, Kernel(1, 2), few, 8, 80, 10, 20, cores, waiting)
-    seen = {5: [], 6: [], 7: [], 8: []}
+SHARED = Phase(1, 2, 5, 2, all_images=True, shared=True, flop=10**9)
+UNITS = Phase(2, 3, 3, 2)
+
+
+@given(st.integers(1, 90), st.integers(1, 20))
+def test_units_of_images_that_waited_are_enough_for_all_cores(images, cores):
+    """Every unit of every image once, phase by phase, and jobs that end soon."""
+    few = Kernel(3, 4, ((Phase(0, 1, 1, 1), 5),), ((SHARED, 6), (UNITS, 7), (SHARED, 8)))
+    made = jobs(Shares(0, 0, images), None, few, 8, 80, 10, 20, cores)
+    seen = {6: [], 7: [], 8: []}
     for job in made:
-        waits = 0
-        for begin, needs, function, _, own, shift, shift_out, *bounds in job.words.tolist()[:-1]:
-            if function == 1:
-                continue
-            assert shift * 2 == shift_out
-            before, (first, step, last) = shift // 10, bounds
-            if function == 3:
-                assert own and needs == 0 and last <= waiting
-                seen[5] += range(before + first, before + last)
-            elif function == 6:
-                assert (needs, step, last - first) == (begin, ALL.step, ALL.units)
-                seen[6] += range(before, before + last // ALL.units)
-            elif function == 8:
-                waits = max(waits, needs)
-                assert needs == waits > 0 and (step, last - first) == (2, 3)
-                seen[8].append(before + first // 3)
-            else:
-                assert (needs == begin and step == -(-last // cores)) or function == 5
-                seen[function] += range(before + first, before + last)
-    assert all(each == list(range(many, images)) for each in seen.values())
+        records = [record for record in job.words.tolist()[:-1] if record[2] != 5]
+        for start, needs, function, _, own, *shifts, first, step, last in records:
+            assert not own and shifts == [0, 0]
+            begins = [each[0] for each in records if each[2] == function]
+            assert needs == (begins[0] if start >= begins[0] else None)
+            for ticket in range(first, last, step):
+                units = range(ticket, min(ticket + step, last))
+                if function == 7:
+                    assert len({unit // 3 for unit in units}) == 1
+                    seen[7] += [divmod(unit, 3) for unit in units]
+                    continue
+                (several,) = {unit // 5 for unit in units}
+                begin, count = several >> 20, (several & (2**20 - 1)) + 1
+                seen[function] += [(b, u % 5) for b in range(begin, begin + count) for u in units]
+    assert sorted(seen[6]) == sorted(seen[8]) == list(np.ndindex(images, 5))
+    assert sorted(seen[7]) == list(np.ndindex(images, 3))
+    sets = [record for job in made for record in job.words.tolist() if record[2] == 6]
+    assert len(sets) == min(images, max(1, 3 * cores // 3))
+    assert (len(made) > 1) == (images > cores)
+
+
+def test_images_that_wait_are_as_many_as_find_room():
+    assert room(16, 2) == room(16, 2, 10_000) == 32 == room(8, 2, 1)
+    assert room(16, 2, 2**20) == 16
+    assert room(16, 2, 2**28) == 2
+    # What is left after whole rounds goes in vectors if it is more.
+    assert shares(40, 16, 2, 1 / 32, slot=2**20) == Shares(32, 40, 40)
+    assert shares(60, 16, 2, 1 / 32, slot=2**20) == Shares(60, 60, 60)
+    assert shares(60, 16, 2, 1 / 32) == Shares(32, 60, 60)
 
 
 ROWS = st.builds(
@@ -168,7 +178,7 @@ def test_rows_go_once_in_pieces_that_there_is_room_for(rows, images, cores, many
     assert divided.many == many
     left = images - many
     few = Kernel(3, 4, (), ((EACH, 5), (ALL, 6), (EACH, 7)))
-    made = jobs(divided, Kernel(1, 2), few, 8, 960, 10, 20, cores, 16)
+    made = jobs(divided, Kernel(1, 2), few, 8, 960, 10, 20, cores)
     records = [record for job in made for record in job.words.tolist()[:-1] if record[2] != 1]
     assert all(record[5] == 10 * many for record in records)
     if divided.alone == images:
@@ -283,20 +293,21 @@ def test_where_vectors_of_images_do_not_fit_the_caches_all_go_one_by_one(level):
     moved counts less the more is computed with it, and pictures that fit cost their turning."""
     target = TARGETS[level]
 
-    def divided(kernel: int, side: int) -> Shares:
+    def divided(kernel: int, side: int, any_few: bool = True) -> Shares:
         layers = (Convolution(64, kernel, padding=kernel // 2), ReLU())
         network = Network("wide", Pixels((64, side, side)), layers)
         costs = few_costs(by_channels(network, target), by_images(network, target))
-        return shares(1000, target.lanes, 2, *costs)
+        return shares(1000, target.lanes, 2, *costs, any_few=any_few)
 
     assert divided(1, 32) == Shares(0, 1000, 1000)
+    assert divided(1, 32, any_few=False).many > 0  # where there is room for a round
     assert divided(7, 32).many > 0
     assert divided(3, 8).many > 0
 
 
 def test_images_one_by_one_are_several_jobs():
     """Ctrl-C is answered between two of them."""
-    made = jobs(Shares(0, 100, 100), None, Kernel(3, 4, ()), 16, 32, 10, 20, 2, 32)
+    made = jobs(Shares(0, 100, 100), None, Kernel(3, 4, ()), 16, 32, 10, 20, 2)
     assert [job.tickets for job in made] == [32, 32, 32, 4]
     assert [job.words[0, 7:].tolist() for job in made] == [
         [0, 1, 32], [32, 1, 64], [64, 1, 96], [96, 1, 100],

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.fuse.cuda.interpreter import interpret
+from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
-from tilewright.fuse.cuda.cut import cut
+from tilewright.fuse.cuda.cut import build, choose, cut
 from tilewright.fuse.cuda.generations import HOPPER, Generation, generation
 from tilewright.fuse.cuda.operations import with_pooling
 from tilewright.fuse.cuda.patches_tensor import TensorPatches
-from tilewright.fuse.cuda.pooled_apart import pooled_apart
+from tilewright.fuse.cuda.pooled_apart import better_apart, with_poolings
 from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Add,
@@ -63,7 +65,10 @@ def residual() -> Network:
 def test_what_they_compute(network: Network, pools: int, precision: str) -> None:
     network = network.with_parameters(random_parameters(network, np.random.default_rng(0)))
     arithmetic = ARITHMETICS[precision]
-    todo = pooled_apart(to_do(network.stages, HOPPER), arithmetic, HOPPER)
+    todo = to_do(network.stages, HOPPER)
+    places = better_apart(todo, arithmetic, HOPPER)
+    assert choose(network.stages, arithmetic, 90).apart == places
+    todo = with_poolings(todo, places, HOPPER)
     apart = [each for each in todo if each.kind == "each" and each.pool]
     assert len(apart) == pools
     assert all(todo[taken].pool == "" for each in apart for taken in each.takes)
@@ -86,7 +91,8 @@ def test_what_they_compute(network: Network, pools: int, precision: str) -> None
 )
 def test_where_it_stays_behind_the_sums(network: Network, precision: str, gpu: Generation) -> None:
     todo = to_do(network.stages, gpu)
-    assert pooled_apart(todo, ARITHMETICS[precision], gpu) == todo
+    assert better_apart(todo, ARITHMETICS[precision], gpu) == ()
+    assert with_poolings(todo, (), gpu) == todo
 
 
 def test_readers_take_the_pooling() -> None:
@@ -101,3 +107,15 @@ def test_readers_take_the_pooling() -> None:
         assert new.takes == tuple(taken + (taken >= at) for taken in old.takes)
     assert made[at + 1].result == todo[at].result
     assert made[at + 1].stages[-1] == todo[at].stages[-1]
+
+
+def test_a_choice_says_where_and_a_wrong_one_is_refused() -> None:
+    """Not the estimates of the day: without it kernels take the layers that they were for."""
+    network, arithmetic = wide(MaxPool(2)), ARITHMETICS["fp16"]
+    chosen = choose(network.stages, arithmetic, 90)
+    assert chosen.apart == (1,)
+    with pytest.raises(TilewrightError, match=r"no kernel of these layers|leave"):
+        build(network.stages, arithmetic, 90, structs.replace(chosen, apart=()))
+    for wrong in ((0,), (1, 7), (-1,)):
+        with pytest.raises(TilewrightError, match=r"options\.apart"):
+            build(network.stages, arithmetic, 90, structs.replace(chosen, apart=wrong))

@@ -48,6 +48,15 @@ def test_however_long_the_network_is() -> None:
     assert _worth_it({**short, (0, 2): 2e6, **long}, 4, HOPPER) == 3
 
 
+def test_a_thousand_operations_are_looked_at_in_stretches() -> None:
+    """In time that grows as their number: no kernel has more than some."""
+    many = 1000
+    pairs = {(n, n + 2): 1.5e6 for n in range(0, many, 2)}
+    alone = {(n, n + 1): 1e6 for n in range(many)}
+    assert _worth_it({**alone, **pairs}, many, HOPPER) == many // 2
+    assert _worth_it({**alone, **dict.fromkeys(pairs, 2.5e6)}, many, HOPPER) == many
+
+
 def test_what_cannot_be_one_kernel_is_several() -> None:
     assert _worth_it({(0, 1): 1.0, (1, 2): 1.0}, 2, HOPPER) == 2
 

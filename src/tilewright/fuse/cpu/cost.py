@@ -104,10 +104,9 @@ def _far_weights(group: ConvolutionGroup, target: Target) -> tuple[int, int]:
         taps = far_taps(group.blocks, group.unit, depth, tiles, target)
         far = [0, 0]
         for count, weights, stay in taps:
-            far[stay] += depth * count * weights
+            far[stay and group.waits] += depth * count * weights
         return far[0], far[1]
-    weights = group.layer.filters * depth
-    return 0 if weights_stay(weights, target) else rows * weights, 0
+    return 0 if weights_stay(group.weights, target) else rows * group.weights, 0
 
 
 def _moved(group: ConvolutionGroup, lanes: int) -> int:

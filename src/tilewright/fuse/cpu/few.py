@@ -11,9 +11,9 @@ are 3 to 5. `network_u8` is all phases of the images `first` to `last`, one afte
 
 Where weights are read once for several images (`Schedule.gathered`), `network_u8` ends before
 the first such group, and leaves what is needed further on in the images' slots before `shared`,
-the memory of the thread that leads. The units of such a group are those of all images from the
-first on, numbered as the last one's would be; other phases behind it are for a range of images,
-group by group, or for units of an image again.
+the memory of the thread that leads. The units of such a group are those of several images
+(`Phase.of_several`); other phases behind it are for a range of images, group by group, or for units
+of images again.
 Where there is nothing before the first product (`Schedule.in_rows`), `network_u8` is all phases
 again, of images whose slots are before the thread's own memory.
 """
@@ -21,7 +21,7 @@ again, of images whose slots are before the thread's own memory.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilewright.fuse.cpu.code import Function, Value
 from tilewright.fuse.cpu.entry import (
@@ -40,22 +40,31 @@ from tilewright.model.network import Network
 
 # What is worth sharing out, in FLOP: about a microsecond of one core.
 SHARED_FLOP = 100_000
+# Of a number that stands for several images the bits that say how many.
+COUNT_BITS = 20
 
 
 @dataclass(frozen=True)
 class Phase:
     """Groups `first` to `last` (without it), in so many units, taken `step` at a time; of a single
-    image, or of `all_images` at once."""
+    image, or of `all_images` at once, which may be `shared` out, too. It takes so many FLOP an
+    image."""
 
     first: int
     last: int
     units: int
     step: int
     all_images: bool = False
+    shared: bool = False
+    flop: int = field(default=0, compare=False)
 
     def of(self, number: int) -> tuple[int, int]:
-        """The first unit of an image, or of all of them up to it, and the first that is not."""
+        """The first unit of an image, and the first that is not."""
         return number * self.units, (number + 1) * self.units
+
+    def of_several(self, first: int, count: int) -> tuple[int, int]:
+        """The same of so many images from one on."""
+        return self.of((first << COUNT_BITS) + count - 1)
 
 
 def phases(plan: Schedule) -> tuple[Phase, ...]:
@@ -76,11 +85,12 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
         cut = own and parts > 1 and work >= 2 * SHARED_FLOP
         if cut or all_images:
             step = math.ceil(parts / max(1, math.floor(work / SHARED_FLOP)))
-            found.append(Phase(index, index + 1, parts, step, all_images))
+            shared = all_images and isinstance(group, Convolved)
+            found.append(Phase(index, index + 1, parts, step, all_images, shared, work))
         elif found[-1].units == 1 and not found[-1].all_images:
-            found[-1] = replace(found[-1], last=index + 1)
+            found[-1] = replace(found[-1], last=index + 1, flop=found[-1].flop + work)
         else:
-            found.append(Phase(index, index + 1, 1, 1))
+            found.append(Phase(index, index + 1, 1, 1, flop=work))
     if found[-1].units > 1 or found[-1].all_images:
         found.append(Phase(len(plan.groups), len(plan.groups), 1, 1))
     return tuple(found)
@@ -149,7 +159,9 @@ class _Entry:
         if phase.all_images:
             number, bounds = self._numbered()
             self.steps.start()
-            self._all_images(phase.first, bounds, f.add(number, 1))
+            begin = f.op(f"lshr i64 {number}, {COUNT_BITS}")
+            count = f.add(f.op(f"and i64 {number}, {2**COUNT_BITS - 1}"), 1)
+            self._all_images(phase.first, bounds, begin, count)
         elif phase.units > 1:
             image, bounds = self._numbered()
             self.steps.start()
@@ -189,13 +201,15 @@ class _Entry:
         self._call(index, image, bounds)
         self.steps.count(1 + index)
 
-    def _all_images(self, index: int, bounds: tuple[Value, Value], images: Value) -> None:
-        """Units of a group for so many images from the first on: each unit's weights once."""
+    def _all_images(
+        self, index: int, bounds: tuple[Value, Value], begin: Value, count: Value
+    ) -> None:
+        """Units of a group for so many images from one on: each unit's weights once."""
         f = self.f
         if takes_several(self.plan.groups[index]):
-            self._call(index, "0", bounds, images)
+            self._call(index, begin, bounds, count)
         else:
-            with f.loop(*bounds) as unit, f.loop(0, images) as image:
+            with f.loop(*bounds) as unit, f.loop(begin, f.add(begin, count)) as image:
                 self._call(index, image, (unit, f.add(unit, 1)))
         self.steps.count(1 + index)
 

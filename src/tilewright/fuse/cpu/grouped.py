@@ -26,7 +26,7 @@ class ConvolutionGroup:
     one part: channels and filters that belong together are computed as a convolution of their own,
     with weights of their own. All of them are computed of so many columns of tiles before the next;
     or, where their weights would come from far away for every row of tiles, `by_blocks`, of the
-    whole picture, and of all pictures that are there, before the next block.
+    whole picture before the next block.
     """
 
     stages: tuple[Stage, ...]
@@ -70,6 +70,17 @@ class ConvolutionGroup:
         """The channels in the last vector of a part whose others begin anywhere in a vector; none
         where parts are whole vectors, or everything is one."""
         return self.layer.filters // self.parts % self.unit if self.parts > 1 else 0
+
+    @property
+    def weights(self) -> int:
+        return self.layer.filters * self.depth * math.prod(self.layer.kernel)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a block goes over the pictures of all images before the next one: these come from
+        afar for each block then, and weights for all images once, where they are more."""
+        passes = sum(block.count for block in self.blocks)
+        return self.by_blocks and passes * math.prod(self.stages[0].input_shape) < self.weights
 
     @property
     def window(self) -> tuple[int, int]:
@@ -146,7 +157,7 @@ def reads_once(group: Group) -> bool:
     """Whether weights come from far away: of images that go one by one, once for all of them."""
     if isinstance(group, DenseGroup):
         return group.large
-    return isinstance(group, ConvolutionGroup) and group.by_blocks
+    return isinstance(group, ConvolutionGroup) and group.waits
 
 
 def padded_channels(group: ConvolutionGroup | DenseGroup) -> int:

@@ -176,7 +176,7 @@ class FusedNetwork:
             memory = free.pop()
         except IndexError:
             many, few = self.many.memory, self.few.memory
-            slots, own = room(self.many.schedule.target.lanes, workers.cores), 0
+            slots, own = room(self.many.schedule.target.lanes, workers.cores, few.slot), 0
             if self.rows is not None:
                 slots, own = self.rows.apart * workers.cores, self.rows.piece
             # The slots of a worker lie behind what the one before it works in, whichever way.
@@ -191,8 +191,10 @@ class FusedNetwork:
 
     def shares(self, images: int, cores: int) -> Shares:
         """Which of so many images go by which schedule."""
-        lanes = self.many.schedule.target.lanes
-        divided = shares(images, lanes, cores, self.single, self.once, self.lone)
+        lanes, slot = self.many.schedule.target.lanes, self.few.memory.slot
+        divided = shares(
+            images, lanes, cores, self.single, self.once, self.lone, any_few=not slot, slot=slot
+        )
         if self.rows is None:
             return divided
         return self.rows.shares(0 if self.only_rows else divided.many, images, cores)
@@ -215,7 +217,6 @@ class FusedNetwork:
                 math.prod(self.network.input.shape) * (1 if suffix == "u8" else 4),
                 math.prod(self.network.output_shape) * 4,
                 cores,
-                room(plan.target.lanes, cores),
             )
             self.jobs[images, suffix, cores] = found
         return found

@@ -1,20 +1,19 @@
 """Which images go by which schedule: jobs for any number of images.
 
 Whole rounds, a vector of images for every core, go by the schedule whose lanes are images, unless
-as many images one by one take clearly less: few, or any number of them.
+as many images one by one take clearly less, and any number of them may go so, or these are few.
 What is left after them is less than a round. Image by image it takes `(left * single + once) /
 cores` (in units of a vector of images), as one more round it takes 1: the shorter one is chosen.
 `single`, the cost of an image by channels as a share of that of a vector of images, and `once`,
 that of reading the weights of large products, are computed from the two schedules (`cost`); so is
 `lone`, what it costs more that one round of vectors, or a few, have all those weights to
 themselves. Images that do not come out even for the cores are worked on by all of them together.
+Images one by one wait for each other where weights are read once for all of them (`few`): at most
+as many as there is `room` for.
 
 Where there are only products (`Rows`), images by channels are rows of a matrix, and need no vectors
 of images: every core takes some through the whole network, or, where large weights would be read
 for a few by each, all cores take outputs of all of them.
-
-Images one by one that wait for each other, where weights are read once for all of them, are as many
-as there is `room` for their values; more are several jobs.
 
 A job has as many tickets as can be numbered, and lasts so long that a user who presses Ctrl-C need
 not wait for it: a batch beyond that is several jobs.
@@ -23,6 +22,7 @@ not wait for it: a batch beyond that is several jobs.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -41,6 +41,11 @@ JOB_CYCLES = 3e8
 CLEARLY = 0.96
 # Images of a core that may wait for each other, at least. Chosen.
 ROOM = 16
+# And what all of them may keep. Chosen.
+ROOM_BYTES = 2**26
+# Tickets for a core of a phase of images that waited, so that none is idle for long at its end; and
+# what a core computes in such phases before a job ends, for users who press Ctrl-C. Chosen.
+TICKETS, JOB_FLOP = 3, 2e9
 # What a vector of images may seem to take as rows, which need not be turned around
 # (`cost_as_rows`): so chosen, 27 of 28 cases go the way that is faster, and one takes 1.35 times as
 # long; with 1.4, several went by vectors that take up to 1.9 times as long so (14 perceptrons, a
@@ -70,26 +75,29 @@ class Shares:
     rows: int = 1
 
 
-def room(lanes: int, cores: int) -> int:
-    """Images that may wait for each other, whose values are kept: a round, or so many."""
-    return max(lanes, ROOM) * cores
+def room(lanes: int, cores: int, slot: int = 0) -> int:
+    """Images that may wait for each other, whose values are kept, so many floats: a round, or more;
+    fewer where these are large."""
+    each = max(lanes, ROOM)
+    return min(each, max(1, ROOM_BYTES // (4 * slot * cores))) * cores if slot else each * cores
 
 
 def shares(
-    images: int, lanes: int, cores: int, single: float, once: float = 0.0, lone: float = 0.0
-) -> Shares:
-    """How a number of images is divided."""
-    round_ = lanes * cores
+    images: int, lanes: int, cores: int, single: float, once: float = 0.0, lone: float = 0.0,
+    any_few: bool = False, slot: int = 0,
+) -> Shares:  # fmt: skip
+    """How a number of images is divided. Not `any_few` go one by one where they wait for each other
+    in memory that has room for `room`."""
+    round_, most = lanes * cores, room(lanes, cores, slot)
     left = images % round_
     many = images - left
-    if left and left * single + once >= cores * (1 if many else 1 + lone):
+    if left > most or (left and left * single + once >= cores * (1 if many else 1 + lone)):
         many = images
     if many:
         divided = cores * (-(-many // round_) + lone)
         divided += (images - many) * single + once if many < images else 0
-        most = room(lanes, cores)
-        few = images <= most and images * single + once < CLEARLY * divided
-        if few or lanes * (single + once / most) < CLEARLY:
+        fits = images <= most and images * single + once < CLEARLY * divided
+        if fits or (any_few and lanes * single < CLEARLY):
             many = 0
     alone = many + (images - many) // cores * cores
     return Shares(many, alone, images)
@@ -206,10 +214,10 @@ class _Records:
 
 def jobs(
     divided: Shares, many: Kernel | None, few: Kernel | None, piece: int, longest: int,
-    image_bytes: int, output_bytes: int, cores: int, waiting: int,
+    image_bytes: int, output_bytes: int, cores: int,
 ) -> tuple[Job, ...]:  # fmt: skip
     """The jobs of a call: `piece` images go in one ticket by images, `longest` in one job, or one
-    by one; those that wait for each other are `waiting` at most."""
+    by one."""
     made = _Records(cores)
     if many is not None:
         for first in range(0, divided.many, longest):
@@ -217,47 +225,50 @@ def jobs(
             last = min(first + longest, divided.many)
             made.add(many.network, many.weights, (first, piece, last), (0, 0), own=True)
     if few is not None:
-        wait = few.phases and few.gathered
-        step = waiting if wait else max(1, divided.images)
-        for first in range(divided.many, divided.images, step):
-            if first > divided.many:
+        shifts = (divided.many * image_bytes, divided.many * output_bytes)
+        alone, images = divided.alone - divided.many, divided.images - divided.many
+        for first in range(0, alone, longest):
+            if first:
                 made.close()
-            last = min(first + step, divided.images)
-            alone = min(last, divided.alone) - first
-            shifts = (first * image_bytes, first * output_bytes)
-            _one_by_one(made, few, alone, last - first, divided.rows, longest, shifts)
+            units = first, divided.rows, min(first + longest, alone)
+            made.add(few.network, few.weights, units, shifts, own=True)
+        for image in range(alone, images):
+            for phase, function in few.phases:
+                first, last = phase.of(image)
+                made.wait()
+                made.add(function, few.weights, (first, phase.step, last), shifts)
+        # A core that took rows took them through all phases.
+        flop = 0
+        for phase, function in few.gathered if few.phases or not alone else ():
+            flop += phase.flop * images
+            if flop > cores * JOB_FLOP:
+                made.close()
+                flop = phase.flop * images
+            made.wait()
+            for units in _all(phase, images, cores):
+                made.add(function, few.weights, units, shifts)
     made.close()
     return tuple(made.jobs)
 
 
-def _one_by_one(
-    made: _Records, few: Kernel, alone: int, images: int, rows: int, longest: int,
-    shifts: tuple[int, int],
-) -> None:  # fmt: skip
-    """Images up to `alone` on a core each, or rows, and the rest by all cores together; then what
-    is done for all of them."""
-    for first in range(0, alone, longest):
-        if first:
-            made.close()
-        units = first, rows, min(first + longest, alone)
-        made.add(few.network, few.weights, units, shifts, own=True)
-    for image in range(alone, images):
-        for phase, function in few.phases:
+def _all(phase: Phase, images: int, cores: int) -> Iterator[tuple[int, int, int]]:
+    """A phase's units of all images: the first, how many at a time, and the first that is none."""
+    if phase.all_images:
+        # Sets of images where there are few units: what is read for each of them is read once more.
+        wanted = TICKETS * cores // -(-phase.units // phase.step) if phase.shared else 1
+        sets = min(images, max(1, wanted))
+        for number in range(sets):
+            begin, end = number * images // sets, (number + 1) * images // sets
+            first, last = phase.of_several(begin, end - begin)
+            yield first, phase.step, last
+    elif phase.units > 1 and images < cores:
+        for image in range(images):
             first, last = phase.of(image)
-            made.wait()
-            made.add(function, few.weights, (first, phase.step, last), shifts)
-    # A core that took rows took them through all phases.
-    for phase, function in few.gathered if few.phases or not alone else ():
-        made.wait()
-        if phase.all_images:
-            first, last = phase.of(images - 1)
-            made.add(function, few.weights, (first, phase.step, last), shifts)
-        elif phase.units > 1:
-            for image in range(images):
-                first, last = phase.of(image)
-                made.add(function, few.weights, (first, phase.step, last), shifts)
-        else:
-            made.add(function, few.weights, (0, -(-images // made.cores), images), shifts)
+            yield first, phase.step, last
+    elif phase.units > 1:
+        yield 0, phase.units, images * phase.units
+    else:
+        yield 0, -(-images // cores), images
 
 
 def _tickets(record: Record) -> int:

@@ -115,7 +115,8 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
 
     Batches of up to `few_up_to` images have kernels of their own: the first of `few` that are for
     so many, or the last. Blocks, or the warps of a block, share long sums where images are few,
-    unless they are told not to (`share_sums`).
+    unless they are told not to (`share_sums`). The poolings of the operations that are `apart` are
+    operations of their own where images are many (`pooled_apart`).
     """
 
     generation: str
@@ -123,3 +124,4 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     share_sums: bool = True
     few: tuple[Few, ...] = ()
     few_up_to: int = 0
+    apart: tuple[int, ...] = ()

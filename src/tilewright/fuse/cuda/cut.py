@@ -43,7 +43,7 @@ from tilewright.fuse.cuda.operations import (
 from tilewright.fuse.cuda.panels import Panels, connected
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import best_for_many, patches_as
-from tilewright.fuse.cuda.pooled_apart import pooled_apart
+from tilewright.fuse.cuda.pooled_apart import better_apart, with_poolings
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles, can_spread
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
@@ -68,9 +68,8 @@ def cut(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> lis
 def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> Choice:
     """How these layers are best computed; a search, unless the same was asked for before."""
     gpu = generation(capability)
-    return _choose(
-        _to_do(tuple(stages), arithmetic, gpu), arithmetic, gpu, (*searched(), MOST_TOGETHER)
-    )
+    todo = _to_do(tuple(stages), gpu)
+    return _choose(todo, arithmetic, gpu, (*searched(), MOST_TOGETHER))
 
 
 # How much faster a network must seem that is cut where stretches of it promise to be, in fp16 and
@@ -106,7 +105,7 @@ def with_few(
     if arithmetic.in_panels.tensor and all(isinstance(each, Panels) for each in many):
         return choice  # which have a way of their own for few
     gpu = generation(capability)
-    todo = _to_do(tuple(stages), arithmetic, for_few(gpu))
+    todo = _to_do(tuple(stages), for_few(gpu))
     search = (*searched(), MOST_TOGETHER, TIERS, FEW_WORTH)
     question = repr(([each.alike for each in todo], arithmetic, gpu, choice, search))
     kept = planned.read(question)
@@ -162,7 +161,7 @@ def recut(
     """The best way with so many kernels more than are chosen; None if there is none."""
     gpu = generation(capability)
     try:
-        return _search(_to_do(tuple(stages), arithmetic, gpu), arithmetic, gpu, extra)
+        return _search(_to_do(tuple(stages), gpu), arithmetic, gpu, extra)
     except DoesNotFit:
         return None
 
@@ -170,6 +169,8 @@ def recut(
 def _search(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int = 0
 ) -> Choice:
+    apart = better_apart(todo, arithmetic, gpu)
+    todo = with_poolings(todo, apart, gpu)
     kernels: list[Chosen] = []
     at = 0
     while at < len(todo):
@@ -186,7 +187,7 @@ def _search(
         else:
             kernels += _stacks(todo[at:end], arithmetic, gpu, extra)
         at = end
-    return Choice(gpu.name, tuple(kernels))
+    return Choice(gpu.name, tuple(kernels), apart=apart)
 
 
 def build(
@@ -206,8 +207,8 @@ def build(
             f"options.generation: kernels for {choice.generation:.40}, and the GPU is {gpu.name}"
         )
     if few is None or not few.kernels:
-        return list(_build(tuple(stages), arithmetic, gpu, choice.kernels))
-    return list(_build(tuple(stages), arithmetic, for_few(gpu), few.kernels))
+        return list(_build(tuple(stages), arithmetic, gpu, choice.kernels, choice.apart))
+    return list(_build(tuple(stages), arithmetic, for_few(gpu), few.kernels, ()))
 
 
 def few_of(choice: Choice, images: int) -> Few | None:
@@ -224,16 +225,16 @@ def _build(
     arithmetic: Arithmetic,
     gpu: Generation,
     chosen_kernels: tuple[Chosen, ...],
+    apart: tuple[int, ...],
 ) -> tuple[Kernel, ...]:
-    return _plans(_to_do(stages, arithmetic, gpu), arithmetic, gpu, chosen_kernels)
+    todo = with_poolings(_to_do(stages, gpu), apart, gpu)
+    return _plans(todo, arithmetic, gpu, chosen_kernels)
 
 
 # A tuner builds the same layers thousands of times, one of their kernels in another way.
 @lru_cache(maxsize=100)
-def _to_do(
-    stages: tuple[Stage, ...], arithmetic: Arithmetic, gpu: Generation
-) -> tuple[Operation, ...]:
-    return tuple(pooled_apart(to_do(stages, gpu), arithmetic, gpu))
+def _to_do(stages: tuple[Stage, ...], gpu: Generation) -> tuple[Operation, ...]:
+    return tuple(to_do(stages, gpu))
 
 
 def _plans(
@@ -414,7 +415,7 @@ def _worth_it(alone: Mapping[tuple[int, int], float], operations: int, gpu: Gene
     """
     launch = gpu.few.launch * gpu.few.processors / MANY
     least: dict[tuple[int, int], tuple[float, int]] = {}
-    for length in range(1, operations + 1):
+    for length in range(1, min(operations, MOST_TOGETHER) + 1):
         for first in range(operations - length + 1):
             end = first + length
             ways = (
@@ -425,7 +426,17 @@ def _worth_it(alone: Mapping[tuple[int, int], float], operations: int, gpu: Gene
             whole = alone.get((first, end), math.inf)
             apart = gpu.worth_it * cost + launch * (count - 1)
             least[first, end] = (whole, 1) if whole <= apart else (cost, count)
-    return least[0, operations][1]
+    if operations <= MOST_TOGETHER:
+        return least[0, operations][1]
+    # What is longer is never one kernel: a row of stretches, with their launches.
+    best = [(0.0, 0)]
+    for end in range(1, operations + 1):
+        reached = []
+        for first in range(max(0, end - MOST_TOGETHER), end):
+            (before, kernels), (cost, count) = best[first], least[first, end]
+            reached.append((before + cost + launch * count, kernels + count))
+        best.append(min(reached))
+    return best[operations][1]
 
 
 def _in_patches(
@@ -466,7 +477,11 @@ class _Chain(NamedTuple):
 
     @property
     def kernels(self) -> list[Alone]:
-        return [self.kernel, *(self.rest.kernels if self.rest else ())]
+        found, chain = [self.kernel], self.rest
+        while chain is not None:
+            found.append(chain.kernel)
+            chain = chain.rest
+        return found
 
 
 def cost_of(plan: Stack, gpu: Generation) -> float:

@@ -123,8 +123,11 @@ def all_patches(
         return
     ways = ((False, COLUMNS), (True, BAND))
     for sections, (turned, unit) in itertools.product(sections_of(operation, LEAST_CHANNELS), ways):
-        columns = -(-operation.summed[0] // sections // unit)
+        filters = operation.summed[0] // sections
+        columns = -(-filters // unit)
         widths = {unit * -(-columns // count) for count in range(1, columns + 1)}
+        if sections > 1:
+            widths = {wide for wide in widths if filters % wide == 0}
         for groups, count, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
             for images, down, across, eights in _shapes(operation, count):
                 for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.generations import Generation
@@ -26,15 +27,23 @@ from tilewright.runtime.dialect import DoesNotFit
 PASSES = 2
 
 
-def pooled_apart(
-    todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
+def with_poolings(
+    todo: Sequence[Operation], apart: Sequence[int], gpu: Generation
 ) -> list[Operation]:
-    """The same operations, of which some are two now."""
+    """The same operations, of which those at some places are two: sums, and their pooling."""
     found = list(todo)
-    for at in reversed(range(len(todo))):
-        if _gains(todo, at, arithmetic, gpu):
-            found = with_pooling(found, at)
-    return handed_on(found, gpu) if len(found) > len(todo) else found
+    for at in sorted(set(apart), reverse=True):
+        if not (0 <= at < len(todo) and todo[at].kind == "sum" and todo[at].pool):
+            raise TilewrightError(f"options.apart: operation {at} is no sum that is pooled")
+        found = with_pooling(found, at)
+    return handed_on(found, gpu) if apart else found
+
+
+def better_apart(
+    todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
+) -> tuple[int, ...]:
+    """Where that is estimated to be faster."""
+    return tuple(at for at in range(len(todo)) if _gains(todo, at, arithmetic, gpu))
 
 
 def _gains(todo: Sequence[Operation], at: int, arithmetic: Arithmetic, gpu: Generation) -> bool:

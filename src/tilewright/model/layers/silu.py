@@ -36,8 +36,8 @@ class SiLU(Elementwise):
         return np.maximum(x, np.float32(LEAST)) / (np.float32(1) + np.exp(-x))
 
     def ulp(self, precision: Precision) -> float:
-        """As of the logistic function, and half a unit for a product."""
-        return 2 * (EXP_ULP + 1) + DIVIDE_ULP
+        """Of a power, a sum and a quotient; an ulp of each may be two of the product."""
+        return 2 * (EXP_ULP + 0.5 + DIVIDE_ULP) + 0.5
 
     def smallest(self, precision: Precision) -> float:
         return 2.0**-120
