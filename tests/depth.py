@@ -26,6 +26,7 @@ ONE_IN = {
     "tests/fuse/cuda/test_branches.py::test_cut_anywhere": 3,
     "tests/fuse/cuda/test_branches.py::test_layers_out_of_the_ordinary": 3,
     "tests/fuse/cuda/test_cubins.py::test_every_benchmark_network": 4,
+    "tests/fuse/cuda/test_patches.py::test_a_network_of_patches": 4,
     "tests/fuse/cuda/test_schedule.py::test_what_kernels_hand_to_each_other": 5,
     "tests/fuse/cuda/test_steps.py::test_every_wrong_offset_is_seen": 3,
     "tests/fuse/cuda/test_steps_dense.py::test_every_wrong_offset_is_seen": 3,
