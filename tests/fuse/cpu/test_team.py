@@ -232,6 +232,31 @@ def test_in_a_child_process(fused):
     assert not old
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_in_a_child_that_is_forked_while_another_thread_compiles(fused):
+    expected, ended = fused(IMAGES[:3]), threading.Event()
+
+    def compile_on():
+        while not ended.is_set():
+            Tickets()  # and given back
+
+    def work(pipe):
+        ready(pipe)
+        pipe.send(fused(IMAGES[:3]))
+
+    compiler = threading.Thread(target=compile_on)
+    compiler.start()
+    try:
+        copies = [Copy(work) for _ in range(3)]
+    finally:
+        ended.set()
+        compiler.join()
+    for copy in copies:
+        copy.go()
+        (outputs,) = copy.said()
+        np.testing.assert_array_equal(outputs, expected)
+
+
 def test_addresses():
     values = np.arange(5, dtype=np.float32)
     assert address(values) == values.ctypes.data
