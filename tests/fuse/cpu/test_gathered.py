@@ -138,7 +138,7 @@ def test_units_of_images_that_waited_are_enough_for_all_cores(images, cores):
         for start, needs, function, _, own, *shifts, first, step, last in records:
             assert not own and shifts == [0, 0]
             begins = [each[0] for each in records if each[2] == function]
-            assert needs == (begins[0] if start >= begins[0] else None)
+            assert needs == begins[0] <= start
             for ticket in range(first, last, step):
                 units = range(ticket, min(ticket + step, last))
                 if function == 7:

@@ -80,7 +80,7 @@ def phases(plan: Schedule) -> tuple[Phase, ...]:
         parts = units(group, plan.pictures[index + 1])
         work = group.executed_flops
         all_images = reads_once(group) and index >= plan.gathered
-        # What is gathered has as many units of its own as there are images.
+        # Of small layers that are gathered each image is a unit.
         own = index < plan.gathered or isinstance(group, Convolved)
         cut = own and parts > 1 and work >= 2 * SHARED_FLOP
         if cut or all_images:

@@ -319,7 +319,7 @@ class Patches(OfOperation):
         """Whether channels and filters can be: in whole words, and in whole blocks."""
         (channels, *_), (filters, *_) = self.operation.source, self.operation.summed
         return self.sections == 1 or (
-            self.sections in sections_of(self.operation, 1)
+            self.operation.window.groups % self.sections == 0
             and channels // self.sections % self.arithmetic.per_word == 0
             and filters // self.sections % self.wide == 0
         )
