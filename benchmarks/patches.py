@@ -6,10 +6,10 @@
 The first needs a Hopper GPU: one convolution between two others, with ReLU and for some a pooling,
 by the plans that `tilewright.fuse.cuda.patches_choice.cycles` holds for the best and some that it
 does not, as CUDA graphs of ten calls in turns with PyTorch's convolution alone (channels last, but
-in fp32; cuDNN's algorithm by trial). Every result is compared with float64. The second needs none:
-the rates of `tilewright.fuse.cuda.generations` (`PATCHES`; `PLAIN_PATCHES` in fp32) are fitted to
-the times and printed beside those that stand there; and for each layer, how much longer what is
-chosen takes than the fastest.
+in float32; cuDNN's algorithm by trial). Every result is compared with float64. The second needs
+none: the rates of `tilewright.fuse.cuda.generations` (`PATCHES`; `PLAIN_PATCHES` in fp32) are
+fitted to the times and printed beside those that stand there; and for each layer, how much longer
+what is chosen takes than the fastest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tilewright.results.document import plain
 from tilewright.runtime.multiprocessor import REFERENCE
 from tilewright.truth.trials import random_parameters
 
-PRECISIONS = ("fp16", "tf32", "fp32")
+PRECISIONS = ("fp16", "tf32", "tf32x3", "fp32")
 BATCHES = (16, 100, 1000)
 COMPILERS = 14  # kernels that are compiled at a time
 TRIES, CHOICE = 4000, 4  # as in `benchmarks.panels`
@@ -152,7 +152,7 @@ def measured(
                 expected = torch.nn.functional.max_pool2d(expected, 2)
         set_tf32(precision == "tf32")
         own_weight, own_bias, theirs = weight.to(kind), bias.to(kind), last
-        if precision == "fp32":
+        if kind == torch.float32 and precision != "tf32":
             theirs = values
         else:
             own_weight = own_weight.to(memory_format=torch.channels_last)

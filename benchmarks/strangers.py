@@ -252,6 +252,88 @@ def _latest() -> list[Network]:
     ]  # fmt: skip
 
 
+def _scaled() -> Network:
+    """Each channel for itself by 7x7, widened, narrowed and added: ConvNeXt's blocks (2022)."""
+    graph = _Graph()
+    last = graph.add(Convolution(48, 4, stride=4), 0)
+    for filters in (48, 96, 192):
+        if filters > 48:
+            last = graph.add(Convolution(filters, 2, stride=2), last)
+        for _ in range(2):
+            inner = graph.add(Convolution(filters, 7, padding=3, groups=filters), last)
+            inner = graph.add(GELU(), graph.add(Convolution(4 * filters, 1), inner))
+            last = graph.add(Add(), graph.add(Convolution(filters, 1), inner), last)
+    return graph.ended("scaled", Pixels((3, 64, 64)), last, 4)
+
+
+def _bottlenecks() -> Network:
+    """Narrowed, 3x3, widened and added: ResNet-50's blocks (2015), one of each kind."""
+    graph = _Graph()
+    last = graph.convolved(0, 64, 7, stride=2)
+    last = graph.add(MaxPool(3, stride=2, padding=1), last)
+    for narrow, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        inner = graph.convolved(graph.convolved(last, narrow, 1), narrow, stride=stride)
+        wide = graph.add(Convolution(4 * narrow, 1), inner)
+        beside = graph.add(Convolution(4 * narrow, 1, stride=stride), last)
+        last = graph.add(ReLU(), graph.add(Add(), wide, beside))
+    return graph.ended("bottlenecks", Pixels((3, 96, 96)), last, 3)
+
+
+def _emotions() -> Network:
+    """Each channel for itself, then 1x1, twice, beside a 1x1: Arriaga and others' faces (2017)."""
+    graph = _Graph()
+    last = graph.convolved(graph.convolved(0, 8), 8)
+    for filters, given in ((16, 8), (32, 16), (64, 32), (128, 64)):
+        beside = graph.add(Convolution(filters, 1, stride=2), last)
+        own = graph.add(Convolution(given, 3, padding=1, groups=given), last)
+        inner = graph.convolved(own, filters, 1)
+        own = graph.add(Convolution(filters, 3, padding=1, groups=filters), inner)
+        inner = graph.add(Convolution(filters, 1), own)
+        pooled = graph.add(MaxPool(3, stride=2, padding=1), inner)
+        last = graph.add(Add(), pooled, beside)
+    last = graph.add(Convolution(7, 3, padding=1), last)
+    graph.add(Softmax(), graph.add(Flatten(), graph.add(AveragePool(3), last)))
+    return Network(
+        "emotions", Pixels((1, 48, 48)), tuple(graph.layers), sources=tuple(graph.sources)
+    )
+
+
+def _newest() -> list[Network]:
+    """Those that came in the evening of 2026-11-19, when those before had been timed."""
+    pool = MaxPool(2)
+    return [
+        _scaled(), _bottlenecks(), _emotions(),
+        # Dai and others' raw waveforms; Zhang and others' characters (2015), with fewer filters.
+        Network("waveforms", Pixels((1, 1, 8000)), (
+            Convolution(128, (1, 80), stride=(1, 4)), ReLU(), MaxPool((1, 4)),
+            Convolution(128, (1, 3)), ReLU(), MaxPool((1, 4)),
+            Convolution(256, (1, 3)), ReLU(), MaxPool((1, 4)),
+            Convolution(512, (1, 3)), ReLU(), MaxPool((1, 4)), *_connected(10))),
+        Network("characters", Pixels((1, 70, 256)), (
+            Convolution(128, (70, 7)), ReLU(), MaxPool((1, 3)),
+            Convolution(128, (1, 7)), ReLU(), MaxPool((1, 3)),
+            Convolution(128, (1, 3)), ReLU(), Convolution(128, (1, 3)), ReLU(),
+            *_connected(256, 4))),
+        # Dieleman and others' galaxies; Goodfellow and others' house numbers, half as many layers.
+        Network("galaxies", Pixels((3, 45, 45)), (
+            Convolution(32, 6), ReLU(), pool, Convolution(64, 5), ReLU(), pool,
+            Convolution(128, 3), ReLU(), Convolution(128, 3), ReLU(), pool,
+            *_connected(1024, 37))),
+        Network("street", Pixels((3, 54, 54)), (
+            *_convolutions(48, kernel=5), pool, *_convolutions(64, kernel=5),
+            MaxPool(2, stride=1, padding=(0, 0, 1, 1)), *_convolutions(128, kernel=5), pool,
+            *_convolutions(160, 192, kernel=5), pool, *_connected(1024, 11))),
+        Network("poses", Pixels((3, 46, 46)), (
+            *_convolutions(64, kernel=9), pool, *_convolutions(64, 64, kernel=9), pool,
+            *_convolutions(128, kernel=1), *_connected(14))),
+        Network("perceptron-300", Pixels((1, 28, 28)), _connected(300, 100, 10)),
+        Network("every-other", Pixels((3, 61, 83)), (
+            *(layer for count, kernel in ((21, 5), (43, 3), (87, 3), (175, 3))
+              for layer in (Convolution(count, kernel, stride=2, padding=1), SiLU())),
+            *_connected(50, 6))),
+    ]  # fmt: skip
+
+
 def _later() -> list[Network]:
     """Those that came when the others had been timed for a while."""
     pool, wide, mean = MaxPool(2), MaxPool(3, stride=2), AveragePool(3, stride=2)
@@ -320,5 +402,5 @@ def strangers() -> list[Network]:
             *_connected(1024, 10))),
         _residual("resnet20", (16, 32, 64), 3),
         _residual("wide-resnet", (64, 128, 256), 1),
-        _fire(), _inception(), _dense(), _inverted(), *_later(), *_latest(),
+        _fire(), _inception(), _dense(), _inverted(), *_later(), *_latest(), *_newest(),
     ]  # fmt: skip

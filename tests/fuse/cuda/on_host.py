@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.fuse.cuda.instructions import body
 from tilewright.fuse.cuda import emit_stack
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.behind import Behind
@@ -72,12 +73,15 @@ static inline float2 unpack(word bits)
     return {(float)both[0], (float)both[1]};
 }
 static inline word operand(float x) { return __float_as_uint(x); }
-#elif TW_TENSOR
+#elif TW_TENSOR && TW_PARTS == 1
 static inline word operand(float x) { return (__float_as_uint(x) + 0x1000) & 0xffffe000; }
 #else
 static inline word operand(float x) { return __float_as_uint(x); }
 #endif
 """
+HOST += "".join(
+    f"static inline word {each}(word value) {{ {body(each)}; }}\n" for each in ("high", "low")
+)
 # A thread after the other.
 ALONE = r"""
 static inline void fetched() {}
@@ -219,9 +223,9 @@ def _library(made: PatchesProgram) -> ctypes.CDLL:
 
 def defines(arithmetic: Arithmetic) -> list[str]:
     defines = {
-        "TW_PER_WORD": arithmetic.per_word, "TW_TENSOR": int(arithmetic.tensor), "TW_TO_HALVES": 0,
-        "TW_TO_OPERANDS": 1, "TW_TO_FLOATS": 2, "TW_POOL_MAX": 1, "TW_POOL_AVERAGE": 2,
-        "TW_POOL_MAX_OF_EACH": 3, **MATHEMATICS,
+        "TW_PER_WORD": arithmetic.per_word, "TW_TENSOR": int(arithmetic.tensor),
+        "TW_PARTS": arithmetic.parts, "TW_TO_HALVES": 0, "TW_TO_OPERANDS": 1, "TW_TO_FLOATS": 2,
+        "TW_POOL_MAX": 1, "TW_POOL_AVERAGE": 2, "TW_POOL_MAX_OF_EACH": 3, **MATHEMATICS,
     }  # fmt: skip
     return [f"#define {name} {value}" for name, value in defines.items()]
 

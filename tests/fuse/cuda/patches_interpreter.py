@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from tests.fuse.cuda.instructions import (
     FLOAT,
     activate,
-    products,
     rounded_halves,
     values,
 )
@@ -107,6 +106,10 @@ def turned(rows: Array) -> Array:
     return pieces.reshape(len(rows), 8 * PIECE)
 
 
+def turned_parts(given: Array) -> Array:
+    return np.stack([turned(each) for each in given])
+
+
 class Work:
     """Some images, positions and filters."""
 
@@ -145,8 +148,8 @@ class Work:
             for turn in range(made.turns):
                 for tap, columns in self.weights(chunk, turn):
                     for patch in range(patches):
-                        rows = slots[self.rows_of(patch, tap)][:, :words]
-                        sums[patch] += self.products(rows, columns[:, :words])
+                        rows = slots[:, self.rows_of(patch, tap), :words]
+                        sums[patch] += self.products(rows, columns[..., :words])
         return np.asarray(sums[..., np.argsort(logical)].astype(FLOAT))
 
     @property
@@ -160,15 +163,15 @@ class Work:
         return part(self.parameters, made.weights + block * made.stage_words, made.stage_words)
 
     def weights(self, chunk: int, turn: int) -> Iterator[tuple[int, Array]]:
-        """The same by taps: a row of words for every filter."""
+        """The same by taps: of each part, a row of words for every filter."""
         made, given = self.made, self.stage(chunk, turn)
         if made.arithmetic.tensor:
-            yield turn, turned(given.reshape(made.wide, made.chunk_words))
+            yield turn, turned_parts(given.reshape(made.arithmetic.parts, made.wide, -1))
             return
         channels = 2 if made.twice else 1
         split = given.reshape(made.taps_y, made.chunk_words // channels, made.wide, channels)
         for down, each in enumerate(split):
-            yield down * made.taps_x + turn, each.swapaxes(0, 1).reshape(made.wide, -1)
+            yield down * made.taps_x + turn, each.swapaxes(0, 1).reshape(1, made.wide, -1)
 
     def filter_of(self, column: int) -> int:
         """Lane t has columns 2t and 2t+1 of 8; of four times 8 these follow each other. Where
@@ -183,18 +186,22 @@ class Work:
         return n // 4 * 32 + t * 8 + n % 4 * 2 + j
 
     def products(self, rows: Array, columns: Array) -> Array:
+        """Of parts all products that are not too small to count; of a part that is a float, tensor
+        cores read what they do of any."""
         arithmetic = self.made.arithmetic
+        bits = np.uint32(0xFFFFE000 if arithmetic.parts > 1 else 0xFFFFFFFF)
         given, weights = (
-            values(np.ascontiguousarray(each), arithmetic.per_word).astype(np.float64)
+            values(np.ascontiguousarray(each & bits), arithmetic.per_word).astype(np.float64)
             for each in (rows, columns)
         )
+        counted = [(one, two) for one in range(len(given)) for two in range(len(given) - one)]
         with np.errstate(over="ignore", invalid="ignore"):
-            return products(given, weights.T, arithmetic)
+            return np.sum([given[one] @ weights[two].T for one, two in counted], 0)
 
     def fetched(self, chunk: int) -> Array:
-        """`fetch_pictures`: a piece after the other, each to its place."""
+        """`fetch_pictures`: a piece after the other, each to its place; of each part."""
         made = self.made
-        shared = np.full((made.slots, made.chunk_words), POISON, np.uint32)
+        shared = np.full((made.arithmetic.parts, made.slots, made.chunk_words), POISON, np.uint32)
         if made.eights and made.images != PATCH * made.eights:
             raise Mistake("images that lie nowhere, or places of none")
         slot = np.arange((1 if made.eights else made.images) * self.each)
@@ -224,11 +231,13 @@ class Work:
                 if (at[own, 0] % made.at_once).any():
                     raise Mistake("device memory: words that are not copied at once")
                 words[own, i : i + made.at_once] = given[image[own][:, None], at[own]]
+            kept: tuple[Array, ...] = (words,)
             if made.rounds:
-                words = made.arithmetic.operands(words.view(FLOAT)[..., None]).reshape(-1, PIECE)
+                kept = made.arithmetic.in_parts(words.view(FLOAT))
             place = (piece ^ slot) % 8 if made.changes_places else np.full_like(slot, piece)
-            shared[slot[:, None], PIECE * place[:, None] + np.arange(PIECE)] = words
-        return turned(shared) if made.changes_places else shared
+            for part_of, own in zip(shared, kept, strict=True):
+                part_of[slot[:, None], PIECE * place[:, None] + np.arange(PIECE)] = own
+        return turned_parts(shared) if made.changes_places else shared
 
     def rows_of(self, patch: int, tap: int) -> Array:
         """The places of a patch's pixels that a tap reads: its rows, as far apart as the

@@ -69,11 +69,17 @@ SOURCES = (*((number,) for number in range(6)), (5, 6), *((number,) for number i
 
 # Kernels on tensor cores, with positions as an instruction's rows or as its columns; and without.
 WAYS = [("fp16", False), ("fp16", True), ("tf32", False), ("tf32", True), ("fp32", False)]
+WAYS += [("tf32x3", False), ("tf32x3", True)]
+PRECISIONS = "fp16", "tf32", "tf32x3", "fp32"
 
 
 def plans_of(precision: str, operation: Operation, turned: bool) -> list[Any]:
+    """Those whose products are this precision's own."""
     found = all_patches(ARITHMETICS[precision], operation, HOPPER)
-    return [plan for plan in found if getattr(plan, "turned", False) == turned]
+    return [
+        plan for plan in found
+        if getattr(plan, "turned", False) == turned and plan.arithmetic.name == precision
+    ]  # fmt: skip
 
 
 def beside(plans: list[Any]) -> list[Any]:
@@ -141,7 +147,7 @@ def chosen(given: Network, precision: str, number: int) -> Choice:
 
 
 @pytest.mark.parametrize("number", range(10))
-@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("given", [network(), small_pictures(), grouped()], ids=lambda n: n.name)
 def test_a_network_of_patches(given: Network, precision: str, number: int) -> None:
     generator = np.random.default_rng(number)
@@ -170,7 +176,7 @@ def one_by_one() -> Network:
 @pytest.mark.cuda
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
 @pytest.mark.parametrize("number", range(8))
-@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     "given", [network(), small_pictures(), grouped(), one_by_one()], ids=lambda each: each.name
 )
@@ -247,7 +253,7 @@ def test_every_wrong_constant_is_seen(
         assert not np.array_equal(found, right), name
 
 
-@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_is_not_finite_reaches_what_sees_it_and_nothing_else(precision: str) -> None:
     layers = (
         Convolution(32, 1),
@@ -304,8 +310,18 @@ def test_kernels_that_cannot_be_are_refused() -> None:
     for each in wrong:
         assert patches_as(structs.replace(right, **each), arithmetic, operation, HOPPER) is None
     assert patches_as(right, ARITHMETICS["fp32"], operation, HOPPER) is None
-    assert patches_as(right, ARITHMETICS["tf32x3"], operation, HOPPER) is None
     assert patches_as(right, arithmetic, operation, GENERATIONS[80]) is None
+
+
+def test_of_floats_in_parts_some_layers_are_better_whole() -> None:
+    """Where the second parts find no room: the kernel is that of fp32."""
+    operation, whole, parts = (
+        to_do(one_by_one().stages, HOPPER)[1], ARITHMETICS["fp32"], ARITHMETICS["tf32x3"]
+    )  # fmt: skip
+    assert list(all_patches(ARITHMETICS["tf32"], operation, HOPPER))
+    plans = list(all_patches(parts, operation, HOPPER))
+    assert plans == list(all_patches(whole, operation, HOPPER)) != []
+    assert all(patches_as(each.chosen, parts, operation, HOPPER) == each for each in plans)
 
 
 def test_kernels_without_tensor_cores_that_cannot_be_are_refused() -> None:
@@ -340,7 +356,7 @@ def test_what_has_no_such_kernel() -> None:
     }
 
 
-@pytest.mark.parametrize("precision", ["fp16", "tf32", "fp32"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     "channels, filters, groups, sections", [
         (96, 192, 2, {1, 2}), (128, 256, 4, {1, 2, 4}), (192, 192, 6, {1, 2, 3, 6}),
@@ -359,7 +375,10 @@ def test_sections_are_whole_groups(
     )  # fmt: skip
     stages = Network("net", Pixels((3, 16, 16)), layers).stages
     operation = to_do(stages, HOPPER)[1]
-    plans = list(all_patches(ARITHMETICS[precision], operation, HOPPER))
+    plans = [
+        each for each in all_patches(ARITHMETICS[precision], operation, HOPPER)
+        if each.arithmetic.name == precision
+    ]  # fmt: skip
     found = {each.sections for each in plans}
     if precision == "fp32" and filters == 96:
         sections = {1, 2}
@@ -524,7 +543,7 @@ def test_threads_add_up_what_their_filters_see(kernel: tuple[int, int], stride: 
         ])  # fmt: skip
         pictures = np.zeros((plan.chunks, plan.slots, plan.pixel_bytes // 4), np.uint32)
         for chunk in range(plan.chunks):
-            pictures[chunk, :, : plan.depth] = work.fetched(chunk)
+            pictures[chunk, :, : plan.depth] = work.fetched(chunk)[0]
         bias = parameters[made.bias + work.column * plan.wide :][: plan.wide]
         found = on_host.add_up(made, weights, pictures, bias)
         expected = work.sums()

@@ -21,7 +21,7 @@ class Arithmetic:
     two, where there are none. A half step takes half as many.
 
     Where operands are made of `parts`, the first the nearest number of 11 bits to a float, the next
-    what it leaves, lanes split what they have read; in memory it is whole.
+    what it leaves, in device memory it is whole; who reads it splits it.
     """
 
     precision: Precision
@@ -57,8 +57,8 @@ class Arithmetic:
         return self.tensor and self.parts == 1
 
     @property
-    def in_panels(self) -> Arithmetic:
-        """What layers in panels compute with, whose tensor cores do so: the same, or float32."""
+    def whole(self) -> Arithmetic:
+        """The same, but for operands in parts: float32, whose words are the same."""
         return self if self.parts == 1 else ARITHMETICS[FLOAT32.name]
 
     def words(self, channels: int) -> int:
@@ -78,6 +78,14 @@ class Arithmetic:
         # To the nearest number of 10 fraction bits, as cvt.rna.tf32 does; what is none stays so.
         rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
         return np.where(np.isfinite(plain), rounded, bits)
+
+    def in_parts(self, values: NDArray[np.float32]) -> tuple[Words, ...]:
+        """The same as what tensor cores read of them: their parts, the first one first."""
+        if self.parts == 1:
+            return (self.operands(values),)
+        high = ARITHMETICS[TF32.name].operands(values)
+        low = values - high.view(np.float32).reshape(values.shape)
+        return high, low.view(np.uint32)
 
     def check_weights(self, layer: str, weight: NDArray[np.float32]) -> None:
         """Refuse what would be infinite as an operand: a tanh or a ReLU can make a number of it."""

@@ -102,7 +102,7 @@ def with_few(
 ) -> Choice:
     """The same with kernels for few images, where they promise to be faster."""
     many = tuple(build(stages, arithmetic, capability, choice))
-    if arithmetic.in_panels.tensor and all(isinstance(each, Panels) for each in many):
+    if arithmetic.whole.tensor and all(isinstance(each, Panels) for each in many):
         return choice  # which have a way of their own for few
     gpu = generation(capability)
     todo = _to_do(tuple(stages), for_few(gpu))
@@ -321,7 +321,7 @@ def _connected(
         or any(over_the_batch(part, 0, gpu) < 2 or each.connected for each in more)
     ):
         return None
-    return connected(arithmetic.in_panels, tuple(part), chosen.few)
+    return connected(arithmetic.whole, tuple(part), chosen.few)
 
 
 def _multiplied(plan: Dense) -> Multiplied:
@@ -402,7 +402,8 @@ def _stacks(
     def taken(kernels: list[Alone]) -> float:
         return sum(cycles(each, MANY, gpu) for each in _plans(todo, arithmetic, gpu, kernels))
 
-    return apart if taken(apart) * (CLEARLY if arithmetic.tensor else 1) < taken(whole) else whole
+    clearly = CLEARLY if arithmetic.from_shared else 1
+    return apart if taken(apart) * clearly < taken(whole) else whole
 
 
 def _worth_it(alone: Mapping[tuple[int, int], float], operations: int, gpu: Generation) -> int:

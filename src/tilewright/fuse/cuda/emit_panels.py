@@ -135,15 +135,21 @@ def _blocks(arithmetic: Arithmetic, how: How) -> list[str]:
 
 
 def multiply_wide(arithmetic: Arithmetic, wide: int) -> str:
-    """The tensor cores' instruction for 64 rows and so many columns, over two pieces of the sum."""
+    """The tensor cores' instruction for 64 rows and so many columns, over two pieces of the sum; of
+    operands in parts to what was there before, or to nothing."""
     kind, step, more = ("f16", 16, ", 0, 0") if arithmetic.per_word == 2 else ("tf32", 8, "")
     count = wide // 2
     sums = ", ".join(f"%{each}" for each in range(count))
     held = ", ".join(f'"+f"(sum[{each}])' for each in range(count))
+    taken, before, begin, end, given = "", "1", "", "", ""
+    if arithmetic.parts > 1:
+        taken, before, given = ", int more", "before", ', "r"(more)'
+        begin, end = f"{{ .reg .pred before; setp.ne.b32 before, %{count + 2}, 0; ", " }"
     return (
         f"__device__ __forceinline__ void multiply_wide(float (&sum)[{count}], "
-        "unsigned long long rows,\n    unsigned long long columns)\n{\n"
-        f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{wide}k{step}.f32.{kind}.{kind} "\n'
-        f'        "{{{sums}}}, %{count}, %{count + 1}, 1, 1, 1{more};"\n'
-        f'        : {held}\n        : "l"(rows), "l"(columns));\n}}'
+        f"unsigned long long rows,\n    unsigned long long columns{taken})\n{{\n"
+        f'    asm volatile("{begin}wgmma.mma_async.sync.aligned.m64n{wide}k{step}'
+        f'.f32.{kind}.{kind} "\n'
+        f'        "{{{sums}}}, %{count}, %{count + 1}, {before}, 1, 1{more};{end}"\n'
+        f'        : {held}\n        : "l"(rows), "l"(columns){given});\n}}'
     )

@@ -90,7 +90,8 @@ struct Position {
 
 template <class L>
 struct Rings {
-    static constexpr int PICTURE_BYTES = L::SLOTS * L::PIXEL_BYTES;
+    static constexpr int PART_BYTES = L::SLOTS * L::PIXEL_BYTES;  // of a chunk of pictures
+    static constexpr int PICTURE_BYTES = TW_PARTS * PART_BYTES;
     static constexpr int WEIGHT_BYTES = 4 * L::STAGE_WORDS;
     static constexpr int PIECES = L::CHUNK_WORDS / 4;  // of a pixel's chunk
     static constexpr int ADDING = 128 * L::GROUPS;  // threads
@@ -232,12 +233,19 @@ struct Rings {
         fetched();  // before anybody leaves
     }
 
-    // Floats as operands.
+    // Floats as operands; in two parts, all pixels' second ones lie behind their first ones.
     static __device__ __forceinline__ void round_piece(word at)
     {
         const float4 four = read_piece(at);
+#if TW_PARTS == 2
+        const word x = __float_as_uint(four.x), y = __float_as_uint(four.y);
+        const word z = __float_as_uint(four.z), w = __float_as_uint(four.w);
+        write_piece(at, make_uint4(high(x), high(y), high(z), high(w)));
+        write_piece(at + PART_BYTES, make_uint4(low(x), low(y), low(z), low(w)));
+#else
         write_piece(at, make_uint4(operand(four.x), operand(four.y), operand(four.z),
                                    operand(four.w)));
+#endif
     }
 
     // ---- for those who add up ------------------------------------------------------------------

@@ -186,7 +186,8 @@ class Patches(OfOperation):
     @property
     def stage_words(self) -> int:
         """Of weights that come at a time."""
-        return math.prod(self.taps) // self.turns * self.chunk_words * self.wide
+        words = math.prod(self.taps) // self.turns * self.chunk_words * self.wide
+        return self.arithmetic.parts * words
 
     @property
     def planes(self) -> tuple[int, int]:
@@ -218,8 +219,8 @@ class Patches(OfOperation):
 
     @property
     def shared_bytes(self) -> int:
-        rings = self.pictures * self.slots * self.pixel_bytes + 4 * self.stages * self.stage_words
-        return rings + PLACE_BYTES * self.slots
+        pictures = self.pictures * self.arithmetic.parts * self.slots * self.pixel_bytes
+        return pictures + 4 * self.stages * self.stage_words + PLACE_BYTES * self.slots
 
     @property
     def registers(self) -> int:
@@ -328,7 +329,8 @@ class Patches(OfOperation):
     def in_registers(self) -> bool:
         """Whether nothing is spilled."""
         more = MORE if self.eights else 0
-        return math.prod(self.sums) + self.other_registers + more <= self.registers
+        sums = self.arithmetic.parts * math.prod(self.sums)
+        return sums + self.other_registers + more <= self.registers
 
 
 def worth_eights(operation: Operation) -> bool:

@@ -24,21 +24,21 @@ NEAR, MANY = 1.05, 1000
 def all_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> Iterator[Patches]:
     """The plans that are compared."""
     yield from patches_tensor.all_patches(arithmetic, operation, gpu)
-    yield from patches_plain.all_patches(arithmetic, operation, gpu)
+    yield from patches_plain.all_patches(arithmetic.whole, operation, gpu)
 
 
 def patches_as(
     chosen: Patched, arithmetic: Arithmetic, operation: Operation, gpu: Generation
 ) -> Patches | None:
     """The plan that was chosen, if there is such a one."""
-    given = (arithmetic, operation, chosen.images, chosen.down, chosen.across, chosen.groups,
-             chosen.wide, chosen.stages, chosen.pictures, chosen.eights,
-             chosen.sections)  # fmt: skip
+    given = (operation, chosen.images, chosen.down, chosen.across, chosen.groups, chosen.wide,
+             chosen.stages, chosen.pictures, chosen.eights, chosen.sections)  # fmt: skip
     plan: Patches
-    if patches_plain.can_be_patches(arithmetic, operation, gpu):
-        plan = PlainPatches(*given, chosen.own, chosen.depth, chosen.high, chosen.twice)
+    if chosen.own and patches_plain.can_be_patches(arithmetic.whole, operation, gpu):
+        own = chosen.own, chosen.depth, chosen.high, chosen.twice
+        plan = PlainPatches(arithmetic.whole, *given, *own)
     elif patches_tensor.can_be_patches(arithmetic, operation, gpu):
-        plan = TensorPatches(*given, chosen.turned)
+        plan = TensorPatches(arithmetic, *given, chosen.turned)
     else:
         return None
     return plan if plan.chosen == chosen and plan.fits(gpu) else None

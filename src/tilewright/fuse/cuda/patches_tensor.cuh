@@ -5,13 +5,19 @@
 // apart as rows of the picture do. What is 64 rows, and a column, may be exchanged (TURNED): an
 // instruction costs some time for its rows, so that it is best with many columns, be they filters or
 // positions, then of DOWN patches one above the other. Four warps have UNITS instructions' sums.
-// A pixel's chunk is 128 bytes, and so is a filter's, for a tap.
+// A pixel's chunk is 128 bytes, and so is a filter's, for a tap; of each part, where there are two:
+// all first ones, then all second ones.
 
 template <class L>
 struct Patches : Rings<L>, Results<L> {
     using R = Rings<L>;
     using Turns = typename R::Turns;
     static constexpr int TAPS = L::TAPS_Y * L::TAPS_X;
+    // Of a step: of parts those that are not too small to count, the smaller ones first.
+    static constexpr int PRODUCTS = TW_PARTS * (TW_PARTS + 1) / 2;
+    // Tensor cores cut off what they add: of operands in parts, whose sums would lose what the second
+    // parts gain, so many taps' products are added up there, and such sums by threads.
+    static constexpr int TAPS_A_SUM = 4;
     static_assert(L::PIXEL_BYTES == 128 && L::TURNS == TAPS, "");
 
     // The n-th unit of these four warps: the patch, or the first of those above each other, and 64
@@ -35,10 +41,11 @@ struct Patches : Rings<L>, Results<L> {
     };
 
     // A chunk's products, STEPS of two pieces each. What a tap read is given back when the next tap's
-    // products have begun.
+    // products have begun. Of operands in parts those of `taps` taps are in `sum`, and not in `whole`.
     template <int STEPS>
     __device__ __forceinline__ void add_chunk(
-        float (&sum)[L::UNITS][L::COLUMNS / 2], Turns& turns) const
+        float (&sum)[L::UNITS][L::COLUMNS / 2], float (&whole)[L::UNITS][L::COLUMNS / 2], int& taps,
+        Turns& turns) const
     {
         unsigned long long positions[L::UNITS];
         // Of one chunk of pictures at a time the last must be given back before the next can come.
@@ -62,24 +69,44 @@ struct Patches : Rings<L>, Results<L> {
             wait_for(this->weights_full + 8 * turns.weights.stage, turns.weights.phase);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-            for (int i = 0; i < STEPS; ++i)
+            for (int i = 0; i < STEPS * PRODUCTS; ++i)
 #pragma unroll
                 for (int n = 0; n < L::UNITS; ++n) {
-                    const unsigned long long own = filters + 2 * i
-                        + Unit(n).band * (64 * L::PIXEL_BYTES / 16);
-                    if (L::TURNED)
-                        multiply_wide(sum[n], own, positions[n] + reach + 2 * i);
+                    const int step = i / PRODUCTS, left = PRODUCTS - 1 - i % PRODUCTS;
+                    const unsigned long long own = filters + 2 * step
+                        + (Unit(n).band * 64 + (left == 1) * L::WIDE) * (L::PIXEL_BYTES / 16);
+                    const unsigned long long place = positions[n] + reach + 2 * step
+                        + (left == 2) * (R::PART_BYTES / 16);
+                    const unsigned long long rows = L::TURNED ? own : place;
+                    const unsigned long long columns = L::TURNED ? place : own;
+                    if constexpr (TW_PARTS == 1)
+                        multiply_wide(sum[n], rows, columns);
                     else
-                        multiply_wide(sum[n], positions[n] + reach + 2 * i, own);
+                        multiply_wide(sum[n], rows, columns, i + taps);
                 }
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
             turns.give_back();
             turns.done_weights = this->weights_empty + 8 * turns.weights.stage;
             turns.weights.next();
+            if (TW_PARTS > 1 && ++taps == TAPS_A_SUM)
+                add_to_whole(sum, whole, taps);
         }
         turns.done_picture = this->pictures_empty + 8 * turns.pictures.stage;
         turns.pictures.next();
+    }
+
+    static __device__ __forceinline__ void add_to_whole(
+        float (&sum)[L::UNITS][L::COLUMNS / 2], float (&whole)[L::UNITS][L::COLUMNS / 2], int& taps)
+    {
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        hold(sum);
+#pragma unroll
+        for (int n = 0; n < L::UNITS; ++n)
+#pragma unroll
+            for (int i = 0; i < L::COLUMNS / 2; ++i)
+                whole[n][i] += sum[n][i];
+        taps = 0;
     }
 
     // All sums of a piece of work, from the bias on.
@@ -93,13 +120,28 @@ struct Patches : Rings<L>, Results<L> {
                 sum[n][i] = __ldg(bias + (L::TURNED ? row_filter(n) + i / 2 % 2
                                                     : column_filter(i / 4) + i % 2));
         hold(sum);
-#pragma unroll 1
-        for (int chunk = 1; chunk < L::CHUNKS; ++chunk)
-            add_chunk<R::PIECES / 2>(sum, turns);
-        add_chunk<L::LAST_STEPS>(sum, turns);
+        if constexpr (TW_PARTS == 1) {
+            add_chunks(sum, sum, turns);
+        } else {
+            float few[L::UNITS][L::COLUMNS / 2];
+            add_chunks(few, sum, turns);
+        }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         hold(sum);
         turns.give_back();
+    }
+
+    __device__ __forceinline__ void add_chunks(
+        float (&sum)[L::UNITS][L::COLUMNS / 2], float (&whole)[L::UNITS][L::COLUMNS / 2],
+        Turns& turns) const
+    {
+        int taps = 0;
+#pragma unroll 1
+        for (int chunk = 1; chunk < L::CHUNKS; ++chunk)
+            add_chunk<R::PIECES / 2>(sum, whole, taps, turns);
+        add_chunk<L::LAST_STEPS>(sum, whole, taps, turns);
+        if (TW_PARTS > 1 && taps)
+            add_to_whole(sum, whole, taps);
     }
 
     // The compiler is to leave sums alone from here on, or until here.

@@ -32,7 +32,10 @@ CHUNK = 32  # words of a pixel that lie together: 128 bytes, over which pieces c
 STEP = 8  # words of a sum that an instruction takes
 COLUMNS = 32  # filters of which a lane has eight that follow each other
 MOST_COLUMNS = 256  # of an instruction
-OTHERS = 40  # registers, besides sums
+OTHERS, MORE_IN_PARTS = 40, 16  # registers, besides sums
+# Of operands in parts (`patches_tensor.cuh`): so many taps' products are added up by tensor cores;
+# cycles until those are there that a thread then adds.
+TAPS_A_SUM, WAIT = 4, 60
 LEAST_CHANNELS = 32  # fewer leave most of a chunk empty
 LEAST_APART = 16  # where taps are apart: elsewhere what lies between them is multiplied, too
 
@@ -43,8 +46,11 @@ class TensorPatches(Patches):
     chunk_words = CHUNK
     pixel_bytes = 4 * CHUNK
     step_words = STEP
-    other_registers = OTHERS
     rates = PATCHES
+
+    @property
+    def other_registers(self) -> int:
+        return OTHERS + MORE_IN_PARTS * (self.arithmetic.parts - 1)
 
     @property
     def turns(self) -> int:
@@ -83,19 +89,26 @@ class TensorPatches(Patches):
 
     def adding_cycles(self, rates: PatchRates) -> float:
         step = rates.step + rates.product * self.columns
-        return self.groups * self.units * self.steps * step
+        sums = self.groups * self.units * self.steps * self.arithmetic.products * step
+        if self.arithmetic.parts > 1:
+            sums += self.chunks * self.turns / TAPS_A_SUM * (math.prod(self.sums) + WAIT)
+        return sums
 
     def pack(self, weight: NDArray[np.float32]) -> Words:
-        """By blocks of filters, chunks and taps."""
+        """By blocks of filters, chunks, taps and parts."""
         filters, taps = len(weight), math.prod(weight.shape[1:3])
-        words = self.arithmetic.operands(weight.reshape(filters, -1, self.arithmetic.per_word))
+        weight = weight.reshape(filters, -1, self.arithmetic.per_word)
+        parts = [self._ordered(part, taps) for part in self.arithmetic.in_parts(weight)]
+        return np.stack(parts, 3).ravel()
+
+    def _ordered(self, words: Words, taps: int) -> Words:
         # Of 32 filters a lane's eight come from four columns of 8, two of each; of 16 rows, where
         # filters are these, its two are 8 apart.
-        lanes = (8, 2) if self.turned else (4, 4, 2)
+        filters, lanes = len(words), (8, 2) if self.turned else (4, 4, 2)
         turned = words.reshape(filters // math.prod(lanes), *lanes, -1).swapaxes(1, 2)
         pieces = in_pieces(turned.reshape(filters, -1))
         ordered = pieces.reshape(self.column_blocks, self.wide, taps, self.chunks, CHUNK)
-        return np.ascontiguousarray(ordered.transpose(0, 3, 2, 1, 4)).ravel()
+        return ordered.transpose(0, 3, 2, 1, 4)
 
     def fits(self, gpu: Generation) -> bool:
         return (
@@ -112,7 +125,7 @@ class TensorPatches(Patches):
 def can_be_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> bool:
     apart = operation.window.apart != (1, 1)
     least = LEAST_APART if apart else LEAST_CHANNELS
-    return arithmetic.from_shared and patches.can_be_patches(operation, gpu, least)
+    return arithmetic.tensor and patches.can_be_patches(operation, gpu, least)
 
 
 def all_patches(

@@ -163,7 +163,7 @@ def patches_program(plan: Patches) -> PatchesProgram:
         filters=filters,
         to=into(plain(arithmetic, operation.result), arithmetic, operation.only_sums).to,
         to_panels=plan.gives == "panels",
-        rounds=operation.mixed and arithmetic.rounds,
+        rounds=arithmetic.parts > 1 or (operation.mixed and arithmetic.rounds),
         added=operation.added,
         eights=plan.eights,
         apart_y=window.apart[0],
