@@ -39,9 +39,9 @@ from tilewright.fuse.cuda.to_do import to_do
 from tilewright.runtime.multiprocessor import REFERENCE
 
 PLANS = Path(__file__).parent / "results" / "2026-11-18-plans-h200.json"
-# All but what weights outside of shared memory cost: of that these plans, most of which have few
-# such, say less than others do that were chosen by it.
-FITTED = tuple(field.name for field in fields(Rates) if field.name != "distant")
+# All but what weights outside of shared memory cost, and strips: of these the plans, most of which
+# have few such, say less than others do that were chosen by it.
+FITTED = tuple(field.name for field in fields(Rates) if field.name not in ("distant", "strips"))
 # Where the fit begins: the size of each constant, roughly.
 ROUGH = np.array([1, 1, 1, 0.5, 5, 10, 50, 100, 300, 1, 5, 100, 1000])
 TYPICAL = "10000"  # images, that estimates are fitted for
@@ -107,7 +107,7 @@ class Plans:
     def estimates(self, constants: Array) -> Array:
         work, wait, least_work, least_wait = self.counts
         groups = np.array([each.plan.groups for each in self.measured])
-        parts = np.array([_parts(each.plan) for each in self.measured])
+        parts = np.array([_parts(each.plan, self.rates) for each in self.measured])
         both = least_work + work @ constants, (least_wait + wait @ constants) / groups
         moved = np.array([each.moved_words for each in self.measured]) / HOPPER.words_a_cycle
         found: Array = parts * np.hypot(*both) + HOPPER.launch_cycles + moved
@@ -126,8 +126,8 @@ class Plans:
         return np.array([(least[each.kernel] / each.cycles) ** 2 for each in self.measured])
 
 
-def _parts(plan: Stack) -> int:
-    return len(plan.strip.starts) if plan.strip else 1
+def _parts(plan: Stack, rates: Rates) -> float:
+    return rates.strips * len(plan.strip.starts) if plan.strip else 1
 
 
 def fit(plans: Plans, rounds: int = 300) -> Array:

@@ -41,7 +41,7 @@ from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import all_patches, cycles
 from tilewright.fuse.cuda.run import kernel_text
 from tilewright.fuse.cuda.to_do import to_do
-from tilewright.model.layers import Convolution, Layer, MaxPool, Pixels, ReLU
+from tilewright.model.layers import Add, Convolution, Layer, MaxPool, Pixels, ReLU
 from tilewright.model.network import Network
 from tilewright.results.document import plain
 from tilewright.runtime.multiprocessor import REFERENCE
@@ -66,6 +66,7 @@ class Wide:
     valid: bool = False  # nothing is around the picture
     apart: int = 1  # from a tap to the next
     groups: int = 1  # of channels
+    added: bool = False  # another picture, to its sums
 
     @property
     def padding(self) -> int:
@@ -80,6 +81,10 @@ LAYERS = (
     Wide(256, 512, 8, stride=2), Wide(24, 24, 64, apart=4), Wide(64, 64, 8),
     Wide(100, 150, 21, 4, pool=True, valid=True), Wide(150, 250, 9, 4, pool=True, valid=True),
     Wide(96, 256, 27, 5, groups=2), Wide(384, 384, 13, groups=2), Wide(64, 64, 16, groups=8),
+    Wide(64, 256, 24, 1), Wide(64, 256, 24, 1, added=True), Wide(256, 128, 24, 1),
+    Wide(128, 512, 12, 1), Wide(256, 512, 24, 1, stride=2, added=True), Wide(512, 256, 12, 1),
+    Wide(256, 1024, 6, 1), Wide(1024, 2048, 6, 1, stride=2, added=True),
+    Wide(64, 64, 32, added=True), Wide(128, 128, 16, added=True), Wide(512, 512, 4, added=True),
 )  # fmt: skip
 
 
@@ -90,23 +95,31 @@ def between(wide: Wide) -> Network:
                     dilation=wide.apart, groups=wide.groups), ReLU(),
         *([MaxPool(2)] if wide.pool else []),
     )  # fmt: skip
-    layers = Convolution(wide.channels, 1), ReLU(), *own, Convolution(8, 1)
-    bare = Network("between", Pixels((3, wide.side, wide.side)), layers)
+    first: tuple[Layer, ...] = (Convolution(wide.channels, 1), ReLU())
+    sources: list[tuple[int, ...]] = [(0,), (1,)]
+    if wide.added:
+        first += (Convolution(wide.filters, 1, stride=wide.stride),)
+        own = own[0], Add(), *own[1:]
+        sources += [(2,), (2,), (4, 3)]
+    layers = *first, *own, Convolution(8, 1)
+    sources += [(number,) for number in range(len(sources), len(layers))]
+    pixels = Pixels((3, wide.side, wide.side))
+    bare = Network("between", pixels, layers, sources=tuple(sources))
     return bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
 
 
 def plans_of(wide: Wide, precision: str) -> list[Patches]:
-    operation = to_do(between(wide).stages, HOPPER)[1]
+    operation = to_do(between(wide).stages, HOPPER)[2 if wide.added else 1]
     return list(all_patches(ARITHMETICS[precision], operation, HOPPER))
 
 
 def tried(plans: list[Patches], most: int) -> list[Patches]:
-    """Those that promise most for any batch, with images beside each other and without, and others
-    by chance."""
+    """Those that promise most for any batch, with images beside each other and without, with one
+    block a multiprocessor and with two, and others by chance."""
     best: dict[Patches, None] = {}
     each = max(1, most // (4 * len(BATCHES)))
-    for images, beside in itertools.product(BATCHES, (False, True)):
-        own = [plan for plan in plans if bool(plan.eights) == beside]
+    for images, beside, sharing in itertools.product(BATCHES, (False, True), (1, 2)):
+        own = [plan for plan in plans if (bool(plan.eights), plan.sharing) == (beside, sharing)]
         ordered = sorted(own, key=lambda plan: cycles(plan, images, REFERENCE.processors))
         best.update(dict.fromkeys(ordered[:each]))
     rest = [plan for plan in plans if plan not in best]
@@ -129,7 +142,8 @@ def measured(
     with ThreadPoolExecutor(COMPILERS) as pool:
         kernels = dict(zip(plans, pool.map(compiled, plans), strict=True))
     weights = {plan: runtime.upload(plan.parameters(network.parameters)) for plan in plans}
-    weight, bias = (torch.from_numpy(network.parameters[f"conv2.{each}"].copy()).cuda()
+    name = "conv3" if wide.added else "conv2"
+    weight, bias = (torch.from_numpy(network.parameters[f"{name}.{each}"].copy()).cuda()
                     for each in ("weight", "bias"))  # fmt: skip
     kind = types(precision)
     for images in given.batches:
@@ -147,7 +161,10 @@ def measured(
                 wide.padding,
                 wide.apart,
                 wide.groups,
-            ).relu()
+            )
+            added = torch.randn((images, *expected.shape[1:]), device="cuda").to(kind)
+            added = added.to(memory_format=torch.channels_last)
+            expected = (expected + added[few].double() if wide.added else expected).relu()
             if wide.pool:
                 expected = torch.nn.functional.max_pool2d(expected, 2)
         set_tf32(precision == "tf32")
@@ -163,18 +180,22 @@ def measured(
         rows = last.permute(0, 2, 3, 1).contiguous()
         out = torch.empty((images, *expected.shape[2:], expected.shape[1]), dtype=kind,
                           device="cuda")  # fmt: skip
+        others = added.permute(0, 2, 3, 1).contiguous() if wide.added else None
         given_arrays = tuple(cupy.from_dlpack(each) for each in (rows, out))
+        more = (cupy.from_dlpack(others),) if others is not None else ()
         difference = {}
         for plan in plans:
-            grid = (min(runtime.limits.processors, plan.works(images)), 1, 1)
+            most = plan.sharing * runtime.limits.processors
+            grid = (min(most, plan.works(images)), 1, 1)
 
             def ours(
                 plan: Patches = plan, grid: Any = grid, arrays: Any = given_arrays,
-                images: int = images,
+                images: int = images, more: Any = more,
             ) -> None:  # fmt: skip
                 stream = torch.cuda.current_stream().cuda_stream
                 runtime.kernels = cupy.cuda.ExternalStream(stream)
-                runtime.enqueue(kernels[plan], grid, (*arrays, weights[plan], images), ())
+                given = (*arrays, weights[plan], images, *more)
+                runtime.enqueue(kernels[plan], grid, given, ())
 
             out.fill_(float("nan"))
             ours()

@@ -91,6 +91,8 @@ class Group:
         if pixels is None:
             return found.astype(FLOAT)
         scale, shift = (np.array(each, FLOAT) for each in (pixels.scales, pixels.shifts))
+        if not pixels.specials:  # rows may be channels
+            channel = np.zeros_like(channel)
         wide = found * scale[channel].astype(np.float64) + shift[channel].astype(np.float64)
         return wide.astype(FLOAT)
 

@@ -23,7 +23,7 @@ from tilewright.model.layers import Elementwise
 
 Array = NDArray[Any]
 FLOAT = np.float32
-BLOCKS = "words", "sums", "pictures", "branches"
+BLOCKS = "words", "sums", "pictures", "branches", "pools"
 
 
 def values(words: Array, per_word: int) -> Array:

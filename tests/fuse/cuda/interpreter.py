@@ -36,6 +36,7 @@ from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.patches import Patches
+from tilewright.fuse.cuda.pools import Pools
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.steps import (
@@ -66,6 +67,7 @@ from tilewright.fuse.cuda.steps_dense import dense_program
 from tilewright.fuse.cuda.steps_patches import patches_program
 from tilewright.fuse.cuda.steps_tiles import tiles_program
 from tilewright.fuse.cuda.tiles import Tiles
+from tilewright.model.layers import AveragePool
 from tilewright.model.network import Network
 
 Array = NDArray[Any]
@@ -90,6 +92,8 @@ def interpret(
             x = _spread(plan, network, taken, len(images), shares)
         elif isinstance(plan, Behind):
             x = run_behind(plan, taken)
+        elif isinstance(plan, Pools):
+            x = run_pools(plan, taken[0])
         elif isinstance(plan, Patches):
             x = run_patches(patches_program(plan), plan.parameters(network.parameters), *taken)
         else:
@@ -103,8 +107,41 @@ def run_behind(plan: Behind, taken: Sequence[Array]) -> Array:
     count = len(taken[0])
     pixels = [each.view(np.uint32).reshape(count, plan.pixels, -1) for each in taken]
     words = np.concatenate(pixels, -1)
-    per_word = plan.arithmetic.per_word
-    made = activate(values(words, per_word), plan.operation.after)
+    return _passed_on(plan, values(words, plan.arithmetic.per_word))
+
+
+def run_pools(plan: Pools, given: Array) -> Array:
+    """A pooling's results as words, one place of all windows after another."""
+    count, (_, height, width) = len(given), plan.operation.source
+    pixels = values(
+        given.view(np.uint32).reshape(count, height, width, -1), plan.arithmetic.per_word
+    )
+    layer, size = plan.layer, plan.operation.result[1:]
+    average = isinstance(layer, AveragePool)
+    found = np.full((count, *size, pixels.shape[-1]), 0 if average else -np.inf, FLOAT)
+    y, x = (np.arange(size[axis]) * layer.stride[axis] - layer.padding[axis] for axis in range(2))
+    places = np.zeros(size, int)
+    for ky, kx in np.ndindex(*layer.size):
+        rows, columns = (y + ky)[:, None], x + kx
+        some = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+        next_ = pixels[:, rows.clip(0, height - 1), columns.clip(0, width - 1)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            joined = found + next_ if average else maximum("put_pooled")(found, next_)
+        found = np.where(some[..., None], joined, found)
+        places += some
+    if average:
+        assert isinstance(layer, AveragePool)
+        if layer.count_padding:
+            ends = (np.minimum(first + layer.size[axis], side + layer.padding[2 + axis]) - first
+                    for axis, (first, side) in enumerate(((y, height), (x, width))))  # fmt: skip
+            places = np.multiply.outer(*ends)
+        found = found / places[..., None].astype(FLOAT)
+    return _passed_on(plan, found)
+
+
+def _passed_on(plan: Behind | Pools, found: Array) -> Array:
+    """Values as the next kernel reads them, after activations."""
+    count, made = len(found), activate(found, plan.operation.after)
     if plan.to == "TW_TO_HALVES":
         return np.ascontiguousarray(rounded_halves(made)).view(np.uint32).reshape(count, -1)
     if plan.to == "TW_TO_OPERANDS":
@@ -475,11 +512,11 @@ class Machine(Group):
             return
         if target.to == "TW_TO_OPERANDS":
             low, high = self.arithmetic.operands(low), self.arithmetic.operands(high)
-            if target.paired:
-                memory.write(at + channel, np.stack([low, high], -1), lanes, width=2)
-                return
         else:
             low, high = low.view(np.uint32), high.view(np.uint32)
+        if target.paired:
+            memory.write(at + channel, np.stack([low, high], -1), lanes, width=2)
+            return
         plane = target.plane if target.to == "TW_TO_FLOATS" else 1
         memory.write(at + channel * plane, low, lanes)
         both = channel + 1 < target.filters
@@ -506,9 +543,20 @@ class Machine(Group):
     def put_wide(
         self, target: Target, at: Array, channel: Array, low: Array, high: Array, lanes: Array
     ) -> None:
-        """Four columns at once: lanes 4g to 4g+3 exchange words until each has four in a row."""
+        """Four columns at once: lanes 4g to 4g+3 exchange words until each has four in a row; or
+        two, of which the even lanes get the first, the odd ones the second."""
         memory, base = self.place(target)
         packed = halves(low, high)
+        if target.wide == 2:
+            t = np.arange(4)
+            for n in range(0, packed.shape[-1], 8):
+                one, two = packed[..., n : n + 4], packed[..., n + 4 : n + 8]
+                got = np.where(t % 2, one, two)[..., t ^ 1]
+                words = np.where(t % 2, [got, two], [one, got])
+                to = base + at + channel[n] // 2 + 4 * (t % 2) + t - t % 2
+                memory.write(to, np.moveaxis(words, 0, -1), np.broadcast_to(lanes[:, :4], to.shape),
+                             width=2)  # fmt: skip
+            return
         for n in range(0, packed.shape[-1], 16):
             # (..., lane t, its word of column n+k)
             words = packed[..., n : n + 16].reshape(*packed.shape[:-1], 4, 4).swapaxes(-1, -2)

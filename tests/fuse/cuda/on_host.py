@@ -1,7 +1,8 @@
 """Building blocks of CUDA kernels as C++ of this machine: what threads do by themselves, run.
 
 Only for what asks nothing of a GPU but arithmetic, memory, and values of other lanes: a thread runs
-after the other, twice, so that in the second turn it finds what others handed it in the first.
+after the other, three times, so that in each turn it finds what others handed it in the one before,
+and in the third what depends on that, too.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from tilewright.fuse.cuda import emit_stack
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.emit import MATHEMATICS, constants, struct, text
-from tilewright.fuse.cuda.emit_behind import layer
+from tilewright.fuse.cuda.emit_passing import layer
 from tilewright.fuse.cuda.emit_structs import POOLS, declared
+from tilewright.fuse.cuda.pools import Pools
 from tilewright.fuse.cuda.steps import Channels, Convolve, Each, Join, Program, Windows
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
 
@@ -87,32 +89,32 @@ ALONE = r"""
 static inline void fetched() {}
 static inline void __syncthreads() {}
 static inline void __syncwarp() {}
-// What a lane hands to another, by how many it has handed over before.
-static std::vector<float> handed[1024];
-static int turn, taken;
+// What a lane hands to another, in this turn and in the one before, by how many it has handed over.
+static std::vector<float> handed[1024], found[1024];
+static int turn;
 static inline float __shfl_xor_sync(unsigned, float value, int reach)
 {
-    if (turn == 0) {
-        handed[threadIdx.x].push_back(value);
-        return value;
-    }
-    return handed[threadIdx.x ^ reach][taken++];
+    const size_t number = handed[threadIdx.x].size();
+    handed[threadIdx.x].push_back(value);
+    return turn == 0 ? value : found[threadIdx.x ^ reach][number];
 }
 """
 PUT = r"""
 extern "C" void put(const float* sums, word* results, const word* added, int number, int count)
 {
     Patches<Layer> patches;
-    for (turn = 0; turn < 2; ++turn)
+    for (turn = 0; turn < 3; ++turn) {
         for (int thread = 0; thread < Patches<Layer>::ADDING; ++thread) {
             SUMS;
             std::memcpy(sum, sums + size_t(thread) * sizeof sum / 4, sizeof sum);
             threadIdx.x = thread;
-            taken = 0;
             patches.put(sum, results, added, Work<Layer>(number), count);
         }
-    for (auto& each : handed)
-        each.clear();
+        for (int thread = 0; thread < 1024; ++thread) {
+            found[thread].swap(handed[thread]);
+            handed[thread].clear();
+        }
+    }
 }
 """
 ADD_UP = r"""
@@ -137,6 +139,13 @@ extern "C" void behind(const word* const* given, word* results, int count, int s
         pictures[part] = given[part];
     for (int first = 0; first < step; ++first)
         put_behind<Layer>(pictures, results, count, first, step);
+}
+"""
+POOLED = r"""
+extern "C" void pooled(const word* given, word* results, int count, int step)
+{
+    for (int first = 0; first < step; ++first)
+        put_pooled<Layer>(given, results, count, first, step);
 }
 """
 # Nobody has to be waited for.
@@ -200,8 +209,29 @@ def put_behind(plan: Behind, taken: Sequence[Array], count: int, step: int) -> A
 @cache
 def _behind(arithmetic: Arithmetic, constants: str) -> ctypes.CDLL:
     return built(
-        "\n".join([*defines(arithmetic), HOST, ALONE, text("behind.cuh"), constants, BEHIND])
-    )
+        "\n".join([
+            *defines(arithmetic), HOST, ALONE, text("passing.cuh"), text("behind.cuh"), constants,
+            BEHIND,
+        ])
+    )  # fmt: skip
+
+
+def put_pooled(plan: Pools, given: Array, count: int, step: int) -> Array:
+    """What `step` threads in all write."""
+    out = np.zeros((count, plan.result_words), np.uint32)
+    pointers = (each.ctypes.data_as(ctypes.c_void_p) for each in (given, out))
+    _pools(plan.arithmetic, layer(plan)).pooled(*pointers, count, step)
+    return out
+
+
+@cache
+def _pools(arithmetic: Arithmetic, constants: str) -> ctypes.CDLL:
+    return built(
+        "\n".join([
+            *defines(arithmetic), HOST, ALONE, text("passing.cuh"), text("pools.cuh"), constants,
+            POOLED,
+        ])
+    )  # fmt: skip
 
 
 @cache

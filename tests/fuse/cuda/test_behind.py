@@ -11,9 +11,9 @@ from tests.fuse.cuda import on_host
 from tests.fuse.cuda.interpreter import interpret, run_behind
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.behind import Behind, behind
-from tilewright.fuse.cuda.choice import Choice, Joined, Stacked
+from tilewright.fuse.cuda.choice import Choice, Passed, Stacked
 from tilewright.fuse.cuda.cut import build, choose, cut, few_of, with_few
-from tilewright.fuse.cuda.emit_behind import behind_text
+from tilewright.fuse.cuda.emit_passing import passing_text
 from tilewright.fuse.cuda.few import spread, tiles_as
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.run import FusedNetwork
@@ -102,7 +102,7 @@ def chosen(network: Network, precision: str) -> Choice:
     """A kernel for each operation, and these where they can be."""
     arithmetic = ARITHMETICS[precision]
     todo = to_do(network.stages, HOPPER)
-    kernels = [Joined() if behind(arithmetic, each) else Stacked(1, 0, 8, 1, 0.1) for each in todo]
+    kernels = [Passed() if behind(arithmetic, each) else Stacked(1, 0, 8, 1, 0.1) for each in todo]
     return Choice(HOPPER.name, tuple(kernels))
 
 
@@ -116,7 +116,7 @@ def test_activations_come_with_it(precision: str, activation: Layer | None) -> N
     truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
     assert compare(interpret(kernels, network, images), truth)[1] is None
     for plan in of(network, precision):
-        assert compile_cubin("behind", behind_text(plan, "behind"), "sm_90a").spilled_bytes == 0
+        assert compile_cubin("behind", passing_text(plan, "behind"), "sm_90a").spilled_bytes == 0
 
 
 def test_which_cannot_be() -> None:

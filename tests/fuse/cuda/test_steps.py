@@ -42,6 +42,7 @@ from tilewright.fuse.cuda.steps import (
     Step,
     Target,
     Together,
+    Wide,
 )
 from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
@@ -280,36 +281,40 @@ def test_zeros_that_are_missing(whole: Case) -> None:
     assert whole.problem(replace(whole.made, once=once))
 
 
+@pytest.mark.parametrize(
+    "filters, columns, only_sums", [(32, 4, True), (16, 2, True), (48, 2, False)]
+)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_wide_writes(precision: str) -> None:
-    """Operands go to device memory, eight halves at a time in fp16: lanes exchange words first.
+def test_wide_writes(precision: str, filters: int, columns: Wide, only_sums: bool) -> None:
+    """Operands and floats go to device memory, eight halves at a time in fp16, or four: lanes
+    exchange words first.
 
     A width that the place does not have is seen, and written one by one they are the same.
     """
-    layers = (Convolution(32, 1), ReLU())
+    layers = (Convolution(filters, 1), ReLU())
     network, generator = Network("net", Pixels((16, 8, 8)), layers), np.random.default_rng(0)
     network = network.with_parameters(random_parameters(network, generator))
     arithmetic, (only,) = ARITHMETICS[precision], to_do(network.stages, HOPPER)
-    plan, _ = arranged(arithmetic, [replace(only, gives="words", only_sums=True)], HOPPER)
+    plan, _ = arranged(arithmetic, [replace(only, gives="words", only_sums=only_sums)], HOPPER)
     images = generator.integers(0, 256, (2, 16, 8, 8), np.uint8)
     made = program(plan, network.input, "uint8")
     found = run_program(made, plan, network, images)
     wide = Case(network, plan, made, images, found)
     truth = reference.chain(network.stages, network.parameters, images)[-1].value
     kind = np.float16 if precision == "fp16" else np.float32
-    given = found.view(kind).reshape(-1, 8, 8, 32).transpose(0, 3, 1, 2)
+    given = found.view(kind).reshape(-1, 8, 8, filters).transpose(0, 3, 1, 2)
     np.testing.assert_allclose(given, truth, rtol=2e-2, atol=2e-2)
 
     (index,) = wide.places(Convolve)
     step = made.item[index]
     assert isinstance(step, Convolve)
-    assert (step.target.wide, step.target.paired) == (precision == "fp16", True)
+    assert (step.target.wide, step.target.paired) == (columns if precision == "fp16" else 0, True)
 
     def with_target(**changes: Any) -> Program:
         return wide.changed(index, replace(step, target=replace(step.target, **changes)))
 
-    assert wide.problem(with_target(wide=False, paired=False)) is None
-    at_once, shift = (4, -2) if precision == "fp16" else (2, -1)
+    assert wide.problem(with_target(wide=0, paired=False)) is None
+    at_once, shift = (columns, -columns // 2) if precision == "fp16" else (2, -1)
     off = with_target(out_row=step.target.out_row + shift)
     assert f"{at_once} words at once from word" in str(wide.problem(off))
 

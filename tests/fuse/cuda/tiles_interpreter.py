@@ -129,11 +129,12 @@ class Block:
             at = ((y * made.width + x) * made.words + in_pixel)[:, None] + np.arange(made.piece)
             return self.images.reshape(len(self.images), -1)[image[:, None], at]
         found = np.zeros((len(image), arithmetic.per_word), FLOAT)
+        images = self.images.reshape(len(self.images), made.channels, made.height, made.width)
         for half in range(arithmetic.per_word):
             c = in_pixel * arithmetic.per_word + half
             real = c < made.channels
             c = np.where(real, c, 0)
-            value = self.images[image, c, y, x].astype(FLOAT)
+            value = images[image, c, y, x].astype(FLOAT)
             if made.pixels:
                 scales, shifts = np.array(made.pixels.scales), np.array(made.pixels.shifts)
                 value = (value * scales[c % len(scales)] + shifts[c % len(shifts)]).astype(FLOAT)

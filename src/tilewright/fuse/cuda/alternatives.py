@@ -20,8 +20,8 @@ from tilewright.fuse.cuda.arrange import SHAPES
 from tilewright.fuse.cuda.choice import (
     Choice,
     Connected,
-    Joined,
     Multiplied,
+    Passed,
     Patched,
     Spread,
     Stacked,
@@ -45,7 +45,7 @@ FEW = (0, 16, 32, 64, 128, 256)  # images that a connected kernel takes as few
 MOST_TILES = 5  # of 16 images, in a block of a dense kernel
 PATCHES = 1, 2, 4  # of a block, along an axis
 
-Kernel = Stacked | Multiplied | Connected | Patched | Spread | Joined
+Kernel = Stacked | Multiplied | Connected | Patched | Spread | Passed
 
 
 def alternatives(
@@ -100,7 +100,7 @@ def _shape(kernel: Kernel) -> object:
         return kernel.groups, kernel.wide
     if isinstance(kernel, Spread):
         return kernel.tiles, kernel.columns
-    if isinstance(kernel, Joined):
+    if isinstance(kernel, Passed):
         return ()
     return kernel.more, kernel.chunk
 

@@ -1,38 +1,5 @@
 // Pictures' channels behind each other, in device memory, by all threads of all blocks. Needs
-// words.cuh.
-
-template <int WIDTH>
-struct Vector {
-    word at[WIDTH];
-};
-
-template <int WIDTH>
-__device__ __forceinline__ Vector<WIDTH> read_words(const word* from)
-{
-    Vector<WIDTH> found;
-    if constexpr (WIDTH == 4) {
-        const uint4 four = __ldg(reinterpret_cast<const uint4*>(from));
-        found = {{four.x, four.y, four.z, four.w}};
-    } else if constexpr (WIDTH == 2) {
-        const uint2 two = __ldg(reinterpret_cast<const uint2*>(from));
-        found = {{two.x, two.y}};
-    } else {
-        found = {{__ldg(from)}};
-    }
-    return found;
-}
-
-template <int WIDTH>
-__device__ __forceinline__ void write_words(word* to, const Vector<WIDTH>& given)
-{
-    if constexpr (WIDTH == 4)
-        *reinterpret_cast<uint4*>(to) =
-            make_uint4(given.at[0], given.at[1], given.at[2], given.at[3]);
-    else if constexpr (WIDTH == 2)
-        *reinterpret_cast<uint2*>(to) = make_uint2(given.at[0], given.at[1]);
-    else
-        *to = given.at[0];
-}
+// words.cuh, passing.cuh.
 
 // A word as what comes next reads it, after activations.
 template <class L>

@@ -64,7 +64,8 @@ class Patched(
     """A kernel of one wide convolution (`patches`): on tensor cores, which may have filters and
     positions exchanged, or without: with so many filters a thread, channels a chunk, and rows a
     patch, and two sums of each or one. Pixels of so many `eights` of images lie beside each other,
-    or images are apart. A block's filters see one of so many `sections` of the channels."""
+    or images are apart. A block's filters see one of so many `sections` of the channels; `sharing`
+    blocks are on a multiprocessor."""
 
     operations: Positive
     images: int
@@ -81,12 +82,13 @@ class Patched(
     twice: bool = False
     eights: int = 0
     sections: Positive = 1
+    sharing: Positive = 1
 
 
-class Joined(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="behind", tag_field="kind"
+class Passed(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="passing", tag_field="kind"
 ):
-    """A kernel that puts channels of several pictures behind each other (`behind`)."""
+    """A kernel that passes an operation's words on (`passing`)."""
 
     operations: Positive = 1
 
@@ -95,7 +97,7 @@ class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Kernels for batches of up to so many images; none where those for many do as well."""
 
     images: Positive
-    kernels: tuple[Stacked | Spread | Patched | Joined, ...]
+    kernels: tuple[Stacked | Spread | Patched | Passed, ...]
 
 
 class Connected(
@@ -120,7 +122,7 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     """
 
     generation: str
-    kernels: tuple[Stacked | Multiplied | Connected | Patched | Spread | Joined, ...]
+    kernels: tuple[Stacked | Multiplied | Connected | Patched | Spread | Passed, ...]
     share_sums: bool = True
     few: tuple[Few, ...] = ()
     few_up_to: int = 0

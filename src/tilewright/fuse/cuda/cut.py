@@ -14,13 +14,12 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import Known, arranged, searched, stack_as
-from tilewright.fuse.cuda.behind import Behind, behind
 from tilewright.fuse.cuda.choice import (
     Choice,
     Connected,
     Few,
-    Joined,
     Multiplied,
+    Passed,
     Patched,
     Spread,
     Stacked,
@@ -41,6 +40,8 @@ from tilewright.fuse.cuda.operations import (
     Operation,
 )
 from tilewright.fuse.cuda.panels import Panels, connected
+from tilewright.fuse.cuda.passing import Passing
+from tilewright.fuse.cuda.passing_choice import passing
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import best_for_many, patches_as
 from tilewright.fuse.cuda.pooled_apart import better_apart, with_poolings
@@ -52,7 +53,7 @@ from tilewright.model.network import Stage
 from tilewright.runtime.dialect import DoesNotFit
 
 Chosen = Alone | Multiplied | Connected
-Kernel = Stack | Dense | Panels | Tiles | Patches | Behind
+Kernel = Stack | Dense | Panels | Tiles | Patches | Passing
 # Operations that a kernel takes at most, so that time to plan grows as the layers' number does.
 MOST_TOGETHER = 32
 MANY = 1000  # images
@@ -72,12 +73,13 @@ def choose(stages: Sequence[Stage], arithmetic: Arithmetic, capability: int) -> 
     return _choose(todo, arithmetic, gpu, (*searched(), MOST_TOGETHER))
 
 
-# How much faster a network must seem that is cut where stretches of it promise to be, in fp16 and
-# TF32: kernels of many layers are estimated less well there. 22 networks took 0.80 to 1.21 times as
-# long without, 1.00 on average; the two of which so much is promised 1.04 and 1.17, and in fp32 21
-# took 0.97 to 1.22, 1.09 on average (1,000 images; the latter two are what
-# `benchmarks/results/2026-11-19-cuts-h200.json` has).
-CLEARLY = 1.18
+# How much faster a network must seem, with launches, that is cut where stretches of it promise to
+# be, in fp16 and TF32. Of 27 cases that so, or by what strips and poolings are held to cost since,
+# were cut elsewhere than before, 20 took 0.64 to 0.98 times as long, three 1.11 to 1.24, of which
+# two are as they were again (1,000 images, H200,
+# `benchmarks/results/2026-11-19-cuts-again-h200.json`); in fp32, which needs no such threshold, 21
+# networks took 0.97 to 1.22 times as long before, 1.09 on average (`2026-11-19-cuts-h200.json`).
+CLEARLY = 1.06
 
 
 # A proof asks for the same network some ten times, and a build twice.
@@ -282,8 +284,8 @@ def _kernel(
     could be another."""
     if isinstance(chosen, Spread):
         return tiles_as(chosen, arithmetic, part, gpu)
-    if isinstance(chosen, Joined):
-        return behind(arithmetic, part[0]) if len(part) == 1 else None
+    if isinstance(chosen, Passed):
+        return passing(arithmetic, part[0]) if len(part) == 1 else None
     if isinstance(chosen, Patched):
         return patches_as(chosen, arithmetic, part[0], gpu) if len(part) == 1 else None
     if isinstance(chosen, Connected):
@@ -367,7 +369,7 @@ def _stacks(
             if part[:-1] and not _together(part, {each.index for each in part}):
                 continue
             ways: list[tuple[float, Alone]] = [
-                *_in_patches(part, arithmetic, gpu), *_behind(part, arithmetic, gpu)
+                *_in_patches(part, arithmetic, gpu), *_passing(part, arithmetic, gpu)
             ]  # fmt: skip
             try:
                 plan, chosen = arranged(arithmetic, part, gpu, known)
@@ -402,8 +404,12 @@ def _stacks(
     def taken(kernels: list[Alone]) -> float:
         return sum(cycles(each, MANY, gpu) for each in _plans(todo, arithmetic, gpu, kernels))
 
-    clearly = CLEARLY if arithmetic.from_shared else 1
-    return apart if taken(apart) * clearly < taken(whole) else whole
+    if not arithmetic.from_shared:
+        return apart if taken(apart) < taken(whole) else whole
+    launch = gpu.few.launch * gpu.few.processors / MANY
+    costs = [way[0] for way in reached if way]
+    gains = CLEARLY * (costs[-1] + launch * len(apart)) < costs[0] + launch * len(whole)
+    return apart if gains else whole
 
 
 def _worth_it(alone: Mapping[tuple[int, int], float], operations: int, gpu: Generation) -> int:
@@ -449,13 +455,13 @@ def _in_patches(
         yield found[0], found[1].chosen
 
 
-def _behind(
+def _passing(
     part: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
-) -> Iterator[tuple[float, Joined]]:
-    """A kernel that does nothing but put channels behind each other, if that is what is to do."""
-    plan = behind(arithmetic, part[0]) if len(part) == 1 else None
+) -> Iterator[tuple[float, Passed]]:
+    """A kernel that does nothing but pass words on, if that is what is to do."""
+    plan = passing(arithmetic, part[0]) if len(part) == 1 else None
     if plan is not None:
-        yield plan.image_cycles(gpu), Joined()
+        yield plan.image_cycles(gpu), Passed()
 
 
 def _in_tiles(

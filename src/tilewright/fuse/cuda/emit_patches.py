@@ -27,7 +27,7 @@ def patches_text(plan: Patches, name: str) -> str:
 def kernel_of(made: PatchesProgram, name: str) -> str:
     added, taken = (", const word* added", "added") if made.added else ("", "nullptr")
     lines = [
-        f'extern "C" __global__ void __launch_bounds__({made.threads}, 1) {name}(',
+        f'extern "C" __global__ void __launch_bounds__({made.threads}, {made.sharing}) {name}(',
         f"    const word* images, word* results, const word* parameters, int count{added})",
         "{",
         "    extern __shared__ __align__(1024) uint4 memory[];",

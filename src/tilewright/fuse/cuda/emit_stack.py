@@ -45,6 +45,8 @@ from tilewright.fuse.cuda.steps import (
 from tilewright.model.layers import Pixels
 from tilewright.model.layers.take import place_of
 
+# Channels of pixels that a thread reads several of, from device memory, before it writes the first.
+MOST_FROM_AFAR = 4
 TYPES = {"uint8": "unsigned char", "float32": "float", "words": "word"}
 
 
@@ -362,7 +364,8 @@ def _fill(made: Program, step: Fill) -> str:
             fetched = "true" if step.staged is not None else "false"
             return f"fill_fours<{load_name(step)}, {fetched}>({source}, own + {step.at}, thread);"
         case "values":
-            name = f"fill<{load_name(step)}>"
+            far = step.staged is None and step.channels <= MOST_FROM_AFAR
+            name = f"fill{'_from_afar' * far}<{load_name(step)}>"
         case "words":
             name = f"fill_words<{load_name(step)}>"
         case unknown:

@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.cut import Kernel, sources
 from tilewright.fuse.cuda.dense import TILE, Dense
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import PIECE, Panels
 from tilewright.fuse.cuda.panels_ways import Many
+from tilewright.fuse.cuda.passing import Passing
 from tilewright.fuse.cuda.patches import PATCH, Patches
 from tilewright.fuse.cuda.pictures import conflicts
 from tilewright.fuse.cuda.run import kernel_name, kernel_text
@@ -77,8 +77,8 @@ def _described(plan: Kernel) -> tuple[str, str, tuple[Share, ...]]:
         return _tiles(plan)
     if isinstance(plan, Patches):
         return _patches(plan)
-    if isinstance(plan, Behind):
-        return _behind(plan)
+    if isinstance(plan, Passing):
+        return _passing(plan)
     return _dense(plan) if isinstance(plan, Dense) else _stack(plan)
 
 
@@ -179,7 +179,8 @@ def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     seen = f" that see {channels // plan.sections} of {channels} channels" * (plan.sections > 1)
     down, across = plan.tall * plan.down, PATCH * plan.across
     arrangement = (
-        f"a block a multiprocessor, for {of}{down} x {across} positions and {plan.wide} filters"
+        f"{_count(plan.sharing, 'block')} a multiprocessor, "
+        f"for {of}{down} x {across} positions and {plan.wide} filters"
         f"{seen}; {4 * plan.groups} warps add up"
     )
     memory = f"{plan.shared_bytes:,} bytes shared: pictures and weights pass through in chunks"
@@ -196,7 +197,7 @@ def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     return arrangement, memory, (share,)
 
 
-def _behind(plan: Behind) -> tuple[str, str, tuple[Share, ...]]:
+def _passing(plan: Passing) -> tuple[str, str, tuple[Share, ...]]:
     arrangement = f"blocks of {plan.threads} threads, for whatever words come next"
     unit = f"32 x {_count(plan.width, 'word')}"
     units = -(-plan.result_words // (32 * plan.width))

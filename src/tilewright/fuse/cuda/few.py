@@ -14,12 +14,13 @@ from functools import cache, lru_cache
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import SHAPES, Arrangement, all_stacks, divisions, stack_as
-from tilewright.fuse.cuda.behind import Behind, behind
-from tilewright.fuse.cuda.choice import Few, Joined, Patched, Spread, Stacked
+from tilewright.fuse.cuda.choice import Few, Passed, Patched, Spread, Stacked
 from tilewright.fuse.cuda.dense import Dense
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import Panels
+from tilewright.fuse.cuda.passing import Passing
+from tilewright.fuse.cuda.passing_choice import passing
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import best_patches
 from tilewright.fuse.cuda.patches_choice import cycles as patches_cycles
@@ -29,7 +30,7 @@ from tilewright.fuse.cuda.tiles import Tiles, can_spread, fits
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
 
 # A kernel that is chosen for its own operations, whatever comes before and after.
-Alone = Stacked | Patched | Spread | Joined
+Alone = Stacked | Patched | Spread | Passed
 # Images of a batch that kernels are made for, at most.
 TIERS = (1, 4, 16, 64, 128)
 # Multiply-adds of an image's layer that are not worth a launch of their own.
@@ -102,13 +103,13 @@ def dense_cycles(plan: Dense, images: int, gpu: Generation) -> float:
 
 
 def cycles(
-    plan: Stack | Dense | Panels | Tiles | Patches | Behind, images: int, gpu: Generation
+    plan: Stack | Dense | Panels | Tiles | Patches | Passing, images: int, gpu: Generation
 ) -> float:
     if isinstance(plan, Tiles):
         return tiles_cycles(plan, images, gpu)
     if isinstance(plan, Patches):
         return patches_cycles(plan, images, gpu.few.processors)
-    if isinstance(plan, Behind):
+    if isinstance(plan, Passing):
         return plan.cycles(images, gpu)
     if isinstance(plan, Panels):
         processors = gpu.few.processors
@@ -155,9 +156,9 @@ class _Strips:
 
     def __init__(self, arithmetic: Arithmetic, gpu: Generation, images: int) -> None:
         self.arithmetic, self.gpu, self.images = arithmetic, gpu, images
-        self.known: dict[Hashable, tuple[float, Stacked | Joined] | None] = {}
+        self.known: dict[Hashable, tuple[float, Stacked | Passed] | None] = {}
 
-    def best(self, operation: Operation) -> tuple[float, Stacked | Joined] | None:
+    def best(self, operation: Operation) -> tuple[float, Stacked | Passed] | None:
         """The best of them, and its cycles; None: there is none."""
         if operation.connected or operation.kind == "softmax":
             return None
@@ -166,10 +167,10 @@ class _Strips:
             self.known[alike] = min(self._all(operation), key=lambda each: each[0], default=None)
         return self.known[alike]
 
-    def _all(self, operation: Operation) -> Iterator[tuple[float, Stacked | Joined]]:
-        own = behind(self.arithmetic, operation)
+    def _all(self, operation: Operation) -> Iterator[tuple[float, Stacked | Passed]]:
+        own = passing(self.arithmetic, operation)
         if own is not None:
-            yield own.cycles(self.images, self.gpu), Joined()
+            yield own.cycles(self.images, self.gpu), Passed()
         for division in enumerate(divisions([operation])):
             _, (_, strip) = division
             load = self.images * (len(strip.starts) if strip else 1) / self.gpu.few.processors

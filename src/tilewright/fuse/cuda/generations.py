@@ -45,6 +45,7 @@ class Rates:
     own_distant: float = 0  # until a warp has a step's weights from there
     together: float = 0  # a product by four warps together (`warpgroups`), of each of them
     own_together: float = 0  # the same, that a warp takes for its own
+    strips: float = 1  # how much longer an image takes in strips than all of them together
     fill: float = 0  # until each thread of a group has read once from device memory
     softmax: float = 0  # until it is computed
 
@@ -123,6 +124,10 @@ class PatchRates:
     put: float  # results of 64 positions and a filter
     work: float  # a piece of it
     launch: float
+    halves: float = 1  # as often that, where results are floats, and a lane has eight filters
+    sharing: float = 1  # how much longer a block takes where two are on a multiprocessor
+    added: float = 0  # before what is added to two times eight filters of two positions is there
+    added_apart: float = 0  # the same of 64 times 64, two filters and one position after the other
 
 
 @dataclass(frozen=True, eq=False)  # looked up by what it is, in caches
@@ -200,6 +205,7 @@ HOPPER = Generation(
         distant=0.07,
         together=1.43,
         own_together=4.4,
+        strips=1.5,
         fill=88,
         softmax=1420,
     ),
@@ -329,22 +335,28 @@ PANELS = {
         few_product=124.4,
     ),
 }
-# Of Hopper alone, too. Fitted to 224 times of seven layers by 100 and 1,000 images, and rounded
-# (`python -m benchmarks.patches --fit benchmarks/results/2026-11-18-patches-h200.json` does it once
-# more, and needs no GPU), but for the launch, which graphs of ten hide: with it 16 images take what
-# they took. Estimates are 8 % off on average; what they choose takes at most 18 % longer than the
-# fastest, and 3 % on average.
+# Of Hopper alone, too. Fitted to times of seven layers in fp16 by 100 and 1,000 images, of eleven
+# in fp16 and fourteen in TF32 by 1,000, and rounded (`python -m benchmarks.patches --fit
+# benchmarks/results/2026-11-18-patches-h200.json benchmarks/results/2026-11-19-patches-h200.json`
+# does it once more, and needs no GPU; in TF32 the first file's results were written otherwise), but
+# for the launch, which graphs of ten hide: with it 16 images take what they took. Estimates are
+# 18 % off on average; what they choose takes at most 22 % longer than the fastest, and 3 % on
+# average.
 PATCHES = PatchRates(
-    product=0.6,
+    product=0.545,
     twice=0,
-    step=10,
+    step=12.7,
     wait=0,
-    turn=55,
-    copied=47,
-    fetched=0.41,
-    put=3.8,
-    work=630,
+    turn=59,
+    copied=39,
+    fetched=0.5,
+    put=3.9,
+    work=485,
     launch=4000,
+    halves=1.15,
+    sharing=1.3,
+    added=680,
+    added_apart=2900,
 )
 # The same without tensor cores, to 540 times of twelve layers by 16, 100 and 1,000 images with one
 # sum of each (`2026-11-18-patches-plain-h200.json`), and 360 with two

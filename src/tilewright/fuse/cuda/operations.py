@@ -16,6 +16,7 @@ from tilewright.model.layers import (
     Convolution,
     Elementwise,
     FullyConnected,
+    Layer,
     MaxPool,
     Multiply,
     Pixels,
@@ -259,7 +260,34 @@ def operations(stages: Sequence[Stage], merge: bool = False) -> list[Operation]:
             # Probabilities are floats; what comes next reads operands.
             enter(identity(operation.result), (len(found) - 1,))
         made[layers.rest[at - 1].index] = len(found) - 1
+    if found and sum(-1 in each.takes for each in found) == 1:
+        found[0] = _rows_as_channels(found[0], stages[0].layer)
     return found
+
+
+def _rows_as_channels(first: Operation, pixels: Layer) -> Operation:
+    """The same, but a convolution of pixels whose windows are as high as the picture: each row of
+    each channel is a channel. Bytes lie in the same order, and so do weights.
+
+    A step of a sum is in a row of taps; 70 rows of 7 taps of one channel are 70 steps that are
+    nearly empty, and more rows than registers hold.
+    """
+    channels, height, width = first.source
+    window, after = first.window, first.window.after or first.window.padding
+    if (
+        first.kind != "sum"
+        or first.connected
+        or not isinstance(pixels, Pixels)
+        or pixels.specials
+        or height == 1
+        or window.taps[0] != height
+        or (window.padding[0], after[0], window.groups) != (0, 0, 1)
+        or window.own_taps != window.taps
+    ):
+        return first
+    flat = channels * height, 1, width
+    made = Window((1, window.taps[1]), (1, window.stride[1]), (0, window.padding[1]), (0, after[1]))
+    return replace(first, source=flat, shapes=(flat,), window=made)
 
 
 def identity(shape: Shape) -> Operation:

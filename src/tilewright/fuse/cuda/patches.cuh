@@ -342,12 +342,9 @@ struct Results {
 
     // Their values, with what is added and activations.
     template <int COUNT>
-    static __device__ __forceinline__ void put_filters(
-        float (&values)[COUNT], const word (&more)[COUNT / TW_PER_WORD], word* results, int image,
-        int pixel, int filter)
+    static __device__ __forceinline__ void finish(
+        float (&values)[COUNT], const word (&more)[COUNT / TW_PER_WORD], int filter)
     {
-        constexpr int ALL = COUNT / TW_PER_WORD, WORDS = AT_ONCE<ALL>;
-        word made[ALL];
 #pragma unroll
         for (int k = 0; k < COUNT; ++k) {
             values[k] = L::after(
@@ -356,6 +353,23 @@ struct Results {
             if (L::FILTERS % TW_PER_WORD && filter + k >= L::FILTERS)
                 values[k] = 0.0f;
         }
+    }
+
+    template <int COUNT>
+    static __device__ __forceinline__ void put_filters(
+        float (&values)[COUNT], const word (&more)[COUNT / TW_PER_WORD], word* results, int image,
+        int pixel, int filter)
+    {
+        finish(values, more, filter);
+        write(values, results, image, pixel, filter);
+    }
+
+    template <int COUNT>
+    static __device__ __forceinline__ void write(
+        const float (&values)[COUNT], word* results, int image, int pixel, int filter)
+    {
+        constexpr int ALL = COUNT / TW_PER_WORD, WORDS = AT_ONCE<ALL>;
+        word made[ALL];
 #pragma unroll
         for (int k = 0; k < ALL; ++k)
             made[k] = word_of(values[k * TW_PER_WORD], values[(k + 1) * TW_PER_WORD - 1]);
@@ -375,6 +389,32 @@ struct Results {
             else
                 *to = made[i];
         }
+    }
+
+    // The same of a lane's eight filters where they are eight words: as four of its own and four of
+    // the lane beside it, so that both write 32 bytes at once. By all lanes; those whose position is
+    // `mine` write.
+    static constexpr bool IN_TURNS = TW_PER_WORD == 1 && L::OUT_AT_ONCE == 4;
+
+    static __device__ __forceinline__ void put_in_turns(
+        float (&values)[8], const word (&more)[8 / TW_PER_WORD], word* results, int image, int pixel,
+        int filter, bool mine)
+    {
+        const int odd = threadIdx.x % 2;
+        finish(values, more, filter);
+        float first[4], second[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const float got =
+                __shfl_xor_sync(0xffffffff, odd ? values[k] : values[4 + k], 1);
+            first[k] = odd ? got : values[k];
+            second[k] = odd ? values[4 + k] : got;
+        }
+        filter -= 4 * odd;
+        if (mine && filter < L::FILTERS)
+            write(first, results, image, pixel, filter);
+        if (mine && filter + 8 < L::FILTERS)
+            write(second, results, image, pixel, filter + 8);
     }
 
     static __device__ __forceinline__ float value_of(word both, int half)

@@ -38,6 +38,7 @@ LEFT = 40  # registers of a thread that fetches
 STAGES = 6  # of weights, at most
 MORE = 16  # registers of a thread that adds up, where images are beside each other
 EIGHTS = 1, 2, 4, 8  # of images
+SYSTEM_BYTES = 2048  # of shared memory, that a block's barriers and the system may take
 # Of positions in patches of one image, that are none of the picture: more are worth a look at
 # patches of several images.
 MOST_EMPTY = 0.15
@@ -62,6 +63,8 @@ class Patches(OfOperation):
     # Of channels, of which a block's filters see one: where channels are in groups, one of these or
     # several.
     sections: int = 1
+    # Blocks of a multiprocessor: one adds up while another writes.
+    sharing: int = 1
 
     @property
     def tall(self) -> int:
@@ -115,6 +118,15 @@ class Patches(OfOperation):
     @abstractmethod
     def adding_cycles(self, rates: PatchRates) -> float:
         """About how long a block adds up for a piece of work."""
+
+    @property
+    @abstractmethod
+    def halves(self) -> bool:
+        """Whether results are floats, of which a lane has eight filters."""
+
+    @abstractmethod
+    def added_cycles(self, rates: PatchRates) -> float:
+        """About how long it waits for what is added to that, in all."""
 
     @abstractmethod
     def pack(self, weight: NDArray[np.float32]) -> Words:
@@ -223,9 +235,14 @@ class Patches(OfOperation):
         return pictures + 4 * self.stages * self.stage_words + PLACE_BYTES * self.slots
 
     @property
+    def first_registers(self) -> int:
+        """Of every thread, as it begins."""
+        return REGISTERS // self.sharing // self.threads // 8 * 8
+
+    @property
     def registers(self) -> int:
         """Of a thread that adds up, when those that fetch have given theirs away."""
-        each = REGISTERS // self.threads // 8 * 8
+        each = self.first_registers
         more = (each - LEFT) * FETCHING // (self.threads - FETCHING) // 8 * 8
         return min(240, each + more)
 
@@ -281,7 +298,8 @@ class Patches(OfOperation):
         return self.pack(values)
 
     def work_cycles(self, rates: PatchRates) -> float:
-        """About how long a block takes for a piece of work."""
+        """About how long a block takes for a piece of work, while others share its multiprocessor:
+        not less than what all of them have to do there."""
         turns = self.chunks * self.turns
         sums = self.adding_cycles(rates) + turns * rates.turn
         weights = turns * 4 * self.stage_words / rates.copied
@@ -291,7 +309,12 @@ class Patches(OfOperation):
         if self.pictures == 1:
             sums += pictures
         put = rates.put * self.patches * self.wide * self.tall / PATCH
-        return rates.work + max(sums, weights, pictures) + put
+        if self.halves:
+            put *= rates.halves
+        alone = rates.work + max(sums, weights, pictures) + put + self.added_cycles(rates)
+        if self.sharing == 1:
+            return alone
+        return rates.sharing * max(alone, self.sharing * max(sums, weights, put))
 
     def fits(self, gpu: Generation) -> bool:
         """Whether there can be such a kernel: it finds room, and the kernel's table of places does
@@ -311,7 +334,8 @@ class Patches(OfOperation):
             and window.stride[1] * self.pitch < 2 ** bits[1]
             and 2 <= self.stages <= STAGES
             and 1 <= self.pictures <= 4
-            and self.shared_bytes <= gpu.shared_bytes - 1024
+            and 1 <= self.sharing <= 2
+            and self.sharing * (self.shared_bytes + SYSTEM_BYTES) <= gpu.shared_bytes + 1024
             and self.in_registers
         )
 

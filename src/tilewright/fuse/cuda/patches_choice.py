@@ -32,7 +32,8 @@ def patches_as(
 ) -> Patches | None:
     """The plan that was chosen, if there is such a one."""
     given = (operation, chosen.images, chosen.down, chosen.across, chosen.groups, chosen.wide,
-             chosen.stages, chosen.pictures, chosen.eights, chosen.sections)  # fmt: skip
+             chosen.stages, chosen.pictures, chosen.eights, chosen.sections,
+             chosen.sharing)  # fmt: skip
     plan: Patches
     if chosen.own and patches_plain.can_be_patches(arithmetic.whole, operation, gpu):
         own = chosen.own, chosen.depth, chosen.high, chosen.twice
@@ -56,13 +57,13 @@ def image_cycles(plan: Patches, gpu: Generation) -> float:
 def _own_cycles(plan: Patches) -> float:
     """Of a multiprocessor, of an image: without what device memory moves."""
     works = math.prod(plan.blocks) * plan.column_blocks / plan.images
-    return works * plan.work_cycles(plan.rates)
+    return works * plan.work_cycles(plan.rates) / plan.sharing
 
 
 def cycles(plan: Patches, images: int, processors: int, rates: PatchRates | None = None) -> float:
     """About how long a launch takes."""
     rates = rates or plan.rates
-    waves = -(-plan.works(images) // processors)
+    waves = -(-plan.works(images) // (plan.sharing * processors))
     return rates.launch + waves * plan.work_cycles(rates)
 
 

@@ -101,6 +101,13 @@ class PlainPatches(Patches):
         each = self.groups * (product * products + rates.step * reads) + rates.wait
         return across * fours * each
 
+    @property
+    def halves(self) -> bool:
+        return False  # rates are for what it does
+
+    def added_cycles(self, rates: PatchRates) -> float:
+        return 0  # nothing that was measured: sums take long here
+
     def pack(self, weight: NDArray[np.float32]) -> Words:
         """By blocks of filters, chunks, columns of taps, rows of taps and channels, or two channels
         and filters."""

@@ -227,9 +227,13 @@ struct Patches : Rings<L>, Results<L> {
                             values[k] = two[2 * half];
                         }
                     }
-                    if (mine[half] && filter + eight * 32 < L::FILTERS)
+                    const int own = filter + eight * 32;
+                    if constexpr (Results<L>::IN_TURNS)
+                        Results<L>::put_in_turns(values, more[i / 2][half], results, image[half],
+                                                 pixel[half], own, mine[half]);
+                    else if (mine[half] && own < L::FILTERS)
                         Results<L>::put_filters(values, more[i / 2][half], results, image[half],
-                                                pixel[half], filter + eight * 32);
+                                                pixel[half], own);
                 }
             }
         }

@@ -32,10 +32,15 @@ CHUNK = 32  # words of a pixel that lie together: 128 bytes, over which pieces c
 STEP = 8  # words of a sum that an instruction takes
 COLUMNS = 32  # filters of which a lane has eight that follow each other
 MOST_COLUMNS = 256  # of an instruction
+OF_INSTRUCTION = 26  # registers, besides sums
 OTHERS, MORE_IN_PARTS = 40, 16  # registers, besides sums
 # Of operands in parts (`patches_tensor.cuh`): so many taps' products are added up by tensor cores;
 # cycles until those are there that a thread then adds.
 TAPS_A_SUM, WAIT = 4, 60
+# Times what is estimated where half of the only chunk is empty. Chosen: cut where such kernels
+# promised 4 %, `keras-cifar` and `galaxies` took 1.24 and 1.15 times as long in fp16 (1,000 images,
+# H200, 2026-11-19).
+HALF_EMPTY = 1.1
 LEAST_CHANNELS = 32  # fewer leave most of a chunk empty
 LEAST_APART = 16  # where taps are apart: elsewhere what lies between them is multiplied, too
 
@@ -84,8 +89,8 @@ class TensorPatches(Patches):
     @property
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
-                       self.pictures, self.turned, eights=self.eights,
-                       sections=self.sections)  # fmt: skip
+                       self.pictures, self.turned, eights=self.eights, sections=self.sections,
+                       sharing=self.sharing)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         step = rates.step + rates.product * self.columns
@@ -93,6 +98,23 @@ class TensorPatches(Patches):
         if self.arithmetic.parts > 1:
             sums += self.chunks * self.turns / TAPS_A_SUM * (math.prod(self.sums) + WAIT)
         return sums
+
+    def work_cycles(self, rates: PatchRates) -> float:
+        half = 2 * self.own_words <= CHUNK
+        return (HALF_EMPTY if half else 1) * super().work_cycles(rates)
+
+    @property
+    def halves(self) -> bool:
+        return self.arithmetic.per_word == 1 and not self.turned
+
+    def added_cycles(self, rates: PatchRates) -> float:
+        if not self.operation.added:
+            return 0
+        if self.turned:  # two filters at a time, of one position after the other
+            return rates.added_apart * self.units * self.columns / PATCH**2
+        eights = self.columns // COLUMNS
+        turns = self.units * eights / (1 if eights % 2 else 2)
+        return rates.added * turns * (1 + 1 / self.arithmetic.per_word)
 
     def pack(self, weight: NDArray[np.float32]) -> Words:
         """By blocks of filters, chunks, taps and parts."""
@@ -118,6 +140,8 @@ class TensorPatches(Patches):
             and self.wide >= COLUMNS
             and self.wide % (BAND if self.turned else COLUMNS) == 0
             and self.columns <= MOST_COLUMNS
+            # The compiler looks at a single instruction without what is given away.
+            and self.columns // 2 + OF_INSTRUCTION <= self.first_registers
             and super().fits(gpu)
         )
 
@@ -143,12 +167,15 @@ def all_patches(
             widths = {wide for wide in widths if filters % wide == 0}
         for groups, count, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
             for images, down, across, eights in _shapes(operation, count):
-                for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
-                    plan = TensorPatches(arithmetic, operation, images, down, across, groups, wide,
-                                         stages, pictures, eights, sections, turned)  # fmt: skip
-                    if plan.fits(gpu):
-                        yield plan
-                        break
+                for sharing in (1, 2):
+                    for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
+                        plan = TensorPatches(
+                            arithmetic, operation, images, down, across, groups, wide, stages,
+                            pictures, eights, sections, sharing, turned,
+                        )  # fmt: skip
+                        if plan.fits(gpu):
+                            yield plan
+                            break
 
 
 def _shapes(operation: Operation, count: int) -> Iterator[tuple[int, int, int, int]]:

@@ -1,5 +1,36 @@
 // Pictures in shared memory, and layers over them that are no sums. Needs sums.cuh.
 
+// The values of a pixel into its row.
+template <class L>
+__device__ __forceinline__ void put_pixel(const float (&value)[L::CHANNELS], word* row, int x)
+{
+    if (L::TIGHT) {
+        // Pixels follow each other without a gap, in halves; a second copy, one half earlier, has
+        // those that begin at an odd half on whole words.
+        unsigned short* halves = reinterpret_cast<unsigned short*>(row);
+        const int place = (x + L::LEFT) * L::CHANNELS;
+#pragma unroll
+        for (int c = 0; c < L::CHANNELS; ++c) {
+            const unsigned short half = pack(value[c], 0.0f) & 0xffff;
+            halves[place + c] = half;
+            if (place + c > 0)
+                halves[2 * L::COPY + place + c - 1] = half;
+        }
+        return;
+    }
+    word* to = row + (x + L::LEFT) * L::PITCH;
+#pragma unroll
+    for (int c = 0; c < L::CHANNELS; c += L::FLOATS ? 1 : TW_PER_WORD) {
+        const float high = c + 1 < L::CHANNELS ? value[(c + 1) % L::CHANNELS] : 0.0f;
+        if (L::FLOATS)
+            to[c] = __float_as_uint(value[c]);
+        else if (TW_PER_WORD == 2)
+            to[c / 2] = pack(value[c], high);
+        else
+            to[c] = L::ROUND ? operand(value[c]) : __float_as_uint(value[c]);
+    }
+}
+
 // Pixels, or values of a picture in device memory, into a picture in shared memory: HEIGHT rows
 // that begin at row `first` of the source; rows outside it are zero.
 template <class L, class T>
@@ -11,19 +42,11 @@ __device__ __forceinline__ void fill(const T* from, word* tile, int first, int t
         const bool inside = L::WHOLE || (source >= 0 && source < L::SOURCE_HEIGHT);
         const T* pixel = from + source * L::WIDTH + x;
         if (L::TIGHT) {
-            // Pixels follow each other without a gap, in halves; a second copy, one half earlier,
-            // has those that begin at an odd half on whole words.
-            unsigned short* halves = reinterpret_cast<unsigned short*>(tile + y * L::ROW);
-            const int place = (x + L::LEFT) * L::CHANNELS;
+            float value[L::CHANNELS];
 #pragma unroll
-            for (int c = 0; c < L::CHANNELS; ++c) {
-                const float value =
-                    inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH], c) : 0.0f;
-                const unsigned short half = pack(value, 0.0f) & 0xffff;
-                halves[place + c] = half;
-                if (place + c > 0)
-                    halves[2 * L::COPY + place + c - 1] = half;
-            }
+            for (int c = 0; c < L::CHANNELS; ++c)
+                value[c] = inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH], c) : 0.0f;
+            put_pixel<L>(value, tile + y * L::ROW, x);
         } else {
             word* to = tile + y * L::ROW + (x + L::LEFT) * L::PITCH;
 #pragma unroll 4
@@ -42,6 +65,33 @@ __device__ __forceinline__ void fill(const T* from, word* tile, int first, int t
                 to[c] = L::ROUND ? operand(low) : __float_as_uint(low);
 #endif
             }
+        }
+    }
+}
+
+// The same of few channels from device memory: a thread reads several pixels before it writes the
+// first, as otherwise it would wait for each.
+template <class L, class T>
+__device__ __forceinline__ void fill_from_afar(const T* from, word* tile, int first, int thread)
+{
+    constexpr int PIXELS = L::HEIGHT * L::WIDTH, AT_ONCE = 8;
+    for (int begin = thread; begin < PIXELS; begin += AT_ONCE * L::THREADS) {
+        float value[AT_ONCE][L::CHANNELS];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            const int i = begin + k * L::THREADS, source = first + i / L::WIDTH;
+            const bool inside = i < PIXELS
+                && (L::WHOLE || (source >= 0 && source < L::SOURCE_HEIGHT));
+            const T* pixel = from + source * L::WIDTH + i % L::WIDTH;
+#pragma unroll
+            for (int c = 0; c < L::CHANNELS; ++c)
+                value[k][c] = inside ? L::value(pixel[c * L::SOURCE_HEIGHT * L::WIDTH], c) : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            const int i = begin + k * L::THREADS;
+            if (i < PIXELS)
+                put_pixel<L>(value[k], tile + i / L::WIDTH * L::ROW, i % L::WIDTH);
         }
     }
 }

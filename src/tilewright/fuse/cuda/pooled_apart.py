@@ -17,13 +17,14 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation, with_pooling
+from tilewright.fuse.cuda.passing_choice import passing
 from tilewright.fuse.cuda.patches import worth_eights
 from tilewright.fuse.cuda.patches_choice import best_for_many
 from tilewright.fuse.cuda.to_do import handed_on
 from tilewright.runtime.dialect import DoesNotFit
 
-# A pooling moves its words at half of the speed that device memory has (2 to 2.5 TB/s of 64 images
-# of 55 x 55 and 1,000 of 16 x 16; H200, 2026-11-19).
+# Where it is no kernel of its own (`pools`), a pooling moves its words at half of the speed that
+# device memory has (2 to 2.5 TB/s of 64 images of 55 x 55 and 1,000 of 16 x 16; H200, 2026-11-19).
 PASSES = 2
 
 
@@ -54,12 +55,23 @@ def _gains(todo: Sequence[Operation], at: int, arithmetic: Arithmetic, gpu: Gene
     apart = best_for_many(arithmetic, summed, gpu)
     if apart is None:
         return False
+    own = passing(arithmetic, _handed(with_pooling(todo, at)[at + 1], both))
+    pooling = own.image_cycles(gpu) if own else _in_a_stack(both, arithmetic, gpu)
+    return gpu.worth_it * (apart[0] + pooling) < _cycles(both, arithmetic, gpu)
+
+
+def _handed(pooling: Operation, both: Operation) -> Operation:
+    """With how its words come and go."""
+    return replace(pooling, forms=("words",), gives=both.gives, only_sums=both.only_sums,
+                   in_rows=both.in_rows)  # fmt: skip
+
+
+def _in_a_stack(both: Operation, arithmetic: Arithmetic, gpu: Generation) -> float:
     words = sum(
         arithmetic.words(channels) * height * width
         for channels, height, width in (both.summed, both.result)
     )
-    pooling = PASSES * words / gpu.words_a_cycle + gpu.launch_cycles
-    return gpu.worth_it * (apart[0] + pooling) < _cycles(both, arithmetic, gpu)
+    return PASSES * words / gpu.words_a_cycle + gpu.launch_cycles
 
 
 def _cycles(operation: Operation, arithmetic: Arithmetic, gpu: Generation) -> float:

@@ -34,6 +34,7 @@ from tilewright.fuse.cuda.steps import (
     Step,
     Target,
     Together,
+    Wide,
     Windows,
 )
 from tilewright.fuse.cuda.sums import offset, pairs_of, runs_of
@@ -279,20 +280,15 @@ def _target_at(plan: Stack, index: int) -> int | None:
 
 def _target(plan: Stack, index: int, phase: Phase) -> Target:
     sink, filters = phase.sink, phase.operation.result[0]
-    # Two channels, or eight, are written at once where they always lie on such a boundary.
+    # Two channels, four or eight, are written at once where they always lie on such a boundary;
+    # floats, which others read one by one, in device memory alone.
     distances = (filters, sink.row, sink.pixel, sink.place(0, 0))
-    wide = (
-        phase.shares is not None
-        and phase.target is None
-        and sink.to == "TW_TO_HALVES"
-        and phase.shares.columns % 4 == 0
-        and filters % 32 == 0
-        and 8 * phase.shares.all_columns == filters
-    )
+    between = phase.target is None and plan.gives == "words"
     return Target(
         at=_target_at(plan, index),
-        paired=all(distance % 2 == 0 for distance in distances),
-        wide=wide,
+        paired=all(distance % 2 == 0 for distance in distances)
+        and (sink.to != "TW_TO_FLOATS" or between),
+        wide=_columns_at_once(phase, filters) if phase.target is None else 0,
         filters=filters,
         to=sink.to,
         plane=sink.plane,
@@ -301,6 +297,16 @@ def _target(plan: Stack, index: int, phase: Phase) -> Target:
         origin=sink.place(0, 0),
         apart=_apart(plan, index),
     )
+
+
+def _columns_at_once(phase: Phase, filters: int) -> Wide:
+    """Of halves, in device memory: lanes exchange words, so that they write 32 bytes or more."""
+    shares = phase.shares
+    if shares is None or phase.sink.to != "TW_TO_HALVES" or 8 * shares.all_columns != filters:
+        return 0
+    if shares.columns % 4 == 0 and filters % 32 == 0:
+        return 4
+    return 2 if shares.columns % 2 == 0 and filters % 16 == 0 and not shares.geometry.folded else 0
 
 
 def _apart(plan: Stack, index: int) -> int:

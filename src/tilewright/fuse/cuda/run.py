@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Words
-from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.choice import Choice, Few
 from tilewright.fuse.cuda.cut import Kernel, build, few_of, sources
 from tilewright.fuse.cuda.dense import Dense
-from tilewright.fuse.cuda.emit_behind import behind_text
 from tilewright.fuse.cuda.emit_dense import dense_text
 from tilewright.fuse.cuda.emit_panels import panels_text
+from tilewright.fuse.cuda.emit_passing import passing_text
 from tilewright.fuse.cuda.emit_patches import patches_text
 from tilewright.fuse.cuda.emit_stack import stack_text
 from tilewright.fuse.cuda.emit_tiles import tiles_text
 from tilewright.fuse.cuda.panels import Panels, in_whole_panels
 from tilewright.fuse.cuda.panels_ways import How, Into
+from tilewright.fuse.cuda.passing import Passing
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles
@@ -63,8 +63,8 @@ def kernel_text(
         return tiles_text(plan, name, pixels, source)
     if isinstance(plan, Patches):
         return patches_text(plan, name)
-    if isinstance(plan, Behind):
-        return behind_text(plan, name)
+    if isinstance(plan, Passing):
+        return passing_text(plan, name)
     return stack_text(plan, name, pixels, source)
 
 
@@ -317,7 +317,7 @@ class Series:
     def _launch(
         self,
         index: int,
-        plan: Stack | Dense | Tiles | Patches | Behind,
+        plan: Stack | Dense | Tiles | Patches | Passing,
         kernel: GpuKernel,
         taken: list[Buffer],
         out: Buffer,
@@ -333,9 +333,9 @@ class Series:
                 x, out, self._weights(index), self.tables[index], items, *others
             )  # fmt: skip
         elif isinstance(plan, Patches):
-            grid = (min(processors, plan.works(images)), 1, 1)
+            grid = (min(plan.sharing * processors, plan.works(images)), 1, 1)
             arguments = (x, out, self._weights(index), images, *others)
-        elif isinstance(plan, Behind):
+        elif isinstance(plan, Passing):
             grid = (plan.blocks(images, processors), 1, 1)
             arguments = (x, out, images, *others)
         else:

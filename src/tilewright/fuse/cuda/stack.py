@@ -478,9 +478,11 @@ class Stack:
         """About how many of a multiprocessor's cycles an image takes; for comparison only."""
         work = self.work(generation)
         wait = self.wait(generation)
-        parts = len(self.strip.starts) if self.strip else 1
         # Groups fill each other's waits.
-        return parts * math.hypot(work, wait / self.groups)
+        cycles = math.hypot(work, wait / self.groups)
+        if self.strip is None:
+            return cycles
+        return generation.rates(self.arithmetic).strips * len(self.strip.starts) * cycles
 
 
 def _arenas(phases: Sequence[Phase]) -> tuple[int, int, int]:

@@ -183,6 +183,9 @@ class Outside:
         return first < 0 or first > self.rows.height - self.height
 
 
+Wide = Literal[0, 2, 4]
+
+
 @dataclass(frozen=True)
 class Target:
     """Where results go, and how: `at` is None for the item's result in device memory.
@@ -192,7 +195,7 @@ class Target:
 
     at: int | None
     paired: bool  # two operands are written at once
-    wide: bool  # eight halves are
+    wide: Wide  # columns of halves that are
     filters: int
     to: To
     plane: int

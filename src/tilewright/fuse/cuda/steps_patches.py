@@ -32,6 +32,7 @@ class PatchesProgram:
     bias: int
     weights: int
     threads: int
+    sharing: int
     registers: int
     images: int
     down: int
@@ -119,6 +120,7 @@ def patches_program(plan: Patches) -> PatchesProgram:
         bias=words[f"{name}.bias"],
         weights=words[f"{name}.weight"],
         threads=plan.threads,
+        sharing=plan.sharing,
         registers=plan.registers,
         images=plan.images,
         down=plan.down,

@@ -242,6 +242,9 @@ __device__ __forceinline__ void put(Out out, int place, int channel, float low, 
         out[place + channel] = operand(low);
         if (channel + 1 < L::FILTERS)
             out[place + channel + 1] = operand(high);
+    } else if (L::PAIRED) {
+        *reinterpret_cast<uint2*>(&out[place + channel]) =
+            make_uint2(__float_as_uint(low), __float_as_uint(high));
     } else {
         out[place + channel * L::PLANE] = __float_as_uint(low);
         if (channel + 1 < L::FILTERS)
@@ -292,6 +295,18 @@ __device__ __forceinline__ void put_wide(Out out, int place, int channel, const 
     if (place >= 0)
         *reinterpret_cast<uint4*>(&out[place + channel / 2 + 4 * t]) =
             make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+// The same for two columns: lanes 2k and 2k+1 exchange words, so that each writes two, and all four
+// 32 bytes that follow each other.
+template <class L, class Out>
+__device__ __forceinline__ void put_twos(Out out, int place, int channel, word one, word other)
+{
+    const int t = threadIdx.x & 3, odd = t & 1;
+    const word got = __shfl_xor_sync(0xffffffff, odd ? one : other, 1);
+    if (place >= 0)
+        *reinterpret_cast<uint2*>(&out[place + channel / 2 + 4 * odd + t - odd]) =
+            odd ? make_uint2(got, other) : make_uint2(one, got);
 }
 
 // What a pooling window, or a single sum, comes to.
@@ -414,7 +429,12 @@ __device__ __forceinline__ void store(
                 }
             }
             const int at = place < 0 ? -1 : place + y * L::OUT_ROW;
-            if (L::WIDE) {
+            if (L::WIDE == 2) {
+#pragma unroll
+                for (int n = 0; n + 1 < L::COLUMNS; n += 2)
+                    put_twos<L>(out, at, (first + n) * 8, pack(low[n], high[n]),
+                                pack(low[n + 1], high[n + 1]));
+            } else if (L::WIDE == 4) {
 #pragma unroll
                 for (int n = 0; n + 3 < L::COLUMNS; n += 4) {
                     const word words[4] = {pack(low[n], high[n]), pack(low[n + 1], high[n + 1]),

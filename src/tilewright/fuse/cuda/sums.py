@@ -26,6 +26,9 @@ TYPICAL_TILES = 4
 TYPICAL_GROUPS = 2
 SCHEDULERS = 4  # of a multiprocessor
 NARROW = 4  # filters of a narrow column
+# Rows of taps whose products, with those of every row of input, the compiler still writes out one
+# by one: 70 it did not, and took 100 times as long (NVRTC 13.2, H200, 2026-11-19).
+MOST_TAPS = 32
 # Rows of zeros that are left out at least, above and below, and the share of products that that
 # spares. With one row each, `resnet20` and `deep` ran at 0.83 to 1.02 times the speed (H200,
 # 2026-11-18).
@@ -176,7 +179,8 @@ class Shares:
     def rows_first(self) -> bool:
         """Whether all rows of a step are held, and weights read one after the other."""
         weights_held, rows_held = self._operands
-        return not self.arithmetic.tensor and rows_held < weights_held
+        many = self.geometry.window.taps[0] > MOST_TAPS
+        return not self.arithmetic.tensor and (rows_held < weights_held or many)
 
     @property
     def _operands(self) -> tuple[int, int]:

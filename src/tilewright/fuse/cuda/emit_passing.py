@@ -1,0 +1,69 @@
+"""The text of kernels that pass words on."""
+
+from __future__ import annotations
+
+from tilewright.fuse.cuda.behind import Behind
+from tilewright.fuse.cuda.emit import activation, head, struct
+from tilewright.fuse.cuda.passing import Passing
+from tilewright.fuse.cuda.pools import Pools
+from tilewright.model.layers import AveragePool
+
+WRITTEN_OUT, AT_ONCE = 16, 8  # places of a window; of larger ones so many
+
+
+def passing_text(plan: Passing, name: str) -> str:
+    others = [f"other{number}" for number in range(1, len(plan.inputs))]
+    each = f"size_t(blockIdx.x) * {plan.threads} + threadIdx.x, size_t(gridDim.x) * {plan.threads}"
+    if isinstance(plan, Pools):
+        file, calls = "pools.cuh", [f"    put_pooled<Layer>(images, results, count, {each});"]
+    else:
+        file, calls = "behind.cuh", [
+            f"    const word* const pictures[] = {{{', '.join(['images', *others])}}};",
+            f"    put_behind<Layer>(pictures, results, count, {each});",
+        ]  # fmt: skip
+    lines = [
+        f'extern "C" __global__ void __launch_bounds__({plan.threads}) {name}(',
+        "    const word* images, word* results, int count"
+        + "".join(f", const word* {other}" for other in others)
+        + ")",
+        "{",
+        *calls,
+        "}",
+        "",
+    ]
+    blocks = head(plan.arithmetic, "words.cuh", "passing.cuh", file)
+    return "\n".join([blocks, layer(plan), *lines])
+
+
+def layer(plan: Passing) -> str:
+    """Its constants."""
+    after = activation("after", plan.operation.after)
+    if isinstance(plan, Pools):
+        return struct("Layer", _windows(plan), after)
+    assert isinstance(plan, Behind)
+    places = ", ".join(map(str, plan.begins))
+    begins = (
+        "static __device__ __forceinline__ constexpr int begins(int part) "
+        f"{{ const int places[] = {{{places}}}; return places[part]; }}"
+    )
+    values: dict[str, int | str] = {
+        "PARTS": len(plan.parts), "OUT_WORDS": plan.begins[-1], "WIDTH": plan.width,
+        "PIXELS": plan.pixels, "TO": plan.to, "CHANGES": int(bool(plan.operation.after)),
+    }  # fmt: skip
+    return struct("Layer", values, begins, after)
+
+
+def _windows(plan: Pools) -> dict[str, int | str]:
+    given = plan.layer
+    (_, height, width), (_, out_y, out_x) = plan.operation.source, plan.operation.result
+    average = isinstance(given, AveragePool)
+    counts = isinstance(given, AveragePool) and given.count_padding
+    places = given.size[0] * given.size[1]
+    return {
+        "WORDS": plan.words, "AT_ONCE": plan.width, "HEIGHT": height, "WIDTH": width,
+        "OUT_Y": out_y, "OUT_X": out_x, "TAPS_Y": given.size[0], "TAPS_X": given.size[1],
+        "STRIDE_Y": given.stride[0], "STRIDE_X": given.stride[1], "TOP": given.padding[0],
+        "LEFT": given.padding[1], "COUNTED_Y": given.padding[2], "COUNTED_X": given.padding[3],
+        "COUNTS_PADDING": int(counts), "AVERAGE": int(average),
+        "UNROLL": places if places <= WRITTEN_OUT else AT_ONCE, "TO": plan.to,
+    }  # fmt: skip
