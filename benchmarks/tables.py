@@ -308,7 +308,8 @@ def summary() -> str:
 
 def strangers() -> dict[str, str]:
     """Networks that nothing was fitted to: how many times as fast as the best library."""
-    names = [name for name in ("strangers", "newcomers", "latest", "newest") if of_name(f"{name}-h200")]
+    names = ("strangers", "newcomers", "latest", "newest")
+    names = tuple(name for name in names if of_name(f"{name}-h200"))
     return {name: _times_by_batch(result(f"{name}-h200")["rows"]) for name in names}
 
 
