@@ -61,8 +61,10 @@ def alternatives(
     ]
     found = itertools.chain.from_iterable(itertools.zip_longest(*several))
     yield own
+    met = {own.kernels}  # with a kernel more, or fewer, there may be the same ones
     for kernels in itertools.islice((each for each in found if each is not None), MOST):
-        if kernels != own.kernels:
+        if kernels not in met:
+            met.add(kernels)
             yield replace(own, kernels=kernels)
 
 
