@@ -8,6 +8,7 @@ and in the third what depends on that, too.
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -122,6 +123,9 @@ extern "C" void add_up(const void* memory, const float* bias, float* sums)
 {
     Patches<Layer> patches;
     patches.memory = static_cast<const uint4*>(memory);
+    in_shared = memory;
+    patches.weights = 0;
+    patches.pictures = Layer::STAGES * Patches<Layer>::WEIGHT_BYTES;
     for (int thread = 0; thread < Patches<Layer>::ADDING; ++thread) {
         SUMS;
         Patches<Layer>::Turns turns;
@@ -151,7 +155,6 @@ extern "C" void pooled(const word* given, word* results, int count, int step)
 # Nobody has to be waited for.
 NOBODY = r"""
 static inline word shared_address(const void*) { return 0; }
-static inline unsigned long long described(word, int) { return 0; }
 static inline void begin_barrier(word, int) {}
 static inline void barriers_begun() {}
 static inline void expect(word, int) {}
@@ -164,6 +167,44 @@ static inline float4 read_piece(word) { return {}; }
 static inline void write_piece(word, uint4) {}
 static inline void seen_by_copies() {}
 template <int, int> static inline void meet() {}
+"""
+
+# What a thread has of a product by tensor cores, which look for operands where a descriptor says:
+# pieces of 16 bytes change places by the address that their row has.
+WIDE = r"""
+static const void* in_shared;
+static inline unsigned long long described(word at, int apart)
+{
+    return at / 16 | (unsigned long long)(apart) << 32;
+}
+static inline float operand_at(unsigned long long rows, int row, int k)
+{
+    unsigned at = unsigned(rows) * 16 + row / 8 * int(rows >> 32) + row % 8 * 128;
+    at += k * (4 / TW_PER_WORD);
+    at ^= (at >> 7 & 7) << 4;
+    const char* from = static_cast<const char*>(in_shared) + at;
+#if TW_PER_WORD == 2
+    _Float16 value;
+    std::memcpy(&value, from, 2);
+    return value;
+#else
+    word bits;
+    std::memcpy(&bits, from, 4);
+    return __uint_as_float(bits & 0xffffe000);
+#endif
+}
+template <int COUNT> static inline void multiply_wide(
+    float (&sum)[COUNT], unsigned long long rows, unsigned long long columns, int more = 1)
+{
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, warp = threadIdx.x / 32 % 4;
+    for (int i = 0; i < COUNT; ++i) {
+        const int row = 16 * warp + g + i / 2 % 2 * 8, column = i / 4 * 8 + 2 * t + i % 2;
+        double found = more ? sum[i] : 0;
+        for (int k = 0; k < 8 * TW_PER_WORD; ++k)
+            found += double(operand_at(rows, row, k)) * operand_at(columns, column, k);
+        sum[i] = float(found);
+    }
+}
 """
 
 
@@ -187,7 +228,7 @@ def put(
 
 
 def add_up(made: PatchesProgram, weights: Array, pictures: Array, bias: Array) -> Array:
-    """The sums of all threads, without tensor cores, of what has come of a piece of work."""
+    """The sums of all threads of what has come of a piece of work."""
     ring = np.zeros(made.stages * made.stage_words, np.uint32)
     ring[: len(weights)] = weights
     memory = np.concatenate([ring, pictures.ravel()])
@@ -240,15 +281,14 @@ def _library(made: PatchesProgram) -> ctypes.CDLL:
         "static float before(float x) { return x; }", "static float after(float x) { return x; }",
     )  # fmt: skip
     values = {**constants(made), "POOL": POOLS[made.pool]}
-    tensor = made.arithmetic.tensor
+    own = text(f"patches_{'tensor' if made.arithmetic.tensor else 'plain'}.cuh")
     source = "\n".join([
         *defines(made.arithmetic),
         f"#define SUMS float sum[{made.sums[0]}][{made.sums[1]}]", HOST, ALONE, text("panels.cuh"),
-        NOBODY, text("patches.cuh"),
-        text(f"patches_{'tensor' if tensor else 'plain'}.cuh"),
-        struct("Layer", values, *functions), PUT, *([] if tensor else [ADD_UP]),
+        NOBODY, WIDE, text("patches.cuh"), re.sub(r"^ *asm volatile\(.*\);$", ";", own, flags=re.M),
+        struct("Layer", values, *functions), PUT, ADD_UP,
     ])  # fmt: skip
-    return built(source)
+    return built(source, "-O1")
 
 
 def defines(arithmetic: Arithmetic) -> list[str]:

@@ -14,6 +14,7 @@ from tests.fuse.cuda import on_fibers, on_host
 from tests.fuse.cuda.interpreter import interpret
 from tests.fuse.cuda.memory import Memory, Mistake
 from tests.fuse.cuda.patches_interpreter import Work, check_rings, run_patches
+from tests.fuse.cuda.patches_interpreter import turned as turned_rows
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.choice import Choice, Connected, Patched, Stacked
@@ -552,6 +553,46 @@ def test_threads_add_up_what_their_filters_see(kernel: tuple[int, int], stride: 
             for i, (patch, row, column, own) in enumerate(registers(plan, thread, unit)):
                 right[thread, unit, i] = expected[patch, 8 * row + column, own]
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(on_host.missing() is not None, reason=str(on_host.missing()))
+@pytest.mark.parametrize("chunks, kernel, stride", [(1, (1, 5), 1), (2, (1, 2), 1), (1, (2, 2), 2)])
+@pytest.mark.parametrize("precision, turned", [way for way in WAYS if way[0] != "fp32"])
+def test_tensor_cores_add_up_what_their_filters_see(
+    precision: str, turned: bool, chunks: int, kernel: tuple[int, int], stride: int
+) -> None:
+    """The same with tensor cores, which look for operands by addresses; of parts, too, of whose
+    sums some are added up by threads."""
+    arithmetic = ARITHMETICS[precision]
+    channels = (32 * chunks - 12 * (chunks - 1)) * arithmetic.per_word
+    layers = Convolution(channels, 1), Convolution(96, kernel, stride=stride), Convolution(4, 1)
+    bare = Network("net", Pixels((3, 17, 21)), layers)
+    given = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    plans = [
+        plan for plan in plans_of(precision, to_do(given.stages, HOPPER)[1], turned)
+        if plan.chunks <= plan.pictures and plan.chunks * plan.turns <= plan.stages
+        and not plan.eights
+    ]  # fmt: skip
+    plan = max(plans, key=lambda plan: (plan.units, plan.groups, plan.wide))
+    assert plan.chunks == chunks
+    made, parameters = patches_program(plan), plan.parameters(given.parameters)
+    values = np.random.default_rng(1).normal(size=(2, 17 * 21 * channels)).astype(np.float32)
+    images = arithmetic.operands(values[..., None] if arithmetic.per_word == 1 else
+                                 values.reshape(2, -1, 2)).reshape(2, -1)  # fmt: skip
+    work = Work(made, parameters, images, plan.works(2) - 1)
+    weights = np.concatenate([
+        work.stage(chunk, turn) for chunk in range(plan.chunks) for turn in range(plan.turns)
+    ])  # fmt: skip
+    # Turned around pieces of a row of eight are turned back.
+    pictures = np.stack([[turned_rows(part) for part in work.fetched(chunk)]
+                         for chunk in range(plan.chunks)])  # fmt: skip
+    bias = parameters[made.bias + work.column * plan.wide :][: plan.wide]
+    found, expected = on_host.add_up(made, weights, pictures, bias), work.sums()
+    right = np.zeros_like(found)
+    for thread, unit in itertools.product(range(128 * plan.groups), range(plan.sums[0])):
+        for i, (patch, row, column, own) in enumerate(registers(plan, thread, unit)):
+            right[thread, unit, i] = expected[patch, 8 * row + column, own]
+    np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
 
 
 def test_neighbours_pieces_are_in_different_banks() -> None:

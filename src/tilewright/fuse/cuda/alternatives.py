@@ -130,11 +130,11 @@ def _others(kernel: Kernel) -> Iterator[Kernel]:
         sizes = itertools.product(
             PATCHES, PATCHES, PATCHES, GROUPS, range(COLUMNS, MOST_COLUMNS + 1, COLUMNS)
         )
-        for turned, (images, down, across, groups, filters) in itertools.product(
-            (False, True), sizes
+        for turned, sharing, (images, down, across, groups, filters) in itertools.product(
+            (False, True), (1, 2), sizes
         ):
             yield replace(kernel, images=images, down=down, across=across, groups=groups,
-                          wide=filters, turned=turned)  # fmt: skip
+                          wide=filters, turned=turned, sharing=sharing)  # fmt: skip
     elif isinstance(kernel, Multiplied):
         tiles = range(MOST_TILES, 0, -1)
         for more, stages, chunk in itertools.product(tiles, STAGES, CHUNKS):

@@ -1,6 +1,9 @@
 // A convolution of many channels whose operands tensor cores read in shared memory, both of them.
 // Needs patches.cuh, and `multiply_wide` for COLUMNS columns.
 //
+// Tensor cores cut off what they add: of operands in parts, whose sums would lose what the second
+// parts gain, the products of TAPS_A_SUM taps are added up there, and such sums by threads.
+//
 // 64 rows of an instruction are a patch: eight neighbours are a group of rows, and groups lie as far
 // apart as rows of the picture do. What is 64 rows, and a column, may be exchanged (TURNED): an
 // instruction costs some time for its rows, so that it is best with many columns, be they filters or
@@ -15,9 +18,6 @@ struct Patches : Rings<L>, Results<L> {
     static constexpr int TAPS = L::TAPS_Y * L::TAPS_X;
     // Of a step: of parts those that are not too small to count, the smaller ones first.
     static constexpr int PRODUCTS = TW_PARTS * (TW_PARTS + 1) / 2;
-    // Tensor cores cut off what they add: of operands in parts, whose sums would lose what the second
-    // parts gain, so many taps' products are added up there, and such sums by threads.
-    static constexpr int TAPS_A_SUM = 4;
     static_assert(L::PIXEL_BYTES == 128 && L::TURNS == TAPS, "");
 
     // The n-th unit of these four warps: the patch, or the first of those above each other, and 64
@@ -89,7 +89,7 @@ struct Patches : Rings<L>, Results<L> {
             turns.give_back();
             turns.done_weights = this->weights_empty + 8 * turns.weights.stage;
             turns.weights.next();
-            if (TW_PARTS > 1 && ++taps == TAPS_A_SUM)
+            if (TW_PARTS > 1 && ++taps == L::TAPS_A_SUM)
                 add_to_whole(sum, whole, taps);
         }
         turns.done_picture = this->pictures_empty + 8 * turns.pictures.stage;

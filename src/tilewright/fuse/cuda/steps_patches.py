@@ -12,7 +12,7 @@ from typing import ClassVar
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.patches import PIECE, Patches
 from tilewright.fuse.cuda.patches_plain import PlainPatches
-from tilewright.fuse.cuda.patches_tensor import TensorPatches
+from tilewright.fuse.cuda.patches_tensor import TAPS_A_SUM, TensorPatches
 from tilewright.fuse.cuda.pictures import plain
 from tilewright.fuse.cuda.program import pool_of
 from tilewright.fuse.cuda.steps import PoolStep
@@ -88,6 +88,7 @@ class PatchesProgram:
     turned: bool = False
     units: int = 0
     columns: int = 0
+    taps_a_sum: int = 0
     # Without:
     own: int = 0
     twice: bool = False
@@ -100,7 +101,7 @@ class PatchesProgram:
         "stride_x", "top", "left", "result_y", "result_x", "result_words", "out_words",
         "out_pieces", "filters", "to", "to_panels", "rounds", "added", "eights", "apart_y",
         "apart_x", "at_once", "out_at_once", "turned", "units", "columns", "own", "twice",
-        "together",
+        "together", "taps_a_sum",
     )  # fmt: skip
 
 
@@ -178,4 +179,5 @@ def patches_program(plan: Patches) -> PatchesProgram:
         own=without.own if without else 0,
         twice=without.twice if without else False,
         together=without.together if without else 0,
+        taps_a_sum=TAPS_A_SUM if tensor else 0,
     )
