@@ -115,6 +115,27 @@ def test_layers_whose_weights_are_far_are_shared_out_by_blocks_of_filters(name, 
     assert compare(np.concatenate(found), truth)[1] is None
 
 
+@pytest.mark.usefixtures("quick_elsewhere")
+@pytest.mark.parametrize("level", ON_THIS_CPU)
+def test_a_single_row_is_shared_out_by_blocks_of_filters(level, monkeypatch):
+    """One row of tiles would be one core's."""
+    monkeypatch.setattr(few, "SHARED_FLOP", 1)
+    layers = (
+        Convolution(150, (1, 9)), ReLU(), MaxPool((1, 4)), Convolution(140, (1, 3)), ReLU(),
+        Flatten(), Softmax(),
+    )  # fmt: skip
+    bare = Network("one row", Pixels((2, 1, 90)), layers)
+    network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    fused = FusedNetwork(network, runnable()[level], single=0.0)
+    plan = fused.few.schedule
+    cut = [group for group in plan.groups if isinstance(group, ConvolutionGroup)]
+    assert len(cut) == 2 and all(group.by_blocks for group in cut) and not cut[0].waits
+    assert sum(phase.units > 1 for phase in phases(plan)) == 2
+    images = np.random.default_rng(1).integers(0, 256, (3, *network.input.shape), np.uint8)
+    truth = reference.chain(network.stages, network.parameters, images)[-1]
+    assert compare(np.concatenate([fused(images[:1]), fused(images[1:])]), truth)[1] is None
+
+
 def test_large_weights_are_read_once_by_blocks_and_small_ones_or_large_pictures_by_rows() -> None:
     def by_blocks(channels: int, filters: int, side: int) -> bool:
         layers = (Convolution(filters, 3, padding=1),)

@@ -25,8 +25,9 @@ class ConvolutionGroup:
     Its items are channels, or vectors of channels; an item has `unit` of them. Blocks are those of
     one part: channels and filters that belong together are computed as a convolution of their own,
     with weights of their own. All of them are computed of so many columns of tiles before the next;
-    or, where their weights would come from far away for every row of tiles, `by_blocks`, of the
-    whole picture before the next block.
+    or, where their weights would come from `far` away for every row of tiles, or there is one such
+    row, which several cores could not share, `by_blocks`, of the whole picture before the next
+    block.
     """
 
     stages: tuple[Stage, ...]
@@ -40,6 +41,7 @@ class ConvolutionGroup:
     columns: tuple[Span, ...]
     columns_at_once: int
     by_blocks: bool
+    far: bool
 
     @property
     def accumulators(self) -> int:
@@ -80,7 +82,7 @@ class ConvolutionGroup:
         """Whether a block goes over the pictures of all images before the next one: these come from
         afar for each block then, and weights for all images once, where they are more."""
         passes = sum(block.count for block in self.blocks)
-        return self.by_blocks and passes * math.prod(self.stages[0].input_shape) < self.weights
+        return self.far and passes * math.prod(self.stages[0].input_shape) < self.weights
 
     @property
     def window(self) -> tuple[int, int]:

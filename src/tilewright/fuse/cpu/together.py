@@ -200,16 +200,18 @@ def _convolution(
     # smaller one, for every block.
     weights, picture = layer.filters * depth, math.prod(run[0].input_shape)
     passes = sum(block.count for block in blocks)
-    by_blocks = (
-        unit > 1
-        and layer.groups == 1
+    alike = unit > 1 and layer.groups == 1
+    far = (
+        alike
         and not weights_stay(weights, target)
         and picture < weights
         and picture * passes < weights * (rows[-1].last if rows else 0)
     )
+    # Several cores cannot share a single row, but its filters.
+    by_blocks = far or (alike and passes > 1 and bool(rows) and rows[-1].last == 1)
     return ConvolutionGroup(
         tuple(taken), layer, activation, pooling, unit, tile, blocks, rows, columns, at_once,
-        by_blocks,
+        by_blocks, far,
     )  # fmt: skip
 
 
