@@ -242,37 +242,24 @@ def put_behind(plan: Behind, taken: Sequence[Array], count: int, step: int) -> A
     """What `step` threads in all write."""
     out = np.zeros((count, plan.result_words), np.uint32)
     pointers = (ctypes.c_void_p * len(taken))(*(each.ctypes.data for each in taken))
-    library = _behind(plan.arithmetic, layer(plan))
+    library = _passing(plan.arithmetic, layer(plan), "behind.cuh", BEHIND)
     library.behind(pointers, out.ctypes.data_as(ctypes.c_void_p), count, step)
     return out
-
-
-@cache
-def _behind(arithmetic: Arithmetic, constants: str) -> ctypes.CDLL:
-    return built(
-        "\n".join([
-            *defines(arithmetic), HOST, ALONE, text("passing.cuh"), text("behind.cuh"), constants,
-            BEHIND,
-        ])
-    )  # fmt: skip
 
 
 def put_pooled(plan: Pools, given: Array, count: int, step: int) -> Array:
     """What `step` threads in all write."""
     out = np.zeros((count, plan.result_words), np.uint32)
     pointers = (each.ctypes.data_as(ctypes.c_void_p) for each in (given, out))
-    _pools(plan.arithmetic, layer(plan)).pooled(*pointers, count, step)
+    library = _passing(plan.arithmetic, layer(plan), "pools.cuh", POOLED)
+    library.pooled(*pointers, count, step)
     return out
 
 
 @cache
-def _pools(arithmetic: Arithmetic, constants: str) -> ctypes.CDLL:
-    return built(
-        "\n".join([
-            *defines(arithmetic), HOST, ALONE, text("passing.cuh"), text("pools.cuh"), constants,
-            POOLED,
-        ])
-    )  # fmt: skip
+def _passing(arithmetic: Arithmetic, constants: str, file: str, run: str) -> ctypes.CDLL:
+    blocks = text("passing.cuh"), text(file)
+    return built("\n".join([*defines(arithmetic), HOST, ALONE, *blocks, constants, run]))
 
 
 @cache

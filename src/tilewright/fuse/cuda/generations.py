@@ -124,7 +124,7 @@ class PatchRates:
     put: float  # results of 64 positions and a filter
     work: float  # a piece of it
     launch: float
-    halves: float = 1  # as often that, where results are floats, and a lane has eight filters
+    eight_floats: float = 1  # as often that, where results are floats, and a lane has eight filters
     sharing: float = 1  # how much longer a block takes where two are on a multiprocessor
     added: float = 0  # before what is added to two times eight filters of two positions is there
     added_apart: float = 0  # the same of 64 times 64, two filters and one position after the other
@@ -205,7 +205,7 @@ HOPPER = Generation(
         distant=0.07,
         together=1.43,
         own_together=4.4,
-        strips=1.5,
+        strips=1.5,  # chosen, by `benchmarks/results/2026-11-19-kernels-h200.txt`
         fill=88,
         softmax=1420,
     ),
@@ -353,7 +353,7 @@ PATCHES = PatchRates(
     put=3.9,
     work=485,
     launch=4000,
-    halves=1.15,
+    eight_floats=1.15,
     sharing=1.3,
     added=680,
     added_apart=2900,

@@ -22,8 +22,8 @@ from tilewright.model.network import Parameters
 
 THREADS = 256
 BLOCKS = 8  # of a multiprocessor
-# Than device memory could be by its datasheet: 25 to 410 us took 1.24 to 1.5 times as long (eight
-# poolings of 1,000 images, H200, 2026-11-19).
+# Than device memory could be by its datasheet: eight poolings of 1,000 images took 1.25 to 1.5
+# times as long (`benchmarks/results/2026-11-19-kernels-h200.txt`).
 SLOWER = 1.35
 # Cycles until a block of few images has read and written. Chosen; with it an image is estimated at
 # 2.8 µs, and 1.8 to 2.0 were measured (`benchmarks/results/2026-11-18-kernels-h200.txt`).
@@ -48,7 +48,7 @@ class Passing(OfOperation):
     @property
     @abstractmethod
     def turns(self) -> int:
-        """Of a thread, at once."""
+        """Of so many words, that a thread has under way at once."""
 
     @property
     @abstractmethod

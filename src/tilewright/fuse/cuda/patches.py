@@ -121,7 +121,7 @@ class Patches(OfOperation):
 
     @property
     @abstractmethod
-    def halves(self) -> bool:
+    def eight_floats(self) -> bool:
         """Whether results are floats, of which a lane has eight filters."""
 
     @abstractmethod
@@ -309,8 +309,8 @@ class Patches(OfOperation):
         if self.pictures == 1:
             sums += pictures
         put = rates.put * self.patches * self.wide * self.tall / PATCH
-        if self.halves:
-            put *= rates.halves
+        if self.eight_floats:
+            put *= rates.eight_floats
         alone = rates.work + max(sums, weights, pictures) + put + self.added_cycles(rates)
         if self.sharing == 1:
             return alone

@@ -102,7 +102,7 @@ class PlainPatches(Patches):
         return across * fours * each
 
     @property
-    def halves(self) -> bool:
+    def eight_floats(self) -> bool:
         return False  # rates are for what it does
 
     def added_cycles(self, rates: PatchRates) -> float:

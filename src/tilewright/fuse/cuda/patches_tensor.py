@@ -104,7 +104,7 @@ class TensorPatches(Patches):
         return (HALF_EMPTY if half else 1) * super().work_cycles(rates)
 
     @property
-    def halves(self) -> bool:
+    def eight_floats(self) -> bool:
         return self.arithmetic.per_word == 1 and not self.turned
 
     def added_cycles(self, rates: PatchRates) -> float:
