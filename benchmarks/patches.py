@@ -67,10 +67,16 @@ class Wide:
     apart: int = 1  # from a tap to the next
     groups: int = 1  # of channels
     added: bool = False  # another picture, to its sums
+    row: bool = False  # a picture of one row, and taps
 
     @property
-    def padding(self) -> int:
-        return 0 if self.valid else self.apart * (self.taps // 2)
+    def padding(self) -> tuple[int, int]:
+        around = 0 if self.valid else self.apart * (self.taps // 2)
+        return self.of(around, 0)
+
+    def of(self, across: int, else_: int) -> tuple[int, int]:
+        """What it is along x; and along y, unless there is but one row."""
+        return else_ if self.row else across, across
 
 
 LAYERS = (
@@ -85,25 +91,30 @@ LAYERS = (
     Wide(128, 512, 12, 1), Wide(256, 512, 24, 1, stride=2, added=True), Wide(512, 256, 12, 1),
     Wide(256, 1024, 6, 1), Wide(1024, 2048, 6, 1, stride=2, added=True),
     Wide(64, 64, 32, added=True), Wide(128, 128, 16, added=True), Wide(512, 512, 4, added=True),
+    Wide(64, 64, 128, 5, row=True), Wide(64, 64, 128, 5, apart=8, row=True),
+    Wide(70, 128, 256, 7, valid=True, row=True), Wide(32, 32, 187, 5, row=True),
+    Wide(96, 48, 17, 1), Wide(160, 64, 17, 1), Wide(256, 64, 14, 1), Wide(128, 512, 7, 1),
+    Wide(64, 64, 19, 1), Wide(200, 128, 9), Wide(128, 64, 9),
 )  # fmt: skip
 
 
 def between(wide: Wide) -> Network:
     """A convolution that takes words and gives words, and the network that it is one of."""
     own: tuple[Layer, ...] = (
-        Convolution(wide.filters, wide.taps, stride=wide.stride, padding=wide.padding,
-                    dilation=wide.apart, groups=wide.groups), ReLU(),
+        Convolution(wide.filters, wide.of(wide.taps, 1), stride=wide.of(wide.stride, 1),
+                    padding=wide.padding, dilation=wide.of(wide.apart, 1),
+                    groups=wide.groups), ReLU(),
         *([MaxPool(2)] if wide.pool else []),
     )  # fmt: skip
     first: tuple[Layer, ...] = (Convolution(wide.channels, 1), ReLU())
     sources: list[tuple[int, ...]] = [(0,), (1,)]
     if wide.added:
-        first += (Convolution(wide.filters, 1, stride=wide.stride),)
+        first += (Convolution(wide.filters, 1, stride=wide.of(wide.stride, 1)),)
         own = own[0], Add(), *own[1:]
         sources += [(2,), (2,), (4, 3)]
     layers = *first, *own, Convolution(8, 1)
     sources += [(number,) for number in range(len(sources), len(layers))]
-    pixels = Pixels((3, wide.side, wide.side))
+    pixels = Pixels((3, *wide.of(wide.side, 1)))
     bare = Network("between", pixels, layers, sources=tuple(sources))
     return bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
 
@@ -114,17 +125,18 @@ def plans_of(wide: Wide, precision: str) -> list[Patches]:
 
 
 def tried(plans: list[Patches], most: int) -> list[Patches]:
-    """Those that promise most for any batch, with images beside each other and without, with one
-    block a multiprocessor and with two, and others by chance."""
+    """Those that promise most for any batch, with images beside each other, in a line and without,
+    with one block a multiprocessor and with two, and others by chance."""
     best: dict[Patches, None] = {}
-    each = max(1, most // (4 * len(BATCHES)))
-    for images, beside, sharing in itertools.product(BATCHES, (False, True), (1, 2)):
-        own = [plan for plan in plans if (bool(plan.eights), plan.sharing) == (beside, sharing)]
+    ways = {(plan.eights > 0, plan.line, plan.sharing) for plan in plans}
+    each = max(1, most // (len(ways) * len(BATCHES)))
+    for images, way in itertools.product(BATCHES, sorted(ways)):
+        own = [plan for plan in plans if (plan.eights > 0, plan.line, plan.sharing) == way]
         ordered = sorted(own, key=lambda plan: cycles(plan, images, REFERENCE.processors))
         best.update(dict.fromkeys(ordered[:each]))
     rest = [plan for plan in plans if plan not in best]
     random.Random(0).shuffle(rest)
-    return [*best, *rest[: most - len(best)]]
+    return [*best, *rest[: max(0, most - len(best))]]
 
 
 def measured(
@@ -147,7 +159,7 @@ def measured(
                     for each in ("weight", "bias"))  # fmt: skip
     kind = types(precision)
     for images in given.batches:
-        values = torch.randn((images, wide.channels, wide.side, wide.side), device="cuda")
+        values = torch.randn((images, wide.channels, *wide.of(wide.side, 1)), device="cuda")
         if precision == "tf32":  # as operands: what a layer before it would give
             values = ((values.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
         last = values.to(kind).contiguous(memory_format=torch.channels_last)
@@ -157,9 +169,9 @@ def measured(
                 last[few].double(),
                 weight.double(),
                 bias.double(),
-                wide.stride,
+                wide.of(wide.stride, 1),
                 wide.padding,
-                wide.apart,
+                wide.of(wide.apart, 1),
                 wide.groups,
             )
             added = torch.randn((images, *expected.shape[1:]), device="cuda").to(kind)
@@ -175,7 +187,8 @@ def measured(
             own_weight = own_weight.to(memory_format=torch.channels_last)
         calls: dict[Any, Any] = {
             "torch": tenfold(lambda w=own_weight, b=own_bias, x=theirs: torch.nn.functional.conv2d(
-                x, w, b, wide.stride, wide.padding, wide.apart, wide.groups))
+                x, w, b, wide.of(wide.stride, 1), wide.padding, wide.of(wide.apart, 1),
+                wide.groups))
         }  # fmt: skip
         rows = last.permute(0, 2, 3, 1).contiguous()
         out = torch.empty((images, *expected.shape[2:], expected.shape[1]), dtype=kind,
@@ -285,7 +298,7 @@ def fitted(cases: list[Case], start: PatchRates) -> PatchRates:
 def fit(rows: list[dict[str, Any]]) -> None:
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        key = row["precision"], *row["layer"].values(), row["images"]
+        key = row["precision"], Wide(**row["layer"]), row["images"]
         alike.setdefault(key, []).append(row)
     cases = [Case(each) for each in alike.values()]
     for tensor in (True, False):

@@ -334,6 +334,125 @@ def _newest() -> list[Network]:
     ]  # fmt: skip
 
 
+def _ended_flat(graph: _Graph, name: str, pixels: Pixels, taken: int, count: int) -> Network:
+    """With so many scores of all that there is, and their probabilities."""
+    graph.add(Softmax(), graph.add(FullyConnected(count), graph.add(Flatten(), taken)))
+    return Network(name, pixels, tuple(graph.layers), sources=tuple(graph.sources))
+
+
+def _go() -> Network:
+    """19x19 points, 48 planes: Tian and Zhu's and AlphaGo's first layers (2016), then residual."""
+    graph = _Graph()
+    last = graph.convolved(0, 128, 5)
+    for _ in range(4):
+        sums = graph.add(Convolution(128, 3, padding=1), graph.convolved(last, 128))
+        last = graph.add(ReLU(), graph.add(Add(), sums, last))
+    last = graph.convolved(last, 2, 1)
+    return _ended_flat(graph, "go", Pixels((48, 19, 19)), last, 362)
+
+
+def _temporal() -> Network:
+    """Ever farther apart along one axis, and added: Bai and others' sequences (2018)."""
+    graph, last, channels = _Graph(), 0, 6
+    for apart in (1, 2, 4, 8):
+        inner = last
+        for _ in range(2):
+            spread = Convolution(64, (1, 5), padding=(0, 2 * apart), dilation=(1, apart))
+            inner = graph.add(ReLU(), graph.add(spread, inner))
+        beside = graph.add(Convolution(64, 1), last) if channels != 64 else last
+        last, channels = graph.add(ReLU(), graph.add(Add(), inner, beside)), 64
+    last = graph.add(AveragePool((1, 128)), last)
+    return _ended_flat(graph, "temporal", Pixels((6, 1, 128)), last, 6)
+
+
+def _factorised() -> Network:
+    """1x7 behind 7x1 instead of 7x7, beside 1x1: Szegedy and others' Inception-v3 (2015)."""
+    graph = _Graph()
+    last = graph.convolved(graph.convolved(0, 32, stride=2), 96)
+    for _ in range(3):
+        narrow = graph.convolved(last, 48, 1)
+        for filters, kernel, padding in ((48, (1, 7), (0, 3)), (64, (7, 1), (3, 0))):
+            layer = Convolution(filters, kernel, padding=padding)
+            narrow = graph.add(ReLU(), graph.add(layer, narrow))
+        pooled = graph.add(AveragePool(3, stride=1, padding=1), last)
+        ways = graph.convolved(last, 64, 1), narrow, graph.convolved(pooled, 32, 1)
+        last = graph.add(Concat(), *ways)
+    return graph.ended("factorised", Pixels((3, 34, 34)), last, 17)
+
+
+def _before() -> Network:
+    """ReLU before convolutions instead of behind them: He and others' identities (2016)."""
+    graph = _Graph()
+    last = graph.add(Convolution(32, 3, padding=1), 0)
+    for filters, stride in ((32, 1), (64, 2), (128, 2)):
+        first = graph.add(ReLU(), last)
+        inner = graph.convolved(first, filters, stride=stride)
+        beside = graph.add(Convolution(filters, 1, stride=stride), first) if stride > 1 else last
+        last = graph.add(Add(), graph.add(Convolution(filters, 3, padding=1), inner), beside)
+    return graph.ended("before", Pixels((3, 32, 32)), graph.add(ReLU(), last), 8)
+
+
+def _ghosts() -> Network:
+    """Half of the channels by 1x1, the others from these, each for itself: GhostNet (2020)."""
+    graph = _Graph()
+    last, side = graph.convolved(0, 16), 32
+    for filters, stride in ((32, 1), (48, 2), (80, 2)):
+        few = graph.convolved(last, filters // 2, 1)
+        own = Convolution(filters // 2, 3, padding=1, groups=filters // 2)
+        last = graph.add(Concat(), few, graph.add(ReLU(), graph.add(own, few)))
+        if stride > 1:
+            apart = Convolution(filters, 3, padding=1, stride=stride, groups=filters)
+            last, side = graph.add(apart, last), side // stride
+    return graph.ended("ghosts", Pixels((3, 32, 32)), last, side)
+
+
+def _unseen() -> list[Network]:
+    """Those that came when the fifty before had been timed, late on 2026-11-19."""
+    pool, wide = MaxPool(2), MaxPool(3, stride=2)
+    return [
+        _go(), _temporal(), _factorised(), _before(), _ghosts(),
+        # Pixels of many colours, and what is around them: Chen and others' spectra (2016).
+        Network("spectra", Pixels((200, 9, 9)), (
+            *_convolutions(128, 64), *_connected(128, 16))),
+        # Redmon and others' small detector (2016), of a quarter as many filters, up to its boxes.
+        Network("detector", Pixels((3, 160, 160)), (
+            *(layer for count in (8, 16, 32, 64, 128)
+              for layer in (Convolution(count, 3, padding=1), LeakyReLU(), pool)),
+            Convolution(256, 3, padding=1), LeakyReLU(), Convolution(30, 1), Flatten())),
+        # Perol and others' earthquakes (2018); Lawhern and others' brain waves (2018).
+        Network("earthquakes", Pixels((3, 1, 1001)), (
+            *(layer for _ in range(8)
+              for layer in (Convolution(32, (1, 3), stride=(1, 2), padding=(0, 1)), ReLU())),
+            *_connected(7))),
+        Network("brain-waves", Pixels((1, 22, 256)), (
+            Convolution(8, (1, 64), padding=(0, 32)), Convolution(16, (22, 1), groups=8), ELU(),
+            AveragePool((1, 4)), Convolution(16, (1, 16), padding=(0, 8), groups=16),
+            Convolution(16, 1), ELU(), AveragePool((1, 8)), *_connected(4))),
+        # Pictures made better: Zhang and others' (2017), Dong and others' (2014).
+        Network("denoised", Pixels((1, 40, 40)), (
+            *_convolutions(*[64] * 6), Convolution(1, 3, padding=1))),
+        Network("sharpened", Pixels((1, 33, 33)), (
+            *_convolutions(64, kernel=9), *_convolutions(32, kernel=1),
+            Convolution(1, 5, padding=2))),
+        # MLPerf Tiny's person and its machines' sounds (2021).
+        Network("person", Pixels((3, 96, 96)), (
+            Convolution(8, 3, stride=2, padding=1), ReLU(), *_by_depth(8, 16, 1),
+            *_by_depth(16, 32, 2), *_by_depth(32, 32, 1), *_by_depth(32, 64, 2),
+            *_by_depth(64, 64, 1), *_by_depth(64, 128, 2), *_by_depth(128, 128, 1),
+            *_by_depth(128, 256, 2), *_by_depth(256, 256, 1), AveragePool(3), *_connected(2))),
+        Network("anomalies", Pixels((5, 1, 128)), (
+            Flatten(), *(layer for count in (128, 128, 128, 128, 8, 128, 128, 128, 128)
+                         for layer in (FullyConnected(count), ReLU())), FullyConnected(640))),
+        # Sabour and others' capsules (2017) before these; Zeiler and Fergus's pictures (2013).
+        Network("capsules", Pixels((1, 28, 28)), (
+            Convolution(256, 9), ReLU(), Convolution(256, 9, stride=2), *_connected(10))),
+        Network("zeiler", Pixels((3, 112, 112)), (
+            Convolution(96, 7, stride=2), ReLU(), wide, Convolution(256, 5, stride=2), ReLU(), wide,
+            *_convolutions(384, 384, 256), wide, *_connected(1024, 100))),
+        Network("table", Pixels((30, 1, 1)), _connected(256, 256, 256, 2)),
+    ]  # fmt: skip
+
+
 def _later() -> list[Network]:
     """Those that came when the others had been timed for a while."""
     pool, wide, mean = MaxPool(2), MaxPool(3, stride=2), AveragePool(3, stride=2)
@@ -403,4 +522,5 @@ def strangers() -> list[Network]:
         _residual("resnet20", (16, 32, 64), 3),
         _residual("wide-resnet", (64, 128, 256), 1),
         _fire(), _inception(), _dense(), _inverted(), *_later(), *_latest(), *_newest(),
+        *_unseen(),
     ]  # fmt: skip

@@ -32,9 +32,11 @@ from tests.fuse.cuda.memory import EVERYBODY, POISON, Memory, Mistake, part
 from tests.fuse.cuda.panels_interpreter import PROCESSORS, in_panels, run_panels
 from tests.fuse.cuda.patches_interpreter import run_patches
 from tests.fuse.cuda.tiles_interpreter import run_tiles
+from tilewright.fuse.cuda.arriving import Arriving
 from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.cut import Kernel
 from tilewright.fuse.cuda.panels import Panels
+from tilewright.fuse.cuda.passing import Passing
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.pools import Pools
 from tilewright.fuse.cuda.program import program
@@ -67,7 +69,7 @@ from tilewright.fuse.cuda.steps_dense import dense_program
 from tilewright.fuse.cuda.steps_patches import patches_program
 from tilewright.fuse.cuda.steps_tiles import tiles_program
 from tilewright.fuse.cuda.tiles import Tiles
-from tilewright.model.layers import AveragePool
+from tilewright.model.layers import AveragePool, Pixels
 from tilewright.model.network import Network
 
 Array = NDArray[Any]
@@ -94,6 +96,8 @@ def interpret(
             x = run_behind(plan, taken)
         elif isinstance(plan, Pools):
             x = run_pools(plan, taken[0])
+        elif isinstance(plan, Arriving):
+            x = run_arriving(plan, taken[0], network.input)
         elif isinstance(plan, Patches):
             x = run_patches(patches_program(plan), plan.parameters(network.parameters), *taken)
         else:
@@ -110,24 +114,41 @@ def run_behind(plan: Behind, taken: Sequence[Array]) -> Array:
     return _passed_on(plan, values(words, plan.arithmetic.per_word))
 
 
+def run_arriving(plan: Arriving, given: Array, pixels: Pixels) -> Array:
+    """Pixels' values as words, a pixel's channels behind each other."""
+    channels = plan.operation.source[0]
+    values_of = given.astype(FLOAT)
+    if given.dtype == np.uint8:
+        scale, shift = (np.reshape(np.array(each, FLOAT), (-1, 1, 1))
+                        for each in (pixels.scales, pixels.shifts))  # fmt: skip
+        exact = given.astype(np.float64) * scale.astype(np.float64) + shift.astype(np.float64)
+        values_of = exact.astype(FLOAT)
+    flat = values_of.reshape(len(given), channels, -1).transpose(0, 2, 1)
+    empty = np.zeros((*flat.shape[:2], -channels % plan.arithmetic.per_word), FLOAT)
+    return _passed_on(plan, np.concatenate([flat, empty], -1))
+
+
 def run_pools(plan: Pools, given: Array) -> Array:
-    """A pooling's results as words, one place of all windows after another."""
+    """A pooling's results as words: columns of all windows, one after another."""
     count, (_, height, width) = len(given), plan.operation.source
     pixels = values(
         given.view(np.uint32).reshape(count, height, width, -1), plan.arithmetic.per_word
     )
     layer, size = plan.layer, plan.operation.result[1:]
     average = isinstance(layer, AveragePool)
-    found = np.full((count, *size, pixels.shape[-1]), 0 if average else -np.inf, FLOAT)
+    nothing = np.full((count, *size, pixels.shape[-1]), 0 if average else -np.inf, FLOAT)
+    found = own = nothing
     y, x = (np.arange(size[axis]) * layer.stride[axis] - layer.padding[axis] for axis in range(2))
     places = np.zeros(size, int)
-    for ky, kx in np.ndindex(*layer.size):
+    for kx, ky in np.ndindex(*layer.size[::-1]):
+        own = own if ky else nothing
         rows, columns = (y + ky)[:, None], x + kx
         some = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
         next_ = pixels[:, rows.clip(0, height - 1), columns.clip(0, width - 1)]
         with np.errstate(over="ignore", invalid="ignore"):
-            joined = found + next_ if average else maximum("put_pooled")(found, next_)
-        found = np.where(some[..., None], joined, found)
+            join = np.add if average else maximum("joined")
+            own = np.where(some[..., None], join(own, next_), own)
+            found = join(found, own) if ky == layer.size[0] - 1 else found
         places += some
     if average:
         assert isinstance(layer, AveragePool)
@@ -139,7 +160,7 @@ def run_pools(plan: Pools, given: Array) -> Array:
     return _passed_on(plan, found)
 
 
-def _passed_on(plan: Behind | Pools, found: Array) -> Array:
+def _passed_on(plan: Passing, found: Array) -> Array:
     """Values as the next kernel reads them, after activations."""
     count, made = len(found), activate(found, plan.operation.after)
     if plan.to == "TW_TO_HALVES":

@@ -150,6 +150,23 @@ static void fetched()
     while (!fibers[threadIdx.x].copies.empty())
         set_down(fibers[threadIdx.x].copies, 0);
 }
+static void commit_fetches() { fibers[threadIdx.x].copies.push_back({}); }
+template <int GROUPS> static void fetched_but()
+{
+    std::deque<Copy>& copies = fibers[threadIdx.x].copies;
+    const auto committed = [&] {
+        int found = 0;
+        for (const Copy& each : copies)
+            found += each.bytes == 0 && !each.barrier;
+        return found;
+    };
+    while (committed() > GROUPS)
+        set_down(copies, 0);
+}
+static void write_four(word* to, word a, word b, word c, word d)
+{
+    to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+}
 static float4 read_piece(word at) { return *(const float4*)((const char*)memory + at); }
 static void write_piece(word at, uint4 piece) { *(uint4*)((char*)memory + at) = piece; }
 static void barriers_begun() {}
@@ -206,19 +223,7 @@ static void fetch_4(void* to, const void* from)
 {
     set_out(fibers[threadIdx.x].copies, {shared_address(to), (const word*)from, 4, 1, 0});
 }
-static void commit_fetches() { fibers[threadIdx.x].copies.push_back({}); }
-static void fetched_but_last()
-{
-    std::deque<Copy>& copies = fibers[threadIdx.x].copies;
-    const auto committed = [&] {
-        int found = 0;
-        for (const Copy& each : copies)
-            found += each.bytes == 0;
-        return found;
-    };
-    while (committed() > 1)
-        set_down(copies, 0);
-}
+static void fetched_but_last() { fetched_but<1>(); }
 template <int COUNT> static void together(int group)
 {
     const long all = COUNT * ++fibers[threadIdx.x].in_group;

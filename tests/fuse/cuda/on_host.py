@@ -22,13 +22,16 @@ from numpy.typing import NDArray
 from tests.fuse.cuda.instructions import body
 from tilewright.fuse.cuda import emit_stack
 from tilewright.fuse.cuda.arithmetic import Arithmetic
+from tilewright.fuse.cuda.arriving import Arriving
 from tilewright.fuse.cuda.behind import Behind
 from tilewright.fuse.cuda.emit import MATHEMATICS, constants, struct, text
 from tilewright.fuse.cuda.emit_passing import layer
+from tilewright.fuse.cuda.emit_stack import TYPES
 from tilewright.fuse.cuda.emit_structs import POOLS, declared
 from tilewright.fuse.cuda.pools import Pools
 from tilewright.fuse.cuda.steps import Channels, Convolve, Each, Join, Program, Windows
 from tilewright.fuse.cuda.steps_patches import PatchesProgram
+from tilewright.model.layers import Pixels
 
 Array = NDArray[Any]
 HOST = r"""
@@ -88,6 +91,10 @@ HOST += "".join(
 # A thread after the other.
 ALONE = r"""
 static inline void fetched() {}
+static inline void write_four(word* to, word a, word b, word c, word d)
+{
+    to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+}
 static inline void __syncthreads() {}
 static inline void __syncwarp() {}
 // What a lane hands to another, in this turn and in the one before, by how many it has handed over.
@@ -152,6 +159,13 @@ extern "C" void pooled(const word* given, word* results, int count, int step)
         put_pooled<Layer>(given, results, count, first, step);
 }
 """
+ARRIVED = r"""
+extern "C" void arrived(const GIVEN* given, word* results, int count, int step)
+{
+    for (int first = 0; first < step; ++first)
+        put_arrived<Layer>(given, results, count, first, step);
+}
+"""
 # Nobody has to be waited for.
 NOBODY = r"""
 static inline word shared_address(const void*) { return 0; }
@@ -163,6 +177,8 @@ static inline void arrive(word) {}
 static inline void arrive_when_copied(word) {}
 static inline void copy(word, const word*, int, word) {}
 template <int> static inline void copy_words(word, const word*, bool) {}
+static inline void commit_fetches() {}
+template <int> static inline void fetched_but() {}
 static inline float4 read_piece(word) { return {}; }
 static inline void write_piece(word, uint4) {}
 static inline void seen_by_copies() {}
@@ -253,6 +269,17 @@ def put_pooled(plan: Pools, given: Array, count: int, step: int) -> Array:
     pointers = (each.ctypes.data_as(ctypes.c_void_p) for each in (given, out))
     library = _passing(plan.arithmetic, layer(plan), "pools.cuh", POOLED)
     library.pooled(*pointers, count, step)
+    return out
+
+
+def put_arrived(plan: Arriving, pixels: Pixels | None, given: Array, step: int) -> Array:
+    """The same, of bytes where there are `pixels`, or of floats."""
+    out = np.zeros((len(given), plan.result_words), np.uint32)
+    given = np.ascontiguousarray(given)
+    pointers = (each.ctypes.data_as(ctypes.c_void_p) for each in (given, out))
+    run = ARRIVED.replace("GIVEN", TYPES["uint8" if pixels else "float32"])
+    library = _passing(plan.arithmetic, layer(plan, pixels), "arriving.cuh", run)
+    library.arrived(*pointers, len(given), step)
     return out
 
 

@@ -53,13 +53,18 @@ def check_rings(made: PatchesProgram) -> None:
     filled, free = [0, 0], [made.pictures, made.stages]  # of pictures, of weights
     fetched = [0, 0]  # in all
 
+    # What is rounded is handed on when so many later chunks are on their way.
+    meanwhile = max(0, made.pictures - 2) if made.rounds else 0
+
     def fetching(which: int, count: int) -> Iterator[None]:
-        for _ in range(count):
+        later = 0 if which else min(meanwhile, count)
+        for number in range(count):
             while not free[which]:
                 yield
             free[which] -= 1
-            filled[which] += 1
+            filled[which] += number >= later
             fetched[which] += 1
+        filled[which] += later
 
     def adding() -> Iterator[None]:
         held = [0, 0]  # read, and not given back yet
@@ -124,8 +129,12 @@ class Work:
         self.sets = made.eights or 1
         self.side, self.beside = (1, PATCH) if made.eights else (PATCH, 1)
         self.y, self.x = y * made.tall * made.down // self.sets, x * self.side * made.across
-        self.below = made.pitch * self.beside
-        self.plane = made.rows * self.sets * self.below
+        self.row = made.pitch * self.beside
+        # Eights of a line follow each other: so they do in a patch.
+        self.below = PATCH if made.line else self.row
+        if made.line:
+            self.y, self.x = 0, PATCH * self.y
+        self.plane = made.rows * self.sets * self.row
         self.each = made.planes_y * made.planes_x * self.plane
         self.patches = made.down * made.across * (1 if made.eights else made.images)
 
@@ -208,8 +217,8 @@ class Work:
         if len(slot) > made.slots:
             raise Mistake("more pixels than places")
         plane, rest = np.divmod(slot, self.plane)
-        row, rest = np.divmod(rest, self.sets * self.below)
-        eight, rest = np.divmod(rest, self.below)
+        row, rest = np.divmod(rest, self.sets * self.row)
+        eight, rest = np.divmod(rest, self.row)
         column, beside = np.divmod(rest, self.beside)
         image, plane = np.divmod(plane, made.planes_y * made.planes_x)
         image = image + self.image + PATCH * eight + beside
@@ -250,7 +259,7 @@ class Work:
         y, x = divmod(tap, made.taps_x)
         y, x = y * made.apart_y, x * made.apart_x
         plane = y % made.stride_y * made.planes_x + x % made.stride_x
-        first += plane * self.plane + y // made.stride_y * self.sets * self.below
+        first += plane * self.plane + y // made.stride_y * self.sets * self.row
         first += x // made.stride_x * self.beside
         found = first + np.arange(made.tall)[:, None] * self.below + np.arange(PATCH)
         if found.max() >= made.slots:
@@ -260,6 +269,8 @@ class Work:
     def pictures(self, sums: Array) -> Array:
         """The sums of all patches, (image, row, column, filter)."""
         made = self.made
+        if made.line:
+            return sums.reshape(made.images, 1, made.down * made.tall * PATCH, -1)
         if made.eights:
             shape = made.down * made.tall // self.sets, self.sets, made.across, PATCH
             rows = sums.reshape(made.down, made.across, made.tall, PATCH, -1).swapaxes(1, 2)

@@ -116,7 +116,8 @@ def test_activations_come_with_it(precision: str, activation: Layer | None) -> N
     truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
     assert compare(interpret(kernels, network, images), truth)[1] is None
     for plan in of(network, precision):
-        assert compile_cubin("behind", passing_text(plan, "behind"), "sm_90a").spilled_bytes == 0
+        text = passing_text(plan, "behind", None, "words")
+        assert compile_cubin("behind", text, "sm_90a").spilled_bytes == 0
 
 
 def test_which_cannot_be() -> None:

@@ -126,9 +126,28 @@ def grouped() -> Network:
     return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
 
 
-def in_sections(plans: list[Any]) -> list[Any]:
-    """Those of some plans that read a section of the channels; all, if there are none."""
-    return [plan for plan in plans if plan.sections > 1] or plans
+def lines() -> Network:
+    """Pictures of one row, whose positions are in a line: taps that are apart, strides, zeros on
+    some sides only, a sum that something is added to; windows of 1x1; and panels."""
+    layers = (
+        Convolution(35, 1), ReLU(),
+        Convolution(45, (1, 5), padding=(0, 2)), Tanh(),
+        Convolution(45, (1, 3), padding=(0, 8), dilation=(1, 8)), Add(), ReLU(),
+        Convolution(70, (1, 4), stride=(1, 3), padding=(0, 1, 0, 2)), ReLU(),
+        Convolution(38, 1), Tanh(),
+        Convolution(45, (1, 2), padding=(0, 5, 0, 3)), Flatten(),
+        FullyConnected(700), FullyConnected(5), Softmax(),
+    )  # fmt: skip
+    sources = (*((number,) for number in range(5)), (5, 4), *((number,) for number in range(6, 16)))
+    made = Network("lines", Pixels((3, 1, 149)), layers, sources=sources)
+    return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
+
+
+def special(plans: list[Any]) -> list[Any]:
+    """Those of some plans that read a section of the channels, or whose positions are in a line
+    because pictures have one row; all, if there are none."""
+    row = [plan for plan in plans if plan.line and plan.operation.source[1] == 1]
+    return [plan for plan in plans if plan.sections > 1] or row or plans
 
 
 def chosen(given: Network, precision: str, number: int) -> Choice:
@@ -136,7 +155,7 @@ def chosen(given: Network, precision: str, number: int) -> Choice:
     arithmetic = ARITHMETICS[precision]
     found: list[Stacked | Patched | Connected] = []
     for operation in to_do(given.stages, HOPPER):
-        plans = in_sections(list(all_patches(arithmetic, operation, HOPPER)))
+        plans = special(list(all_patches(arithmetic, operation, HOPPER)))
         if plans:
             found.append(plans[(number * 37 + 11 * operation.index) % len(plans)].chosen)
         elif operation.forms[0] == "panels" or operation.gives == "panels":
@@ -149,7 +168,9 @@ def chosen(given: Network, precision: str, number: int) -> Choice:
 
 @pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("given", [network(), small_pictures(), grouped()], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "given", [network(), small_pictures(), grouped(), lines()], ids=lambda each: each.name
+)
 def test_a_network_of_patches(given: Network, precision: str, number: int) -> None:
     generator = np.random.default_rng(number)
     made = build(given.stages, ARITHMETICS[precision], 90, chosen(given, precision, number))
@@ -159,9 +180,11 @@ def test_a_network_of_patches(given: Network, precision: str, number: int) -> No
     output = interpret(made, given, images)
     assert compare(output, truth[-1])[1] is None
     patches = [each for each in made if isinstance(each, Patches)]
-    assert len(patches) == {"net": 5, "small pictures": 6, "grouped": 4}[given.name]
+    assert len(patches) == {"net": 5, "small pictures": 6, "grouped": 4, "lines": 5}[given.name]
     if given.name == "grouped":
         assert all(each.sections in (2, 4) for each in patches)
+    if given.name == "lines":
+        assert all(each.line for each in patches)
 
 
 def one_by_one() -> Network:
@@ -179,7 +202,9 @@ def one_by_one() -> Network:
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
-    "given", [network(), small_pictures(), grouped(), one_by_one()], ids=lambda each: each.name
+    "given",
+    [network(), small_pictures(), grouped(), lines(), one_by_one()],
+    ids=lambda each: each.name,
 )
 def test_on_a_gpu(given: Network, precision: str, number: int) -> None:
     """More work than multiprocessors, so that blocks go on; and again, with less."""
@@ -213,15 +238,17 @@ OFFSETS = {
 # The same where images lie beside each other, and taps are apart; and of sections of channels.
 BESIDE = {"eights": 1, "apart_y": 1, "apart_x": 1, "at_once": 3}
 IN_SECTIONS = {"sections": -1, "own_words": 2}
+IN_A_LINE = {"line": -1, "pitch": -60, "planes_x": 1, "width": -1, "stride_x": 1, "left": 1,
+             "result_x": -1, "blocks_y": -1, "down": 1}  # fmt: skip
 
 
 @pytest.mark.parametrize("precision, turned", WAYS[2:])
 @pytest.mark.parametrize(
     "given, index, offsets", [
         (network(), 3, OFFSETS), (small_pictures(), 1, OFFSETS | BESIDE),
-        (grouped(), 1, IN_SECTIONS),
+        (grouped(), 1, IN_SECTIONS), (lines(), 3, IN_A_LINE),
     ],
-    ids=["strides", "beside", "sections"],
+    ids=["strides", "beside", "sections", "line"],
 )  # fmt: skip
 def test_every_wrong_constant_is_seen(
     given: Network, index: int, offsets: dict[str, Any], precision: str, turned: bool
@@ -231,9 +258,10 @@ def test_every_wrong_constant_is_seen(
     arithmetic, operation = ARITHMETICS[precision], to_do(given.stages, HOPPER)[index]
     filters, small = operation.summed[0], "eights" in offsets
     plan = next(
-        each for each in in_sections(plans_of(precision, operation, turned))
+        each for each in special(plans_of(precision, operation, turned))
         if (each.eights if small else
-            each.sections > 1 or (each.wide < filters < 2 * each.wide and not each.eights))
+            each.sections > 1 or each.line
+            or (each.wide < filters < 2 * each.wide and not each.eights))
     )  # fmt: skip
     parameters, made = plan.parameters(given.parameters), patches_program(plan)
     channels, height, width = operation.source
@@ -293,7 +321,7 @@ def test_kernels_compile_and_keep_sums_in_registers(precision: str, turned: bool
         (grouped(), 1, 9),
     ):  # fmt: skip
         operation = to_do(given.stages, HOPPER)[index]
-        plans = in_sections(beside(plans_of(precision, operation, turned)))
+        plans = special(beside(plans_of(precision, operation, turned)))
         plan = plans[number * len(plans) // 13]
         made = compile_cubin("patches", patches_text(plan, "patches"), "sm_90a")
         assert made.spilled_bytes < 100
@@ -477,6 +505,7 @@ CASES = [
     *((network(), index) for index in (1, 2, 3, 5)),
     *((small_pictures(), index) for index in (2, 3, 5)),
     (grouped(), 1),
+    *((lines(), index) for index in (1, 2, 3, 5)),
 ]
 
 
@@ -489,7 +518,7 @@ def test_what_lanes_write_is_what_was_computed(
     """The kernel's own text for what becomes of sums, run here, against the interpreter."""
     arithmetic = ARITHMETICS[precision]
     operation = to_do(given.stages, HOPPER)[index]
-    plans = in_sections(beside(plans_of(precision, operation, turned)))
+    plans = special(beside(plans_of(precision, operation, turned)))
     plan = max(
         plans[index % len(plans) :: 5],
         key=lambda plan: (plan.sums[0] * plan.column_blocks, plan.wide),
@@ -608,7 +637,7 @@ def whole_kernel(
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """A plan without tensor cores, one of all; pictures, and what is added."""
     operation = to_do(given.stages, HOPPER)[index]
-    plans = in_sections(beside(plans_of("fp32", operation, False)))
+    plans = special(beside(plans_of("fp32", operation, False)))
     # Of many images every fiber would take half a minute.
     most = max(16, min(plan.images for plan in plans))
     plans = [plan for plan in plans if plan.images <= most]
@@ -628,7 +657,11 @@ def whole_kernel(
 def test_a_whole_kernel_whoever_goes_on_first(given: Network, index: int, number: int) -> None:
     """All threads of a block as fibers: rings, sums and results are the kernel's own text."""
     plan, images, added = whole_kernel(given, index, number)
-    made, parameters = patches_program(plan), plan.parameters(given.parameters)
+    if number and (more := replace(plan, pictures=4)).fits(HOPPER):
+        plan = more
+    # Where what is read is rounded, to itself here, later chunks come meanwhile.
+    made = replace(patches_program(plan), rounds=number == 1)
+    parameters = plan.parameters(given.parameters)
     expected = run_patches(made, parameters, images, added).view(np.float32)
     for blocks in (1, 3):
         found = on_fibers.run(made, parameters, images, added, blocks=blocks, seed=blocks,

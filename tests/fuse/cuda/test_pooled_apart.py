@@ -13,7 +13,7 @@ from tilewright.fuse.cuda.cut import build, choose, cut
 from tilewright.fuse.cuda.generations import HOPPER, Generation, generation
 from tilewright.fuse.cuda.operations import with_pooling
 from tilewright.fuse.cuda.patches_tensor import TensorPatches
-from tilewright.fuse.cuda.pooled_apart import better_apart, with_poolings
+from tilewright.fuse.cuda.pooled_apart import better_apart, taken_apart
 from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Add,
@@ -68,7 +68,7 @@ def test_what_they_compute(network: Network, pools: int, precision: str) -> None
     todo = to_do(network.stages, HOPPER)
     places = better_apart(todo, arithmetic, HOPPER)
     assert choose(network.stages, arithmetic, 90).apart == places
-    todo = with_poolings(todo, places, HOPPER)
+    todo = taken_apart(todo, places, HOPPER)
     apart = [each for each in todo if each.kind == "each" and each.pool]
     assert len(apart) == pools
     assert all(todo[taken].pool == "" for each in apart for taken in each.takes)
@@ -92,7 +92,7 @@ def test_what_they_compute(network: Network, pools: int, precision: str) -> None
 def test_where_it_stays_behind_the_sums(network: Network, precision: str, gpu: Generation) -> None:
     todo = to_do(network.stages, gpu)
     assert better_apart(todo, ARITHMETICS[precision], gpu) == ()
-    assert with_poolings(todo, (), gpu) == todo
+    assert taken_apart(todo, (), gpu) == todo
 
 
 def test_readers_take_the_pooling() -> None:

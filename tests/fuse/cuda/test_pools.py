@@ -96,7 +96,8 @@ def test_between_other_kernels(precision: str, pooling: Pooling, activation: Lay
     truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)[-1]
     assert compare(interpret(kernels, network, images), truth)[1] is None
     plan = of(network, precision)
-    assert compile_cubin("pools", passing_text(plan, "pools"), "sm_90a").spilled_bytes == 0
+    text = passing_text(plan, "pools", None, "words")
+    assert compile_cubin("pools", text, "sm_90a").spilled_bytes == 0
 
 
 def chosen(network: Network, precision: str) -> Choice:

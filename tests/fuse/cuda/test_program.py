@@ -31,12 +31,13 @@ def test_steps_that_are_written_out(steps, products, expected):
 
 @pytest.mark.parametrize("precision", ["fp16", "tf32", "tf32x3"])
 def test_a_wide_network_is_no_longer_than_the_compiler_can_take(precision):
-    """The widest convolutions of All-CNN: 80 s in NVRTC when every step was written out."""
+    """The widest convolutions of All-CNN: 80 s in NVRTC when every step was written out. On a GPU
+    that has no other kernels for them."""
     layers = (Convolution(192, 3, padding=1), ReLU(), Convolution(192, 3, padding=1), ReLU())
     network = Network("wide", Pixels((96, 16, 16)), layers)
     found = [
         step
-        for plan in cut(network.stages, ARITHMETICS[precision], 90)
+        for plan in cut(network.stages, ARITHMETICS[precision], 80)
         if isinstance(plan, Stack)
         for step in program(plan, network.input, "float32").item
         if isinstance(step, Convolve)

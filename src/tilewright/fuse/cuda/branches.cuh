@@ -31,15 +31,28 @@ __device__ __forceinline__ float2 operator*(float2 a, float2 b)
     return make_float2(a.x * b.x, a.y * b.y);
 }
 
-// Two channels of a place, of which the first is even, as is how many there are.
+// Two channels of a place, of which the first is even, as is how many there are: where they lie, and
+// what they are.
 template <class L>
-__device__ __forceinline__ float2 two(const word* picture, int channel, int y, int x)
+__device__ __forceinline__ const word* place_of_two(const word* picture, int channel, int y, int x)
+{
+    return picture + y * L::ROW + x * L::PITCH + (L::FLOATS ? channel : channel / TW_PER_WORD);
+}
+
+template <class L>
+__device__ __forceinline__ float2 two_at(const word* place)
 {
 #if TW_PER_WORD == 2
     if (!L::FLOATS)
-        return unpack(picture[y * L::ROW + x * L::PITCH + channel / 2]);
+        return unpack(place[0]);
 #endif
-    return make_float2(one<L>(picture, channel, y, x), one<L>(picture, channel + 1, y, x));
+    return make_float2(__uint_as_float(place[0]), __uint_as_float(place[1]));
+}
+
+template <class L>
+__device__ __forceinline__ float2 two(const word* picture, int channel, int y, int x)
+{
+    return two_at<L>(place_of_two<L>(picture, channel, y, x));
 }
 
 // Values of several pictures, as `value` finds them, and activations: two channels at a time. A
@@ -133,7 +146,8 @@ __device__ __forceinline__ void channels(
 }
 
 // Pooling of windows that stick out of the picture, whose row `first` is the first at hand: what is
-// outside does not count, but for an average that counts the padding.
+// outside does not count, but for an average that counts the padding. Of small windows the nearest
+// place inside is read instead, so that no read waits for another.
 template <class L, class Out>
 __device__ __forceinline__ void windows(const word* in, Out out, int first, int thread)
 {
@@ -143,12 +157,24 @@ __device__ __forceinline__ void windows(const word* in, Out out, int first, int 
         const int top = first + y * L::STRIDE_Y - L::TOP, left = x * L::STRIDE_X - L::LEFT;
         const int bottom = min(top + L::TAPS_Y, L::HEIGHT), right = min(left + L::TAPS_X, L::WIDTH);
         const float start = L::AVERAGE ? 0.0f : __uint_as_float(0xff800000);
+        const int above = max(top, 0), before = max(left, 0);
         float2 found = make_float2(start, start);
-        for (int row = max(top, 0); row < bottom; ++row)
-            for (int column = max(left, 0); column < right; ++column) {
-                const float2 next = get<L>(in, row - first, column, channel);
-                take_in<L>(found, next);
+        if (L::TAPS_Y * L::TAPS_X <= 9 && above < bottom && before < right) {
+#pragma unroll
+            for (int k = 0; k < L::TAPS_Y * L::TAPS_X; ++k) {
+                const int row = top + k / L::TAPS_X, column = left + k % L::TAPS_X;
+                const bool inside = row >= above && row < bottom && column >= before && column < right;
+                const float2 next = get<L>(in, min(max(row, above), bottom - 1) - first,
+                                           min(max(column, before), right - 1), channel);
+                take_in<L>(found, inside ? next : make_float2(start, start));
             }
+        } else {
+            for (int row = above; row < bottom; ++row)
+                for (int column = before; column < right; ++column) {
+                    const float2 next = get<L>(in, row - first, column, channel);
+                    take_in<L>(found, next);
+                }
+        }
         if (L::AVERAGE) {
             int count = (bottom - max(top, 0)) * (right - max(left, 0));
             if (L::COUNTS_PADDING)

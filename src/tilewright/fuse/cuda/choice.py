@@ -64,8 +64,9 @@ class Patched(
     """A kernel of one wide convolution (`patches`): on tensor cores, which may have filters and
     positions exchanged, or without: with so many filters a thread, channels a chunk, and rows a
     patch, and two sums of each or one. Pixels of so many `eights` of images lie beside each other,
-    or images are apart. A block's filters see one of so many `sections` of the channels; `sharing`
-    blocks are on a multiprocessor."""
+    or images are apart; or positions are in a `line`. A block's filters see one of so many
+    `sections` of the channels; `sharing` blocks are on a multiprocessor.
+    """
 
     operations: Positive
     images: int
@@ -83,6 +84,7 @@ class Patched(
     eights: int = 0
     sections: Positive = 1
     sharing: Positive = 1
+    line: bool = False
 
 
 class Passed(
@@ -94,10 +96,14 @@ class Passed(
 
 
 class Few(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Kernels for batches of up to so many images; none where those for many do as well."""
+    """Kernels for batches of up to so many images; none where those for many do as well.
+
+    `apart` is as in `Choice`.
+    """
 
     images: Positive
     kernels: tuple[Stacked | Spread | Patched | Passed, ...]
+    apart: tuple[int, ...] = ()
 
 
 class Connected(
@@ -118,7 +124,8 @@ class Choice(Chosen, frozen=True, forbid_unknown_fields=True):
     Batches of up to `few_up_to` images have kernels of their own: the first of `few` that are for
     so many, or the last. Blocks, or the warps of a block, share long sums where images are few,
     unless they are told not to (`share_sums`). The poolings of the operations that are `apart` are
-    operations of their own where images are many (`pooled_apart`).
+    operations of their own where images are many (`pooled_apart`); where -1 is, so is making words
+    of pixels (`arriving`).
     """
 
     generation: str

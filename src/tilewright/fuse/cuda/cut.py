@@ -14,6 +14,7 @@ from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda import planned
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import Known, arranged, searched, stack_as
+from tilewright.fuse.cuda.arriving import can_arrive
 from tilewright.fuse.cuda.choice import (
     Choice,
     Connected,
@@ -41,10 +42,10 @@ from tilewright.fuse.cuda.operations import (
 )
 from tilewright.fuse.cuda.panels import Panels, connected
 from tilewright.fuse.cuda.passing import Passing
-from tilewright.fuse.cuda.passing_choice import passing
+from tilewright.fuse.cuda.passing_choice import only_passes, passing
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import best_for_many, patches_as
-from tilewright.fuse.cuda.pooled_apart import better_apart, with_poolings
+from tilewright.fuse.cuda.pooled_apart import PIXELS, better_apart, taken_apart
 from tilewright.fuse.cuda.stack import Source, Stack
 from tilewright.fuse.cuda.tiles import Tiles, can_spread
 from tilewright.fuse.cuda.tiles_choice import best_tiles, tiles_cycles
@@ -126,16 +127,14 @@ def _with_few(
 ) -> Choice:
     found, up_to = [], 0
     for images in TIERS:
-        try:
-            few = choose_few(
-                todo, arithmetic, gpu, images, lambda part: _stacks(part, arithmetic, gpu, 0)
-            )
-        except DoesNotFit:  # what lies between layers: all images go by the kernels for many
-            few = None
-        if few is None:
+        ways = [
+            way
+            for apart in (((), (PIXELS,)) if can_arrive(todo, gpu) else ((),))
+            if (way := _few_kernels(todo, arithmetic, gpu, images, apart)) is not None
+        ]
+        if not ways:
             return choice
-        plans = _plans(todo, arithmetic, gpu, few.kernels)
-        least = sum(cycles(each, images, gpu) for each in plans)
+        least, few = min(ways, key=lambda way: way[0])
         one = one_kernel(todo, arithmetic, gpu, images) if len(todo) <= MOST_TOGETHER else None
         if one is not None and cycles(one[0], images, gpu) < least:
             few, least = Few(images, (one[1],)), cycles(one[0], images, gpu)
@@ -145,6 +144,27 @@ def _with_few(
             few = Few(images, ())
         found.append(few)
     return structs.replace(choice, few=tuple(found), few_up_to=up_to) if up_to else choice
+
+
+def _few_kernels(
+    todo: Sequence[Operation],
+    arithmetic: Arithmetic,
+    gpu: Generation,
+    images: int,
+    apart: tuple[int, ...],
+) -> tuple[float, Few] | None:
+    """The kernels for so many images, and their cycles; None if there are none of their own."""
+    todo = taken_apart(todo, apart, gpu)
+    try:
+        few = choose_few(
+            todo, arithmetic, gpu, images, lambda part: _stacks(part, arithmetic, gpu, 0)
+        )
+    except DoesNotFit:  # what lies between layers: all images go by the kernels for many
+        return None
+    if few is None:
+        return None
+    plans = _plans(todo, arithmetic, gpu, few.kernels)
+    return sum(cycles(each, images, gpu) for each in plans), structs.replace(few, apart=apart)
 
 
 @cache
@@ -172,7 +192,7 @@ def _search(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation, extra: int = 0
 ) -> Choice:
     apart = better_apart(todo, arithmetic, gpu)
-    todo = with_poolings(todo, apart, gpu)
+    todo = taken_apart(todo, apart, gpu)
     kernels: list[Chosen] = []
     at = 0
     while at < len(todo):
@@ -210,7 +230,7 @@ def build(
         )
     if few is None or not few.kernels:
         return list(_build(tuple(stages), arithmetic, gpu, choice.kernels, choice.apart))
-    return list(_build(tuple(stages), arithmetic, for_few(gpu), few.kernels, ()))
+    return list(_build(tuple(stages), arithmetic, for_few(gpu), few.kernels, few.apart))
 
 
 def few_of(choice: Choice, images: int) -> Few | None:
@@ -229,7 +249,7 @@ def _build(
     chosen_kernels: tuple[Chosen, ...],
     apart: tuple[int, ...],
 ) -> tuple[Kernel, ...]:
-    todo = with_poolings(_to_do(stages, gpu), apart, gpu)
+    todo = taken_apart(_to_do(stages, gpu), apart, gpu)
     return _plans(todo, arithmetic, gpu, chosen_kernels)
 
 
@@ -371,11 +391,12 @@ def _stacks(
             ways: list[tuple[float, Alone]] = [
                 *_in_patches(part, arithmetic, gpu), *_passing(part, arithmetic, gpu)
             ]  # fmt: skip
-            try:
-                plan, chosen = arranged(arithmetic, part, gpu, known)
-                ways.append((cost_of(plan, gpu), Stacked(len(part), *chosen)))
-            except DoesNotFit as error:
-                problem = error
+            if not (ways and only_passes(part)):
+                try:
+                    plan, chosen = arranged(arithmetic, part, gpu, known)
+                    ways.append((cost_of(plan, gpu), Stacked(len(part), *chosen)))
+                except DoesNotFit as error:
+                    problem = error
             if not ways:
                 ways += _in_tiles(part, arithmetic, gpu)
             if ways:

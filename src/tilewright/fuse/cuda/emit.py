@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.model.layers import Elementwise, Pixels
+from tilewright.model.layers.elementwise import literal
 from tilewright.runtime.nvrtc_worker import ORDERED
 
 # What activations are written with, as in the dialect.
@@ -75,11 +76,10 @@ def value(pixels: Pixels | None) -> str:
     """What becomes of a pixel, of some channel, as it is read."""
     body = "return x;"
     if pixels:
-        body = f"return fmaf(x, {pixels.scales[0]:.9e}f, {pixels.shifts[0]:.9e}f);"
+        body = f"return fmaf(x, {literal(pixels.scales[0])}, {literal(pixels.shifts[0])});"
         if pixels.specials:
             scales, shifts = (
-                ", ".join(f"{each:.9e}f" for each in values)
-                for values in (pixels.scales, pixels.shifts)
+                ", ".join(map(literal, values)) for values in (pixels.scales, pixels.shifts)
             )
             body = (
                 f"const float scales[] = {{{scales}}}, shifts[] = {{{shifts}}}; "

@@ -178,16 +178,18 @@ def _patches(plan: Patches) -> tuple[str, str, tuple[Share, ...]]:
     channels = plan.operation.source[0]
     seen = f" that see {channels // plan.sections} of {channels} channels" * (plan.sections > 1)
     down, across = plan.tall * plan.down, PATCH * plan.across
+    area = f"{down * across} positions in a line" if plan.line else f"{down} x {across} positions"
     arrangement = (
         f"{_count(plan.sharing, 'block')} a multiprocessor, "
-        f"for {of}{down} x {across} positions and {plan.wide} filters"
+        f"for {of}{area} and {plan.wide} filters"
         f"{seen}; {4 * plan.groups} warps add up"
     )
     memory = f"{plan.shared_bytes:,} bytes shared: pictures and weights pass through in chunks"
     operation = plan.operation
     works = math.prod(plan.blocks) * plan.column_blocks
     depth = plan.step_words * plan.steps * plan.arithmetic.per_word
-    issued = works * PATCH * plan.tall * plan.down * plan.across * plan.wide * depth
+    # Images may lie beside each other in a patch.
+    issued = works * PATCH * plan.tall * plan.patches * plan.wide * depth / plan.images
     useful = math.prod(operation.summed[1:]) * operation.weights
     positions, filters = plan.unit
     unit = f"{positions} positions, {filters} filters"

@@ -20,7 +20,7 @@ from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import Panels
 from tilewright.fuse.cuda.passing import Passing
-from tilewright.fuse.cuda.passing_choice import passing
+from tilewright.fuse.cuda.passing_choice import only_passes, passing
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_choice import best_patches
 from tilewright.fuse.cuda.patches_choice import cycles as patches_cycles
@@ -171,6 +171,8 @@ class _Strips:
         own = passing(self.arithmetic, operation)
         if own is not None:
             yield own.cycles(self.images, self.gpu), Passed()
+        if own is not None and only_passes([operation]):
+            return
         for division in enumerate(divisions([operation])):
             _, (_, strip) = division
             load = self.images * (len(strip.starts) if strip else 1) / self.gpu.few.processors

@@ -152,8 +152,11 @@ class Generation:
     image_wait: float
     # Chosen: reads of pooling, and other work on single values, in a cycle.
     each_a_cycle: float
-    # Chosen: until a thread has read two values from device memory, of four times two that it reads
-    # at once; one after the other took 765 cycles each (measured, 2026-11-18).
+    # Measured: reads of windows that stick out of the picture (4 to 6.7 of 18 poolings on an H200,
+    # `benchmarks/results/2026-11-19-alone-h200.txt`).
+    window_a_cycle: float
+    # Until a thread has read two values from device memory, of four times two that it reads at
+    # once. Measured: pictures that are added or put behind each other, 47 times (the same file).
     pair_wait: float
     # Measured: what reads of single words cost against reads of two (fp32).
     unaligned: float
@@ -225,7 +228,8 @@ HOPPER = Generation(
     image_work=0,
     image_wait=250,
     each_a_cycle=16,
-    pair_wait=250,
+    window_a_cycle=5,
+    pair_wait=520,
     unaligned=1.3,
     other_registers=34,
     launch_cycles=130,

@@ -25,8 +25,7 @@ template <int WIDTH>
 __device__ __forceinline__ void write_words(word* to, const Vector<WIDTH>& given)
 {
     if constexpr (WIDTH == 4)
-        *reinterpret_cast<uint4*>(to) =
-            make_uint4(given.at[0], given.at[1], given.at[2], given.at[3]);
+        write_four(to, given.at[0], given.at[1], given.at[2], given.at[3]);
     else if constexpr (WIDTH == 2)
         *reinterpret_cast<uint2*>(to) = make_uint2(given.at[0], given.at[1]);
     else

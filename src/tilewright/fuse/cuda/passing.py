@@ -2,7 +2,7 @@
 
 A block of a `stack` takes an image; these take whatever words come next, so that one image keeps
 all multiprocessors busy, and many are moved as fast as device memory allows. `behind` puts channels
-of several pictures behind each other, `pools` pools.
+of several pictures behind each other, `pools` pools, and `arriving` makes words of pixels.
 """
 
 from __future__ import annotations

@@ -16,6 +16,9 @@
 // Of small pictures much of a patch would be empty. There eight columns of a patch may be eight
 // images: their pixels lie beside each other, and rows of EIGHTS such eights follow each other, so
 // that a patch's rows are as far apart as ever. Taps then read whole eights further on.
+//
+// A picture of one row is a LINE, and so is any under windows of 1x1: eight positions that follow
+// each other are a row of a patch, and the next eight the row below.
 
 #define TW_PATCH 8
 #define TW_FETCHING 96  // threads that fetch pictures
@@ -59,6 +62,10 @@ struct Work {
         number /= L::BLOCKS_X;
         y = number % L::BLOCKS_Y * (L::TALL * L::DOWN / Patch<L>::SETS);
         image = number / L::BLOCKS_Y * L::IMAGES;
+        if (L::LINE) {
+            x = y * TW_PATCH;
+            y = 0;
+        }
     }
 
     // Which channels its filters see.
@@ -82,6 +89,10 @@ struct Position {
         const Work<L>& work, const Patch<L>& patch, int row, int column)
     {
         row += patch.y();
+        if (L::LINE) {
+            column += row * TW_PATCH;
+            row = 0;
+        }
         image = work.image + (L::EIGHTS ? row % Patch<L>::SETS * 8 + column : patch.image());
         y = work.y + row / Patch<L>::SETS;
         x = work.x + patch.x() + (L::EIGHTS ? 0 : column);
@@ -97,8 +108,10 @@ struct Rings {
     static constexpr int ADDING = 128 * L::GROUPS;  // threads
     static constexpr int USED = L::IMAGES * L::PLANES_Y * L::PLANES_X * L::ROWS * L::PITCH;
     static constexpr int SETS = Patch<L>::SETS;
-    // Places from a pixel to its neighbour, and to the one below in the next set, or the next row.
-    static constexpr int BESIDE = L::EIGHTS ? 8 : 1, BELOW = L::PITCH * BESIDE;
+    // Places from a pixel to its neighbour, to the one below in the next set, or the next row, and
+    // to the one below in a patch.
+    static constexpr int BESIDE = L::EIGHTS ? 8 : 1, ROW = L::PITCH * BESIDE;
+    static constexpr int BELOW = L::LINE ? TW_PATCH : ROW;
     // Where in a word of the table of places rows and columns begin.
     static constexpr int ROW_BITS = L::EIGHTS ? 24 : 16, COLUMN_BITS = L::EIGHTS ? 16 : 0;
     const uint4* memory;
@@ -164,11 +177,11 @@ struct Rings {
     {
         int2* places = const_cast<int2*>(at_places());
         for (int slot = threadIdx.x - ADDING - 32; slot < USED; slot += TW_FETCHING) {
-            const int plane = slot / (BELOW * SETS) / L::ROWS;
-            const int y = slot / (BELOW * SETS) % L::ROWS * L::STRIDE_Y
+            const int plane = slot / (ROW * SETS) / L::ROWS;
+            const int y = slot / (ROW * SETS) % L::ROWS * L::STRIDE_Y
                 + plane / L::PLANES_X % L::PLANES_Y;
             const int x = slot / BESIDE % L::PITCH * L::STRIDE_X + plane % L::PLANES_X;
-            const int image = L::EIGHTS ? slot / BELOW % SETS * 8 + slot % BESIDE
+            const int image = L::EIGHTS ? slot / ROW % SETS * 8 + slot % BESIDE
                                         : plane / (L::PLANES_Y * L::PLANES_X);
             places[slot] = make_int2(((image * L::HEIGHT + y) * L::WIDTH + x) * L::WORDS,
                                      y << ROW_BITS | x << COLUMN_BITS | (L::EIGHTS ? image : 0));
@@ -183,12 +196,17 @@ struct Rings {
             + (L::CHANGES_PLACES ? (piece ^ slot) % PIECES : piece) * 16;
     }
 
+    // Chunks that are rounded when they are there: so many later ones come meanwhile. One more would
+    // wait for that of which the next one's products have begun, which is not rounded.
+    static constexpr int MEANWHILE = L::PICTURES > 2 ? L::PICTURES - 2 : 0;
+
     __device__ __forceinline__ void fetch_pictures(const word* images, int count) const
     {
         constexpr int STEP = TW_FETCHING / PIECES;
         const int thread = threadIdx.x - ADDING - 32, piece = thread % PIECES;
         const int2* places = at_places();
-        Turn<L::PICTURES> turn;
+        Turn<L::PICTURES> turn, there;
+        int under_way = 0;
         find_places();
         for (int number = blockIdx.x; number < Work<L>::all(count); number += gridDim.x) {
             const Work<L> work(number);
@@ -216,21 +234,35 @@ struct Rings {
                         copy_words<L::AT_ONCE>(piece_of_place(picture, slot, piece) + 4 * i,
                                                next + place.x + i, there && first + i < L::OWN_WORDS);
                 }
-                const word full = pictures_full + 8 * turn.stage;
                 if (L::ROUNDS) {
-                    fetched();
-                    for (int slot = thread / PIECES; slot < USED; slot += STEP)
-                        round_piece(piece_of_place(picture, slot, piece));
-                    seen_by_copies();
-                    arrive(full);
+                    commit_fetches();
+                    if (under_way++ >= MEANWHILE) {
+                        fetched_but<MEANWHILE>();
+                        round_next(there);
+                    }
                 } else {
-                    arrive_when_copied(full);
+                    arrive_when_copied(pictures_full + 8 * turn.stage);
                 }
                 next += L::CHUNK_WORDS;
                 turn.next();
             }
         }
         fetched();  // before anybody leaves
+        for (int left = min(under_way, MEANWHILE); L::ROUNDS && left > 0; --left)
+            round_next(there);
+    }
+
+    // What this thread has copied of a chunk, as operands.
+    __device__ __forceinline__ void round_next(Turn<L::PICTURES>& turn) const
+    {
+        const int thread = threadIdx.x - ADDING - 32;
+        const word picture = pictures + turn.stage * PICTURE_BYTES;
+#pragma unroll 4
+        for (int slot = thread / PIECES; slot < USED; slot += TW_FETCHING / PIECES)
+            round_piece(piece_of_place(picture, slot, thread % PIECES));
+        seen_by_copies();
+        arrive(pictures_full + 8 * turn.stage);
+        turn.next();
     }
 
     // Floats as operands; in two parts, all pixels' second ones lie behind their first ones.
@@ -262,7 +294,7 @@ struct Rings {
     {
         const int y = tap / L::TAPS_X * L::APART_Y, x = tap % L::TAPS_X * L::APART_X;
         const int plane = y % L::STRIDE_Y * L::PLANES_X + x % L::STRIDE_X;
-        return (plane * L::ROWS + y / L::STRIDE_Y) * (SETS * BELOW) + x / L::STRIDE_X * BESIDE;
+        return (plane * L::ROWS + y / L::STRIDE_Y) * (SETS * ROW) + x / L::STRIDE_X * BESIDE;
     }
 
     // Where a thread that adds up is in both rings, and what it gives back next.
@@ -382,8 +414,7 @@ struct Results {
                 + (L::TO_PANELS ? piece_at<L::OUT_PIECES>(image, at / 4) + at % 4
                                 : size_t(image) * L::RESULT_WORDS + at);
             if constexpr (WORDS == 4)
-                *reinterpret_cast<uint4*>(to) =
-                    make_uint4(made[i], made[i + 1], made[i + 2], made[i + 3]);
+                write_four(to, made[i], made[i + 1], made[i + 2], made[i + 3]);
             else if constexpr (WORDS == 2)
                 *reinterpret_cast<uint2*>(to) = make_uint2(made[i], made[i + 1]);
             else

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +27,7 @@ from tilewright.fuse.cuda.generations import Generation, PatchRates
 from tilewright.fuse.cuda.operations import Form, OfOperation, Operation
 from tilewright.fuse.cuda.packing import expanded, pack_all
 from tilewright.fuse.cuda.panels_ways import FETCHING, REGISTERS
+from tilewright.model.layers import Shape
 from tilewright.model.network import Parameters
 
 PATCH = 8  # positions along a side, but that a patch may have more rows or fewer; or images
@@ -65,6 +67,8 @@ class Patches(OfOperation):
     sections: int = 1
     # Blocks of a multiprocessor: one adds up while another writes.
     sharing: int = 1
+    # A picture's positions are in a line, and eight that follow each other a row of a patch.
+    line: bool = False
 
     @property
     def tall(self) -> int:
@@ -134,6 +138,12 @@ class Patches(OfOperation):
         in whole blocks of filters and whole chunks."""
 
     @property
+    def rounds(self) -> bool:
+        """Whether what is read is rounded to operands first, or taken apart."""
+        arithmetic = self.arithmetic
+        return arithmetic.parts > 1 or (self.operation.mixed and arithmetic.rounds)
+
+    @property
     def gives(self) -> Form:
         return self.operation.gives
 
@@ -152,8 +162,25 @@ class Patches(OfOperation):
         return 1 if self.eights else PATCH
 
     @property
+    def source_sides(self) -> tuple[int, int]:
+        """Of the picture that is read, as it is here."""
+        return self._sides(self.operation.source)
+
+    @property
+    def summed_sides(self) -> tuple[int, int]:
+        return self._sides(self.operation.summed)
+
+    @property
+    def result_sides(self) -> tuple[int, int]:
+        return self._sides(self.operation.result)
+
+    def _sides(self, shape: Shape) -> tuple[int, int]:
+        _, height, width = shape
+        return (1, height * width) if self.line else (height, width)
+
+    @property
     def block_rows(self) -> int:
-        """Of a picture."""
+        """Of a picture, or of a line's eights."""
         return self.tall * self.down // self.sets
 
     @property
@@ -211,13 +238,14 @@ class Patches(OfOperation):
     def rows(self) -> int:
         """Of a plane."""
         window = self.operation.window
-        return self.block_rows + (window.taps[0] - 1) // window.stride[0]
+        return 1 if self.line else self.block_rows + (window.taps[0] - 1) // window.stride[0]
 
     @property
     def pitch(self) -> int:
         """Pixels of a row."""
         window = self.operation.window
-        return self.side * self.across + (window.taps[1] - 1) // window.stride[1]
+        own = PATCH * self.block_rows if self.line else self.side * self.across
+        return own + (window.taps[1] - 1) // window.stride[1]
 
     @property
     def used_slots(self) -> int:
@@ -249,7 +277,9 @@ class Patches(OfOperation):
     @property
     def blocks(self) -> tuple[int, int]:
         """Of an image's positions, along y and x."""
-        _, height, width = self.operation.summed
+        height, width = self.summed_sides
+        if self.line:
+            return -(-width // (PATCH * self.block_rows)), 1
         return -(-height // self.block_rows), -(-width // (self.side * self.across))
 
     @property
@@ -325,8 +355,13 @@ class Patches(OfOperation):
             and self.groups in GROUPS
             and self.eights in (0, *EIGHTS)
             and self.in_sections
+            and (not self.line or (self.across == 1 and in_line(self.operation)))
             and (
-                (self.images == PATCH * self.eights and self.tall * self.down % self.eights == 0)
+                (
+                    not self.line
+                    and self.images == PATCH * self.eights
+                    and self.tall * self.down % self.eights == 0
+                )
                 if self.eights
                 else (self.images == 1 or self.blocks == (1, 1))  # of several, each is whole
             )
@@ -355,6 +390,29 @@ class Patches(OfOperation):
         more = MORE if self.eights else 0
         sums = self.arithmetic.parts * math.prod(self.sums)
         return sums + self.other_registers + more <= self.registers
+
+
+def in_line(operation: Operation) -> bool:
+    """Whether a sum's positions can be: it has one row, or no window to speak of."""
+    window = operation.window
+    below = window.after or window.padding
+    row = operation.source[1] == operation.summed[1] == 1
+    one = window.stride == (1, 1) and operation.source[1:] == operation.summed[1:]
+    return (
+        not operation.pool
+        and window.taps[0] == 1
+        and (window.padding[0], below[0]) == (0, 0)
+        and (row or (one and window.taps[1] == 1 and (window.padding[1], below[1]) == (0, 0)))
+    )
+
+
+def line_shapes(operation: Operation, high: int, count: int) -> Iterator[tuple[int, int]]:
+    """Images, and patches of each in a block, of so many patches of so many eights in a line."""
+    most = -(-math.prod(operation.summed[1:]) // (PATCH * high))
+    for down in range(1, most + 1):
+        images, rest = divmod(count, down)
+        if rest == 0 and (images == 1 or (images > 1 and down == most)):
+            yield images, down
 
 
 def worth_eights(operation: Operation) -> bool:

@@ -16,9 +16,10 @@ from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.patches_plain import PlainPatches
 from tilewright.fuse.cuda.patches_tensor import TensorPatches
 
-# Of kernels for many images that are nearly as good as the best for any number of them, the one is
-# taken that is best for so many: there it counts whether blocks come out even.
-NEAR, MANY = 1.05, 1000
+# Of kernels for many images the one is taken that loses least against the best for any number of
+# them, times what it loses against the best for so many, where it counts whether blocks come out
+# even: of layers with little to do one that was best for any number took 1.4 times as long.
+MANY = 1000
 
 
 def all_patches(arithmetic: Arithmetic, operation: Operation, gpu: Generation) -> Iterator[Patches]:
@@ -33,7 +34,7 @@ def patches_as(
     """The plan that was chosen, if there is such a one."""
     given = (operation, chosen.images, chosen.down, chosen.across, chosen.groups, chosen.wide,
              chosen.stages, chosen.pictures, chosen.eights, chosen.sections,
-             chosen.sharing)  # fmt: skip
+             chosen.sharing, chosen.line)  # fmt: skip
     plan: Patches
     if chosen.own and patches_plain.can_be_patches(arithmetic.whole, operation, gpu):
         own = chosen.own, chosen.depth, chosen.high, chosen.twice
@@ -78,8 +79,8 @@ def best_patches(
 def best_for_many(
     arithmetic: Arithmetic, operation: Operation, gpu: Generation
 ) -> tuple[float, Patches] | None:
-    """What an image of many costs of the best of all, and one that is nearly as good, but best for
-    `MANY`, of which every multiprocessor then has some; None: there is none."""
+    """What an image of many costs of the best of all, and one that is nearly as good and good for
+    `MANY`, too, of which every multiprocessor then has some; None: there is none."""
     found = _best_for_many(arithmetic, _alike(operation), gpu)
     return (found[0], replace(found[1], operation=operation)) if found else None
 
@@ -96,19 +97,15 @@ def _best_for_many(
 ) -> tuple[float, Patches] | None:
     processors = gpu.few.processors
     plans = [
-        (image_cycles(plan, gpu), plan)
+        (image_cycles(plan, gpu), cycles(plan, MANY, processors), plan)
         for plan in _tried(arithmetic, alike, gpu)
         if plan.works(MANY) >= processors
     ]
     if not plans:
         return None
-    least = min(cost for cost, _ in plans)
     # Of those that wait for device memory, the one that has least to do besides.
-    best = min(
-        (plan for cost, plan in plans if cost <= NEAR * least),
-        key=lambda plan: (cycles(plan, MANY, processors), _own_cycles(plan)),
-    )
-    return least, best
+    *_, best = min(plans, key=lambda each: (each[0] * each[1], _own_cycles(each[2])))
+    return min(cost for cost, *_ in plans), best
 
 
 @dataclass(frozen=True)

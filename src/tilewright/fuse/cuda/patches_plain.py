@@ -21,6 +21,8 @@ from tilewright.fuse.cuda.patches import (
     PATCH,
     PIECE,
     Patches,
+    in_line,
+    line_shapes,
     sections_of,
     worth_eights,
 )
@@ -28,6 +30,7 @@ from tilewright.fuse.cuda.patches import (
 OWN = 16, 12, 8  # filters of a thread
 DEPTHS = 32, 16, 8  # channels of a chunk
 OTHERS, ONCE = 20, 16  # registers, besides sums; and what one sum of each is made of
+TWO_SETS = 4  # more, of eights of images
 TALL = range(4, 17)  # rows of a patch
 LEAST_CHANNELS = 8  # fewer leave much of a chunk empty
 MOST_PATCHES = 1, 2, 3, 4, 6, 8, 12, 16  # of a block
@@ -81,13 +84,15 @@ class PlainPatches(Patches):
         in, it changes from channel to channel. Without room for that, with 128 sums, they ran at 40
         to 45 TFLOP/s instead of 48 to 53."""
         more = 4 * self.high + 2 * self.own if self.twice else ONCE
-        return self.high * self.own + more + OTHERS
+        # Seen: nine rows of two sets of images took 100 bytes more than there were.
+        return self.high * self.own + more + OTHERS + (TWO_SETS if self.eights == 2 else 0)
 
     @property
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
                        self.pictures, own=self.own, depth=self.depth, high=self.high,
-                       twice=self.twice, eights=self.eights, sections=self.sections)  # fmt: skip
+                       twice=self.twice, eights=self.eights, sections=self.sections,
+                       line=self.line)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         """A scheduler has a warp of each group; what it reads, it reads beside all others."""
@@ -164,36 +169,45 @@ def all_patches(
             least = replace(least, twice=False)
         if wide - own >= filters or not (least.shared_out and least.in_sections):
             continue
-        for images, down, across, eights in _shapes(operation, high, count):
+        for images, down, across, eights, line in _shapes(operation, high, count):
             ways = itertools.product((2, 1), DEPTHS, range(MOST_STAGES, 1, -1))
             for pictures, depth, stages in ways:
                 plan = replace(least, images=images, down=down, across=across, stages=stages,
-                               pictures=pictures, depth=depth, eights=eights)  # fmt: skip
+                               pictures=pictures, depth=depth, eights=eights,
+                               line=line)  # fmt: skip
                 if plan.fits(gpu):
                     yield plan
                     break
 
 
-def _shapes(operation: Operation, high: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+def _shapes(
+    operation: Operation, high: int, count: int
+) -> Iterator[tuple[int, int, int, int, bool]]:
     """Images, patches above each other and beside each other, and eights of images, of so many
-    patches that are so high."""
+    patches that are so high; and whether positions are in a line."""
     _, height, width = operation.summed
+    if in_line(operation):
+        yield from (
+            (images, down, 1, 0, True) for images, down in line_shapes(operation, high, count)
+        )
     tall, broad = -(-height // high), min(-(-width // PATCH), MOST_PATCHES[-1])
     for down, across in itertools.product(range(1, tall + 1), range(1, broad + 1)):
         images, rest = divmod(count, down * across)
         if rest == 0 and (images == 1 or (images > 1 and (down, across) == (tall, broad))):
-            yield images, down, across, 0
+            yield images, down, across, 0, False
     for eights in EIGHTS if worth_eights(operation) else ():
         for across in (each for each in range(1, width + 1) if count % each == 0):
             down = count // across
             if high * down % eights == 0 and high * down <= eights * height:
-                yield PATCH * eights, down, across, eights
+                yield PATCH * eights, down, across, eights, False
 
 
 def _heights(operation: Operation) -> list[int]:
     """Rows of patches that leave least of the last one empty, and the usual ones."""
     even = 2 if operation.pool else 1
     height = -(-operation.summed[1] // even)
+    if in_line(operation):
+        height = -(-math.prod(operation.summed[1:]) // PATCH)
     found = {even * -(-height // count) for count in range(1, height + 1)}
     if worth_eights(operation):
         found |= {eights * each for eights in EIGHTS for each in found}

@@ -24,6 +24,8 @@ from tilewright.fuse.cuda.patches import (
     PATCH,
     STAGES,
     Patches,
+    in_line,
+    line_shapes,
     sections_of,
     worth_eights,
 )
@@ -34,6 +36,7 @@ COLUMNS = 32  # filters of which a lane has eight that follow each other
 MOST_COLUMNS = 256  # of an instruction
 OF_INSTRUCTION = 26  # registers, besides sums
 OTHERS, MORE_IN_PARTS = 40, 16  # registers, besides sums
+OF_ADDED = 8  # more where floats are added, and a thread has few: 300 to 700 bytes were spilled
 # Of operands in parts (`patches_tensor.cuh`): so many taps' products are added up by tensor cores;
 # cycles until those are there that a thread then adds.
 TAPS_A_SUM, WAIT = 4, 60
@@ -55,7 +58,11 @@ class TensorPatches(Patches):
 
     @property
     def other_registers(self) -> int:
-        return OTHERS + MORE_IN_PARTS * (self.arithmetic.parts - 1)
+        more = MORE_IN_PARTS * (self.arithmetic.parts - 1)
+        floats = self.arithmetic.per_word == 1 and not self.turned
+        if self.operation.added and floats and self.groups == GROUPS[-1]:
+            more += OF_ADDED
+        return OTHERS + more
 
     @property
     def turns(self) -> int:
@@ -90,7 +97,7 @@ class TensorPatches(Patches):
     def chosen(self) -> Patched:
         return Patched(1, self.images, self.down, self.across, self.groups, self.wide, self.stages,
                        self.pictures, self.turned, eights=self.eights, sections=self.sections,
-                       sharing=self.sharing)  # fmt: skip
+                       sharing=self.sharing, line=self.line)  # fmt: skip
 
     def adding_cycles(self, rates: PatchRates) -> float:
         step = rates.step + rates.product * self.columns
@@ -166,29 +173,33 @@ def all_patches(
         if sections > 1:
             widths = {wide for wide in widths if filters % wide == 0}
         for groups, count, wide in itertools.product(GROUPS, MOST_PATCHES, sorted(widths)):
-            for images, down, across, eights in _shapes(operation, count):
+            for images, down, across, eights, line in _shapes(operation, count):
                 for sharing in (1, 2):
                     for pictures, stages in itertools.product((3, 2, 1), range(STAGES, 2, -1)):
                         plan = TensorPatches(
                             arithmetic, operation, images, down, across, groups, wide, stages,
-                            pictures, eights, sections, sharing, turned,
+                            pictures, eights, sections, sharing, line, turned,
                         )  # fmt: skip
                         if plan.fits(gpu):
                             yield plan
                             break
 
 
-def _shapes(operation: Operation, count: int) -> Iterator[tuple[int, int, int, int]]:
+def _shapes(operation: Operation, count: int) -> Iterator[tuple[int, int, int, int, bool]]:
     """Images, patches above each other and beside each other, and eights of images, of so many
-    patches."""
+    patches; and whether positions are in a line."""
     _, height, width = operation.summed
+    if in_line(operation):
+        yield from (
+            (images, down, 1, 0, True) for images, down in line_shapes(operation, PATCH, count)
+        )
     tall, broad = (min(-(-side // PATCH), MOST_PATCHES[-1]) for side in (height, width))
     for down, across in itertools.product(range(1, tall + 1), range(1, broad + 1)):
         images, rest = divmod(count, down * across)
         if rest == 0 and images:
-            yield images, down, across, 0
+            yield images, down, across, 0, False
     for eights in EIGHTS if worth_eights(operation) else ():
         for across in (each for each in range(1, width + 1) if count % each == 0):
             down = count // across
             if PATCH * down <= eights * height:
-                yield PATCH * eights, down, across, eights
+                yield PATCH * eights, down, across, eights, False

@@ -15,6 +15,7 @@ from dataclasses import replace
 from tilewright.errors import TilewrightError
 from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.arrange import arranged
+from tilewright.fuse.cuda.arriving import can_arrive, with_arriving
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation, with_pooling
 from tilewright.fuse.cuda.passing_choice import passing
@@ -23,28 +24,43 @@ from tilewright.fuse.cuda.patches_choice import best_for_many
 from tilewright.fuse.cuda.to_do import handed_on
 from tilewright.runtime.dialect import DoesNotFit
 
+PIXELS = -1  # as operations take them
 # Where it is no kernel of its own (`pools`), a pooling moves its words at half of the speed that
 # device memory has (2 to 2.5 TB/s of 64 images of 55 x 55 and 1,000 of 16 x 16; H200, 2026-11-19).
 PASSES = 2
 
 
-def with_poolings(
+def taken_apart(
     todo: Sequence[Operation], apart: Sequence[int], gpu: Generation
 ) -> list[Operation]:
-    """The same operations, of which those at some places are two: sums, and their pooling."""
+    """The same operations, of which those at some places are two: sums, and their pooling; and
+    what makes words of pixels, if these are named."""
     found = list(todo)
-    for at in sorted(set(apart), reverse=True):
+    for at in sorted({each for each in apart if each != PIXELS}, reverse=True):
         if not (0 <= at < len(todo) and todo[at].kind == "sum" and todo[at].pool):
             raise TilewrightError(f"options.apart: operation {at} is no sum that is pooled")
         found = with_pooling(found, at)
-    return handed_on(found, gpu) if apart else found
+    found = handed_on(found, gpu) if apart else found
+    return with_arriving(found, gpu) if PIXELS in apart else found
 
 
 def better_apart(
     todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation
 ) -> tuple[int, ...]:
     """Where that is estimated to be faster."""
-    return tuple(at for at in range(len(todo)) if _gains(todo, at, arithmetic, gpu))
+    poolings = tuple(at for at in range(len(todo)) if _gains(todo, at, arithmetic, gpu))
+    return (PIXELS, *poolings) if _pixels_gain(todo, arithmetic, gpu) else poolings
+
+
+def _pixels_gain(todo: Sequence[Operation], arithmetic: Arithmetic, gpu: Generation) -> bool:
+    if not can_arrive(todo, gpu):
+        return False
+    pixels, first, *_ = with_arriving(todo, gpu)
+    apart, arriving = best_for_many(arithmetic, first, gpu), passing(arithmetic, pixels)
+    if apart is None or arriving is None:
+        return False
+    both = apart[0] + arriving.image_cycles(gpu)
+    return gpu.worth_it * both < _cycles(todo[0], arithmetic, gpu)
 
 
 def _gains(todo: Sequence[Operation], at: int, arithmetic: Arithmetic, gpu: Generation) -> bool:

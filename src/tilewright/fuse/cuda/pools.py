@@ -17,11 +17,15 @@ from tilewright.model.layers import Pooling
 
 LANES = 128  # of a multiprocessor
 INSTRUCTIONS = 5  # of a lane, for a word under one place of a window; chosen
+SIDE_BY_SIDE = 4  # results of a thread, where windows that are next to each other share most
+LARGEST = 5  # side of such a window
 
 
 @dataclass(frozen=True)
 class Pools(Passing):
-    turns = 1
+    @property
+    def turns(self) -> int:
+        return self.run
 
     @property
     def layer(self) -> Pooling:
@@ -39,8 +43,21 @@ class Pools(Passing):
         return math.gcd(4, self.words)
 
     @property
+    def run(self) -> int:
+        """Results of a thread, beside each other."""
+        across, size = self.layer.stride[1], self.layer.size[1]
+        beside = SIDE_BY_SIDE if across == 1 else SIDE_BY_SIDE // 2
+        return min(beside, self.operation.result[2]) if across < size <= LARGEST else 1
+
+    @property
+    def columns(self) -> int:
+        """Of places, that their windows meet."""
+        return (self.run - 1) * self.layer.stride[1] + self.layer.size[1]
+
+    @property
     def busy_cycles(self) -> float:
-        return self.result_words * math.prod(self.layer.size) * INSTRUCTIONS / LANES
+        places = self.columns * self.layer.size[0] / self.run
+        return self.result_words * places * INSTRUCTIONS / LANES
 
 
 def _meet_the_picture(operation: Operation) -> bool:

@@ -64,7 +64,7 @@ def kernel_text(
     if isinstance(plan, Patches):
         return patches_text(plan, name)
     if isinstance(plan, Passing):
-        return passing_text(plan, name)
+        return passing_text(plan, name, pixels, source)
     return stack_text(plan, name, pixels, source)
 
 

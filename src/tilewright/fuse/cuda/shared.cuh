@@ -54,6 +54,13 @@ __device__ __forceinline__ void copy_words(word to, const word* from, bool there
                      "n"(4 * WORDS), "r"(there ? 4 * WORDS : 0) : "memory");
 }
 
+// When all but so many groups of these are there.
+template <int GROUPS>
+__device__ __forceinline__ void fetched_but()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
 __device__ __forceinline__ float4 read_piece(word at)
 {
     float4 x;

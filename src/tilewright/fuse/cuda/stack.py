@@ -146,7 +146,10 @@ def _work(phase: Phase, generation: Generation, warps: int, groups: int) -> floa
         taps = (
             len(operation.takes) if operation.kind == "join" else math.prod(operation.window.taps)
         )
-        return outputs * taps / generation.each_a_cycle
+        sticks_out = operation.sticks_out
+        return (
+            outputs * taps / (generation.window_a_cycle if sticks_out else generation.each_a_cycle)
+        )
     return 0.0
 
 

@@ -80,6 +80,7 @@ class PatchesProgram:
     rounds: bool  # what is read is rounded to operands first
     added: bool
     eights: int
+    line: bool
     apart_y: int  # taps
     apart_x: int
     at_once: int  # words of a pixel that are copied
@@ -99,9 +100,9 @@ class PatchesProgram:
         "rows", "pitch", "slots", "blocks_y", "blocks_x", "column_blocks", "chunks", "last_steps",
         "height", "width", "words", "own_words", "sections", "taps_y", "taps_x", "stride_y",
         "stride_x", "top", "left", "result_y", "result_x", "result_words", "out_words",
-        "out_pieces", "filters", "to", "to_panels", "rounds", "added", "eights", "apart_y",
-        "apart_x", "at_once", "out_at_once", "turned", "units", "columns", "own", "twice",
-        "together", "taps_a_sum",
+        "out_pieces", "filters", "to", "to_panels", "rounds", "added", "eights", "line",
+        "apart_y", "apart_x", "at_once", "out_at_once", "turned", "units", "columns", "own",
+        "twice", "together", "taps_a_sum",
     )  # fmt: skip
 
 
@@ -109,8 +110,8 @@ def patches_program(plan: Patches) -> PatchesProgram:
     operation, arithmetic, window = plan.operation, plan.arithmetic, plan.operation.window
     name, words = operation.names[0], plan.parameter_words
     pool, before, after = pool_of(operation)
-    filters, result_y, result_x = operation.result
-    _, height, width = operation.source
+    filters = operation.result[0]
+    (height, width), (result_y, result_x) = plan.source_sides, plan.result_sides
     tensor = plan if isinstance(plan, TensorPatches) else None
     without = plan if isinstance(plan, PlainPatches) else None
     return PatchesProgram(
@@ -166,9 +167,10 @@ def patches_program(plan: Patches) -> PatchesProgram:
         filters=filters,
         to=into(plain(arithmetic, operation.result), arithmetic, operation.only_sums).to,
         to_panels=plan.gives == "panels",
-        rounds=arithmetic.parts > 1 or (operation.mixed and arithmetic.rounds),
+        rounds=plan.rounds,
         added=operation.added,
         eights=plan.eights,
+        line=plan.line,
         apart_y=window.apart[0],
         apart_x=window.apart[1],
         at_once=plan.at_once,

@@ -213,6 +213,14 @@ __device__ __forceinline__ void fetch_4(void* to, const void* from)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
 }
 
+// Four words of device memory by one instruction, of which the compiler otherwise made four where
+// some of them were known to be zero: making words of pixels took 90 us instead of 25 so.
+__device__ __forceinline__ void write_four(word* to, word a, word b, word c, word d)
+{
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
 __device__ __forceinline__ void fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 __device__ __forceinline__ void commit_fetches()

@@ -113,6 +113,13 @@ class Pooling(Planar):
             text += f" pad {short(self.padding)}"
         return f"{text} ceil" if self.ceil else text
 
+    @property
+    def padding_of_torch(self) -> tuple[int, int] | None:
+        """The same as PyTorch's own, if it has such a padding."""
+        above, left, below, right = self.padding
+        small = 2 * above <= self.size[0] and 2 * left <= self.size[1]
+        return (above, left) if (above, left) == (below, right) and small else None
+
     def taps(self, x: Array, outside: float = 0.0) -> Array:
         """All pictures seen through one place of the window, stacked."""
         above, left, below, right = (max(0, side) for side in self.beyond(x.shape[1:]))
@@ -159,7 +166,11 @@ class MaxPool(Pooling):
     def torch(self, *parameters: Tensor) -> Callable[[Tensor], Tensor]:
         from torch.nn import functional
 
+        own = self.padding_of_torch
+
         def pool(x: Tensor) -> Tensor:
+            if own is not None:
+                return functional.max_pool2d(x, self.size, self.stride, own, ceil_mode=self.ceil)
             if self.specials:
                 above, left, below, right = (max(0, s) for s in self.beyond(tuple(x.shape[1:])))
                 x = functional.pad(x, (left, right, above, below), value=-math.inf)
@@ -243,14 +254,23 @@ class AveragePool(Pooling):
     def torch(self, *parameters: Tensor) -> Callable[[Tensor], Tensor]:
         from torch.nn import functional
 
+        own = None if self.ceil else self.padding_of_torch
+        counts: dict[object, Tensor] = {}
+
         def pool(x: Tensor) -> Tensor:
-            if not self.specials:
-                return functional.avg_pool2d(x, self.size, self.stride)
+            if own is not None:
+                return functional.avg_pool2d(
+                    x, self.size, self.stride, own, count_include_pad=self.count_padding
+                )
             shape = tuple(x.shape[1:])
             above, left, below, right = (max(0, side) for side in self.beyond(shape))
             x = functional.pad(x, (left, right, above, below))
             sums = functional.avg_pool2d(x, self.size, self.stride, divisor_override=1)
-            return sums / x.new_tensor(self.counts(shape))
+            # Made once: a CUDA graph takes no copies from the host.
+            key = shape, x.device, x.dtype
+            if key not in counts:
+                counts[key] = x.new_tensor(self.counts(shape))
+            return sums / counts[key]
 
         return pool
 
