@@ -11,6 +11,7 @@ from msgspec import structs
 from tests.fuse.cuda import on_host
 from tests.fuse.cuda.interpreter import interpret, run_arriving
 from tilewright.errors import TilewrightError
+from tilewright.fuse.cuda.alternatives import alternatives
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arriving import Arriving, arriving, can_arrive, with_arriving
 from tilewright.fuse.cuda.choice import Few, Passed
@@ -19,8 +20,18 @@ from tilewright.fuse.cuda.emit_passing import passing_text
 from tilewright.fuse.cuda.generations import HOPPER, generation
 from tilewright.fuse.cuda.patches import Patches
 from tilewright.fuse.cuda.run import FusedNetwork
-from tilewright.fuse.cuda.to_do import to_do
-from tilewright.model.layers import Add, Concat, Convolution, FullyConnected, Layer, Pixels, ReLU
+from tilewright.fuse.cuda.to_do import is_large, to_do
+from tilewright.model.layers import (
+    Add,
+    AveragePool,
+    Concat,
+    Convolution,
+    Flatten,
+    FullyConnected,
+    Layer,
+    Pixels,
+    ReLU,
+)
 from tilewright.model.network import Network
 from tilewright.runtime import cuda
 from tilewright.runtime.cuda import CudaRuntime
@@ -92,8 +103,54 @@ def test_before_a_wide_convolution(network: Network, precision: str) -> None:
     truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)
     for given in (images, scaled):
         assert compare(interpret(kernels, network, given), truth[-1])[1] is None
-    text = passing_text(kernels[0], "words", network.input, "uint8")
-    assert compile_cubin("words", text, "sm_90a").spilled_bytes == 0
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize("channels", [36, 200])
+def test_tables_of_channels_are_not_on_the_stack(precision: str, channels: int) -> None:
+    by_channel = tuple(np.linspace(0.01, 0.02, channels)), tuple(np.linspace(-1, 1, channels))
+    for scale, shift in ((1 / 255, -0.5), by_channel):
+        network = wide(channels, 5, 6, scale=scale, shift=shift)
+        text = passing_text(plan_of(network, precision), "words", network.input, "uint8")
+        compiled = compile_cubin("words", text, "sm_90a")
+        assert (compiled.stack_bytes, compiled.spilled_bytes) == (0, 0)
+
+
+def connected_too() -> Network:
+    """A fully connected layer over the batch reads the pixels, too."""
+    layers: tuple[Layer, ...] = (
+        Convolution(128, 3, padding=1), ReLU(), AveragePool(8), Flatten(), Flatten(),
+        FullyConnected(128), Add(), FullyConnected(5),
+    )  # fmt: skip
+    sources = ((0,), (1,), (2,), (3,), (0,), (5,), (4, 6), (7,))
+    made = Network("connected too", Pixels((200, 8, 8)), layers, sources=sources)
+    return made.with_parameters(random_parameters(made, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_of_pixels_that_a_large_layer_reads(precision: str) -> None:
+    network, arithmetic = connected_too(), ARITHMETICS[precision]
+    todo = to_do(network.stages, HOPPER)
+    assert any(is_large(each, HOPPER) and each.takes == (-1,) for each in todo)
+    assert not can_arrive(todo, HOPPER)
+    choice = choose(network.stages, arithmetic, 90)
+    images = np.random.default_rng(1).integers(0, 256, (3, *network.input.shape), np.uint8)
+    truth = reference.chain(network.stages, network.parameters, images, arithmetic.precision)
+    kernels = build(network.stages, arithmetic, 90, choice)
+    assert compare(interpret(kernels, network, images), truth[-1])[1] is None
+    with pytest.raises(TilewrightError, match=r"options\.apart"):
+        build(network.stages, arithmetic, 90, structs.replace(choice, apart=(-1,)))
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+def test_a_tuner_and_saved_plans(precision: str) -> None:
+    """What makes words of pixels has no name."""
+    network, arithmetic = wide(200, 9, 9), ARITHMETICS[precision]
+    choice = choose(network.stages, arithmetic, 90)
+    others = list(alternatives(network.stages, arithmetic, 90))
+    assert others and {each.apart for each in others} == {(-1,)}
+    with pytest.raises(TilewrightError, match="they leave the input out"):
+        build(network.stages, arithmetic, 90, structs.replace(choice, kernels=()))
 
 
 @pytest.mark.parametrize("precision", ["fp16", "fp32"])

@@ -315,13 +315,14 @@ def test_what_is_not_finite_reaches_what_sees_it_and_nothing_else(precision: str
 @pytest.mark.parametrize("precision, turned", WAYS)
 def test_kernels_compile_and_keep_sums_in_registers(precision: str, turned: bool) -> None:
     """One that is pooled, one that something is added to, one that gives panels; one that reads and
-    writes images beside each other, word by word; and one that reads a section of the channels."""
+    writes images beside each other, word by word; one that reads a section of the channels; and one
+    of positions in a line."""
     for given, index, number in (
         (network(), 1, 5), (network(), 2, 11), (network(), 5, 3), (small_pictures(), 2, 7),
-        (grouped(), 1, 9),
+        (grouped(), 1, 9), (lines(), 2, 4),
     ):  # fmt: skip
         operation = to_do(given.stages, HOPPER)[index]
-        plans = special(beside(plans_of(precision, operation, turned)))
+        plans = beside(special(plans_of(precision, operation, turned)))
         plan = plans[number * len(plans) // 13]
         made = compile_cubin("patches", patches_text(plan, "patches"), "sm_90a")
         assert made.spilled_bytes < 100
@@ -518,7 +519,7 @@ def test_what_lanes_write_is_what_was_computed(
     """The kernel's own text for what becomes of sums, run here, against the interpreter."""
     arithmetic = ARITHMETICS[precision]
     operation = to_do(given.stages, HOPPER)[index]
-    plans = special(beside(plans_of(precision, operation, turned)))
+    plans = beside(special(plans_of(precision, operation, turned)))
     plan = max(
         plans[index % len(plans) :: 5],
         key=lambda plan: (plan.sums[0] * plan.column_blocks, plan.wide),
@@ -637,7 +638,7 @@ def whole_kernel(
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """A plan without tensor cores, one of all; pictures, and what is added."""
     operation = to_do(given.stages, HOPPER)[index]
-    plans = special(beside(plans_of("fp32", operation, False)))
+    plans = beside(special(plans_of("fp32", operation, False)))
     # Of many images every fiber would take half a minute.
     most = max(16, min(plan.images for plan in plans))
     plans = [plan for plan in plans if plan.images <= most]
@@ -657,8 +658,8 @@ def whole_kernel(
 def test_a_whole_kernel_whoever_goes_on_first(given: Network, index: int, number: int) -> None:
     """All threads of a block as fibers: rings, sums and results are the kernel's own text."""
     plan, images, added = whole_kernel(given, index, number)
-    if number and (more := replace(plan, pictures=4)).fits(HOPPER):
-        plan = more
+    deeper = (replace(plan, pictures=each) for each in (4, 3)) if number else ()
+    plan = next((each for each in deeper if each.fits(HOPPER)), plan)
     # Where what is read is rounded, to itself here, later chunks come meanwhile.
     made = replace(patches_program(plan), rounds=number == 1)
     parameters = plan.parameters(given.parameters)

@@ -17,7 +17,7 @@ from tilewright.fuse.cuda.arithmetic import Arithmetic
 from tilewright.fuse.cuda.generations import Generation
 from tilewright.fuse.cuda.operations import Operation, with_copy
 from tilewright.fuse.cuda.passing import Passing
-from tilewright.fuse.cuda.to_do import handed_on
+from tilewright.fuse.cuda.to_do import handed_on, is_large
 
 MANY = 32  # channels: fewer leave most of a patch's chunk empty
 
@@ -66,7 +66,9 @@ def with_arriving(todo: Sequence[Operation], gpu: Generation) -> list[Operation]
 
 
 def can_arrive(todo: Sequence[Operation], gpu: Generation) -> bool:
-    """Whether that may be better: the first of them is a wide convolution."""
+    """Whether that may be better: the first of them is a wide convolution, and pixels are read by
+    no fully connected layer over the batch, which does not take words."""
     first = todo[0]
     wide = first.kind == "sum" and not first.connected and first.source[0] >= MANY
-    return gpu.warpgroups and wide
+    large = any(-1 in each.takes and is_large(each, gpu) for each in todo)
+    return gpu.warpgroups and wide and not large

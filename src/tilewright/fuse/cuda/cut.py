@@ -287,7 +287,7 @@ def _plans(
         kernels.append(plan)
         at = end
     if at < len(todo):
-        raise TilewrightError(f"options.kernels: they leave {todo[at].names[0]} out")
+        raise TilewrightError(f"options.kernels: they leave {_named(todo[at])} out")
     return tuple(kernels)
 
 
@@ -344,6 +344,11 @@ def _connected(
     ):
         return None
     return connected(arithmetic.whole, tuple(part), chosen.few)
+
+
+def _named(operation: Operation) -> str:
+    """As messages call it; what makes words of pixels has no layers."""
+    return operation.names[0] if operation.names else "the input"
 
 
 def _multiplied(plan: Dense) -> Multiplied:
@@ -417,7 +422,7 @@ def _stacks(
     reached = [best[0].get(each + extra) for each in counts]
     chains = [way[1].kernels for way in reached if way and way[1]]
     if not chains:
-        raise DoesNotFit(f"{todo[0].names[0]}: no {count + extra} kernels")
+        raise DoesNotFit(f"{_named(todo[0])}: no {count + extra} kernels")
     whole, apart = chains[0], chains[-1]
     if apart == whole:
         return whole

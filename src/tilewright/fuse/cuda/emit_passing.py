@@ -10,6 +10,7 @@ from tilewright.fuse.cuda.passing import Passing
 from tilewright.fuse.cuda.pools import Pools
 from tilewright.fuse.cuda.stack import Source
 from tilewright.model.layers import AveragePool, Pixels
+from tilewright.model.layers.elementwise import literal
 
 WRITTEN_OUT, AT_ONCE = 40, 8  # places that are read; of more, so many of a column
 
@@ -48,7 +49,7 @@ def layer(plan: Passing, pixels: Pixels | None = None) -> str:
             "CHANNELS": channels, "PIXELS": height * width, "WORDS": plan.words,
             "AT_ONCE": plan.width, "TO": plan.to,
         }  # fmt: skip
-        return struct("Layer", read, value(pixels))
+        return "\n".join([*_tables(pixels), struct("Layer", read, _value(pixels))])
     after = activation("after", plan.operation.after)
     if isinstance(plan, Pools):
         return struct("Layer", _windows(plan), after)
@@ -63,6 +64,26 @@ def layer(plan: Passing, pixels: Pixels | None = None) -> str:
         "PIXELS": plan.pixels, "TO": plan.to, "CHANGES": int(bool(plan.operation.after)),
     }  # fmt: skip
     return struct("Layer", values, begins, after)
+
+
+def _tables(pixels: Pixels | None) -> list[str]:
+    """What pixels mean, channel by channel: which channel it is, only the thread knows, and tables
+    of its own would be on its stack."""
+    if pixels is None or not pixels.specials:
+        return []
+    return [
+        f"__device__ const float {name}[] = {{{', '.join(map(literal, values))}}};"
+        for name, values in (("scales", pixels.scales), ("shifts", pixels.shifts))
+    ]
+
+
+def _value(pixels: Pixels | None) -> str:
+    if pixels is None or not pixels.specials:
+        return value(pixels)
+    return (
+        "static __device__ __forceinline__ float value(float x, int c) "
+        "{ return fmaf(x, scales[c], shifts[c]); }"
+    )
 
 
 def _windows(plan: Pools) -> dict[str, int | str]:

@@ -409,7 +409,7 @@ def in_line(operation: Operation) -> bool:
 def line_shapes(operation: Operation, high: int, count: int) -> Iterator[tuple[int, int]]:
     """Images, and patches of each in a block, of so many patches of so many eights in a line."""
     most = -(-math.prod(operation.summed[1:]) // (PATCH * high))
-    for down in range(1, most + 1):
+    for down in range(1, min(most, count) + 1):
         images, rest = divmod(count, down)
         if rest == 0 and (images == 1 or (images > 1 and down == most)):
             yield images, down

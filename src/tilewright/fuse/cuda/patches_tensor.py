@@ -141,7 +141,8 @@ class TensorPatches(Patches):
 
     def fits(self, gpu: Generation) -> bool:
         return (
-            self.groups in GROUPS
+            self.down >= 1
+            and self.groups in GROUPS
             and (self.strips if self.turned else self.patches) % self.groups == 0
             and not (self.operation.pool and self.eights)  # nobody has all of a window
             and self.wide >= COLUMNS
