@@ -28,15 +28,6 @@ class Arriving(Passing):
     busy_cycles = 0
 
     @property
-    def words(self) -> int:
-        """Of a pixel."""
-        return self.arithmetic.words(self.operation.source[0])
-
-    @property
-    def width(self) -> int:
-        return math.gcd(4, self.words)
-
-    @property
     def moved_words(self) -> int:
         """Pixels are bytes, as a rule."""
         return self.result_words + math.prod(self.operation.source) // 4

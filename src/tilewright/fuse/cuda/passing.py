@@ -7,6 +7,7 @@ of several pictures behind each other, `pools` pools, and `arriving` makes words
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -41,9 +42,14 @@ class Passing(OfOperation):
     gives: ClassVar[Form] = "words"
 
     @property
-    @abstractmethod
+    def words(self) -> int:
+        """Of a pixel that is read."""
+        return self.arithmetic.words(self.operation.source[0])
+
+    @property
     def width(self) -> int:
         """That a thread moves at once."""
+        return math.gcd(4, self.words)
 
     @property
     @abstractmethod

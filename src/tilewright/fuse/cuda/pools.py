@@ -7,7 +7,6 @@ moving their words takes 90.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tilewright.fuse.cuda.arithmetic import Arithmetic
@@ -32,15 +31,6 @@ class Pools(Passing):
         layer = self.operation.stages[0].layer
         assert isinstance(layer, Pooling)
         return layer
-
-    @property
-    def words(self) -> int:
-        """Of a pixel."""
-        return self.arithmetic.words(self.operation.source[0])
-
-    @property
-    def width(self) -> int:
-        return math.gcd(4, self.words)
 
     @property
     def run(self) -> int:
