@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 
 from tilewright.errors import TilewrightError
 from tilewright.model.layers import (
@@ -14,6 +16,7 @@ from tilewright.model.layers import (
     Take,
 )
 from tilewright.model.layers.take import place_of
+from tilewright.precision import FLOAT32
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,23 @@ from tilewright.model.layers.take import place_of
 )
 def test_output_shape(layer, before, after):
     assert layer.output_shape(before) == after
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize("padding", [0, 1, (0, 1), (2, 1), (1, 0, 2, 1)])
+@pytest.mark.parametrize("size, stride", [((3, 3), 2), ((5, 2), 1), ((3, 3), (1, 3))])
+def test_pytorch_pools_as_we_do(size, stride, padding, ceil):
+    """By its own padding where it has such a one, and by ours."""
+    x = np.random.default_rng(0).normal(size=(2, 3, 7, 10))
+    around = {"stride": stride, "padding": padding, "ceil": ceil}
+    for layer in (
+        MaxPool(size, **around), AveragePool(size, **around),
+        AveragePool(size, **around, count_padding=True),
+    ):  # fmt: skip
+        expected = layer.truth(x, np.zeros_like(x), {}, FLOAT32).value
+        for _ in range(2):  # the second time with what the first one kept
+            found = layer.torch()(torch.from_numpy(x)).numpy()
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_flops_count_two_for_a_multiply_add():

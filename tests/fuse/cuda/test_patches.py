@@ -18,8 +18,9 @@ from tests.fuse.cuda.patches_interpreter import turned as turned_rows
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import arranged
 from tilewright.fuse.cuda.choice import Choice, Connected, Patched, Stacked
-from tilewright.fuse.cuda.cut import build
+from tilewright.fuse.cuda.cut import build, cut
 from tilewright.fuse.cuda.emit_patches import patches_text
+from tilewright.fuse.cuda.explain import explain
 from tilewright.fuse.cuda.generations import GENERATIONS, HOPPER
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import in_whole_panels
@@ -327,6 +328,24 @@ def test_kernels_compile_and_keep_sums_in_registers(precision: str, turned: bool
         made = compile_cubin("patches", patches_text(plan, "patches"), "sm_90a")
         assert made.spilled_bytes < 100
         assert made.stack_bytes < 100
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+def test_what_is_told_of_them(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is used is a share, of plans that are chosen more than a fifth, also where images lie
+    beside each other; and lines are named."""
+    monkeypatch.setattr("tilewright.runtime.nvrtc.missing", lambda: "not asked for")
+    layers = (Convolution(256, 1), Convolution(256, 3, padding=1), Convolution(9, 1))
+    small, made = Network("small", Pixels((3, 4, 4)), layers), []
+    for given in (small, lines()):
+        kernels = cut(given.stages, ARITHMETICS[precision], 90)
+        made += [each for each in kernels if isinstance(each, Patches)]
+        facts = explain(kernels, given.stages, "network", precision, "sm_90a")
+        for kernel, told in zip(kernels, facts, strict=True):
+            if isinstance(kernel, Patches):
+                assert 0.2 < told.shares[0].used <= 1
+                assert ("positions in a line" in told.arrangement) == kernel.line
+    assert any(each.eights for each in made)
 
 
 def test_kernels_that_cannot_be_are_refused() -> None:

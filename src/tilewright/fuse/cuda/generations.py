@@ -152,8 +152,8 @@ class Generation:
     image_wait: float
     # Chosen: reads of pooling, and other work on single values, in a cycle.
     each_a_cycle: float
-    # Measured: reads of windows that stick out of the picture (4 to 6.7 of 18 poolings on an H200,
-    # `benchmarks/results/2026-11-19-alone-h200.txt`).
+    # Measured: reads of windows that stick out of the picture (3.2 to 6.8 of 21 poolings on an
+    # H200, `benchmarks/results/2026-11-19-alone-h200.txt`).
     window_a_cycle: float
     # Until a thread has read two values from device memory, of four times two that it reads at
     # once. Measured: pictures that are added or put behind each other, 47 times (the same file).

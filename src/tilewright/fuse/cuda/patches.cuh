@@ -197,7 +197,8 @@ struct Rings {
     }
 
     // Chunks that are rounded when they are there: so many later ones come meanwhile. One more would
-    // wait for that of which the next one's products have begun, which is not rounded.
+    // need the place of a chunk that is given back when products of the next have begun; and that one
+    // is not rounded yet.
     static constexpr int MEANWHILE = L::PICTURES > 2 ? L::PICTURES - 2 : 0;
 
     __device__ __forceinline__ void fetch_pictures(const word* images, int count) const

@@ -18,7 +18,8 @@ from tilewright.fuse.cuda.patches_tensor import TensorPatches
 
 # Of kernels for many images the one is taken that loses least against the best for any number of
 # them, times what it loses against the best for so many, where it counts whether blocks come out
-# even: of layers with little to do one that was best for any number took 1.4 times as long.
+# even: of layers with little to do one that is best for any number is estimated at 1.4 times as
+# long there.
 MANY = 1000
 
 

@@ -1,4 +1,5 @@
-"""Pooling as an operation of its own, where that is faster than behind the sums.
+"""Pooling as an operation of its own, where that is faster than behind the sums; and making words
+of pixels, before them (`arriving`).
 
 Small pictures fill patches only with eight images beside each other, and then no lane has all sums
 of a window (`patches`). So the sums are written as they are, and another kernel pools them: 512

@@ -214,7 +214,8 @@ __device__ __forceinline__ void fetch_4(void* to, const void* from)
 }
 
 // Four words of device memory by one instruction, of which the compiler otherwise made four where
-// some of them were known to be zero: making words of pixels took 90 us instead of 25 so.
+// some of them were known to be zero: making words of pixels took 93 us instead of 29 so
+// (200 channels of 9 x 9 in TF32, 1,000 images, H200, 2026-11-19).
 __device__ __forceinline__ void write_four(word* to, word a, word b, word c, word d)
 {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(a), "r"(b), "r"(c), "r"(d)
