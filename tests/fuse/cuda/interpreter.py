@@ -336,7 +336,7 @@ class Machine(Group):
         weighted = columns.any((0, 2))  # steps read words after the last of a run, too
         for warp in range(step.warps):
             for unit in range(warp, step.units, step.warps):
-                split, tile = divmod(unit, step.tiles)
+                split, tile = self.unit(step, unit)
                 first = 8 * split * step.columns
                 last = first + 8 * step.columns
                 tops = part(self.tables, step.tables + 16 * tile, 16)
@@ -352,6 +352,16 @@ class Machine(Group):
                         sums += products(taken, columns[ky][:, first:last], self.arithmetic)
                     sums = sums.astype(FLOAT)
                 self.store(step, sums, tile, split * step.columns, warp)
+
+    @staticmethod
+    def unit(step: Convolve, unit: int) -> tuple[int, int]:
+        """Its share of the filters, and its positions."""
+        if not step.beside:
+            return divmod(unit, step.tiles)
+        alike = 4 if step.warpgroup else 1  # warps that have the same filters
+        block, own = divmod(unit, alike)
+        tile, split = divmod(block, step.units // step.tiles)
+        return split, tile * alike + own
 
     def left_out(self, step: Convolve, tile: int, rows: Array) -> Array:
         """Rows of input that a tile at the top or at the bottom does not read."""
@@ -475,7 +485,14 @@ class Machine(Group):
             self.put_one(step.target, at, last, single[:, kept], lanes[kept][:, :4])
         lanes = lanes[:, : low.shape[-1]]
         if step.target.wide:
-            self.put_wide(step.target, at, channel, low, high, lanes[kept])
+            # Two columns at once where there are two, with all their filters.
+            most = (step.target.filters - first) // 8 // 2 * 2
+            count = 4 * min(step.columns // 2 * 2, most) if step.target.wide == 2 else len(channel)
+            some, rest = slice(count), slice(count, None)
+            self.put_wide(step.target, at, channel[some], low[..., some], high[..., some],
+                          lanes[kept][:, some])  # fmt: skip
+            self.put(step.target, at, channel[rest], low[..., rest], high[..., rest],
+                     lanes[kept][:, rest])  # fmt: skip
         else:
             self.put(step.target, at, channel, low, high, lanes[kept])
 

@@ -3,6 +3,7 @@ one group of a block alone, whose weights come as one copy or 16 bytes at a time
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +14,11 @@ from tilewright.fuse.cuda import program as program_module
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS
 from tilewright.fuse.cuda.arrange import Arrangement, stack_as
 from tilewright.fuse.cuda.generations import HOPPER
+from tilewright.fuse.cuda.pictures import plain
 from tilewright.fuse.cuda.program import program
 from tilewright.fuse.cuda.stack import Stack
+from tilewright.fuse.cuda.steps import Convolve
+from tilewright.fuse.cuda.sums import into
 from tilewright.fuse.cuda.to_do import to_do
 from tilewright.model.layers import (
     Convolution,
@@ -62,11 +66,11 @@ def case(outputs: int, warps: int, groups: int) -> Case:
     return arranged(layers, warps, groups)
 
 
-def arranged(layers: tuple[Layer, ...], warps: int, groups: int) -> Case:
+def arranged(layers: tuple[Layer, ...], warps: int, groups: int, weight: float = 0.1) -> Case:
     generator = np.random.default_rng(len(layers))
     network = Network("net", Pixels((3, 8, 8)), layers)
     network = network.with_parameters(random_parameters(network, generator))
-    chosen = Arrangement(0, warps, groups, 0.1)
+    chosen = Arrangement(0, warps, groups, weight)
     plan = stack_as(chosen, ARITHMETICS["fp32"], to_do(network.stages, HOPPER), HOPPER)
     assert plan
     return Case(network, plan, generator.integers(0, 256, (5, 3, 8, 8)).astype(np.uint8))
@@ -91,6 +95,23 @@ def test_several_groups(outputs):
     assert not several.plan.late_words
     for seed in range(3):
         assert several.wrong(several.run(seed)) is None
+
+
+def test_units_of_the_same_positions_follow_each_other():
+    """What another kernel reads is written in another order than by tiles, and is the same."""
+    ends = arranged((Convolution(48, 3, padding=1), ReLU()), 4, 2, weight=2.0)
+    (phase,) = ends.plan.phases
+    phase = replace(phase, operation=replace(phase.operation, gives="words"))
+    sink = into(plain(ends.plan.arithmetic, phase.operation.result), ends.plan.arithmetic, False)
+    plan = replace(ends.plan, phases=(replace(phase, sink=sink),), gives="words")
+    (step,) = (each for each in program(plan, ends.network.input, "uint8").item
+               if isinstance(each, Convolve))  # fmt: skip
+    assert step.beside and 1 < step.tiles < step.units
+    for seed in range(2):
+        found = ends._replace(plan=plan).run(seed)
+        assert not isinstance(found, str), found
+        planes = found.reshape(-1, 8, 8, 48).transpose(0, 3, 1, 2)
+        assert ends.wrong(np.ascontiguousarray(planes)) is None
 
 
 BY_DEPTH = {

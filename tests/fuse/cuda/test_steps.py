@@ -282,7 +282,9 @@ def test_zeros_that_are_missing(whole: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "filters, columns, only_sums", [(32, 4, True), (16, 2, True), (48, 2, False)]
+    "filters, columns, only_sums",
+    # Of 40 filters a column is left over, of 20 a column has 4.
+    [(32, 4, True), (16, 2, True), (48, 2, False), (40, 2, True), (20, 2, False)],
 )
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_wide_writes(precision: str, filters: int, columns: Wide, only_sums: bool) -> None:

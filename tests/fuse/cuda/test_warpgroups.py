@@ -64,6 +64,29 @@ def test_as_warp_by_warp(precision: str) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "tf32"])
+def test_units_of_the_same_positions_follow_each_other(precision: str) -> None:
+    """Four warps that have the same filters stay together."""
+    bare = Network("net", Pixels((16, 16, 32)), (Convolution(64, 3, padding=1),))
+    network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
+    images = np.random.default_rng(1).integers(0, 256, (2, 16, 16, 32), np.uint8)
+    (only,) = to_do(network.stages, HOPPER)
+    todo = [replace(only, gives="words", only_sums=True)]
+    plan = stack_as(Arrangement(0, 4, 4, 0.5, True), ARITHMETICS[precision], todo, HOPPER)
+    assert plan
+    (phase,) = plan.phases
+    assert phase.warpgroup and phase.shares
+    phase = replace(phase, shares=replace(phase.shares, columns=phase.shares.columns // 2))
+    plan = replace(plan, phases=(phase,))
+    made = program(plan, network.input, "uint8")
+    index, step = next((at, x) for at, x in enumerate(made.item) if isinstance(x, Convolve))
+    assert step.beside and 4 < step.tiles < step.units
+    by_tiles = (*made.item[:index], replace(step, beside=False), *made.item[index + 1 :])
+    found = [run_program(each, plan, network, images)
+             for each in (made, replace(made, item=by_tiles))]  # fmt: skip
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
 def test_units_made_for_them(precision: str) -> None:
     """Rows of taps that end in half a step, and tiles that would not come out even."""
     bare = Network("net", Pixels((6, 23, 23)), (Convolution(12, 3), Convolution(24, 7)))

@@ -301,12 +301,13 @@ def _target(plan: Stack, index: int, phase: Phase) -> Target:
 
 def _columns_at_once(phase: Phase, filters: int) -> Wide:
     """Of halves, in device memory: lanes exchange words, so that they write 32 bytes or more."""
-    shares = phase.shares
-    if shares is None or phase.sink.to != "TW_TO_HALVES" or 8 * shares.all_columns != filters:
+    shares, sink = phase.shares, phase.sink
+    if shares is None or sink.to != "TW_TO_HALVES":
         return 0
-    if shares.columns % 4 == 0 and filters % 32 == 0:
+    if shares.columns % 4 == 0 and filters % 32 == 0 and 8 * shares.all_columns == filters:
         return 4
-    return 2 if shares.columns % 2 == 0 and filters % 16 == 0 and not shares.geometry.folded else 0
+    even = all(words % 2 == 0 for words in (sink.row, sink.pixel, sink.place(0, 0)))
+    return 2 if shares.columns > 1 and even and not shares.geometry.folded else 0
 
 
 def _apart(plan: Stack, index: int) -> int:
@@ -361,6 +362,7 @@ def _convolve(plan: Stack, index: int, phase: Phase, given: list[Given]) -> Conv
         narrow=shares.narrow,
         folded=operation.folded,
         warpgroup=phase.warpgroup,
+        beside=phase.target is None and plan.gives != "output" and phase.shared,
     )
 
 

@@ -258,10 +258,12 @@ class Convolve:
     narrow: bool = False  # the last column has one filter of each lane
     folded: bool = False  # sums of a pooling window are in columns, not beside each other (`fold`)
     warpgroup: int = 0  # rows of sums that four warps compute at a time; 0: each its own
+    beside: bool = False  # units of the same positions, which share the filters, follow each other
     STRUCT: ClassVar[tuple[str, ...]] = (
         "warps", "tiles", "units", "rows", "columns", "all_columns", "taps_y", "stride_y",
         "input_rows", "tops", "above", "bottoms", "below", "row", "pitch", "runs", "full", "half",
         "rows_first", "unroll", "pool", "rounds", "pairs", "twice", "narrow", "folded", "warpgroup",
+        "beside",
     )  # fmt: skip
 
 

@@ -431,9 +431,18 @@ __device__ __forceinline__ void store(
             const int at = place < 0 ? -1 : place + y * L::OUT_ROW;
             if (L::WIDE == 2) {
 #pragma unroll
-                for (int n = 0; n + 1 < L::COLUMNS; n += 2)
-                    put_twos<L>(out, at, (first + n) * 8, pack(low[n], high[n]),
-                                pack(low[n + 1], high[n + 1]));
+                for (int n = 0; n < L::COLUMNS; n += 2) {
+                    // Whether there are two, with 16 filters; all lanes say the same.
+                    if (n + 1 < L::COLUMNS && (first + n + 2) * 8 <= L::FILTERS) {
+                        put_twos<L>(out, at, (first + n) * 8, pack(low[n], high[n]),
+                                    pack(low[n + 1], high[n + 1]));
+                        continue;
+                    }
+#pragma unroll
+                    for (int one = n; one < n + 2; ++one)
+                        if (one < L::COLUMNS && at >= 0)
+                            put<L>(out, at, (first + one) * 8 + 2 * t, low[one], high[one]);
+                }
             } else if (L::WIDE == 4) {
 #pragma unroll
                 for (int n = 0; n + 3 < L::COLUMNS; n += 4) {
@@ -468,6 +477,25 @@ __device__ __forceinline__ void store_for(
         }
     }
     store<L>(sum, places, out, first, added);
+}
+
+// A warp's unit of work: positions, and of the filters the share that it computes. Where results go
+// to device memory, shares of the same positions follow each other, for what lies together to be
+// written together: else parts of 128 bytes leave the second cache one by one.
+struct Unit {
+    int tile, split;
+};
+
+template <class L>
+__device__ __forceinline__ Unit unit_of(int unit)
+{
+    constexpr int SPLITS = L::UNITS / L::TILES;
+    if (SPLITS == 1)
+        return {unit, 0};
+    if (!L::BESIDE)
+        return {unit % L::TILES, unit / L::TILES};
+    constexpr int ALIKE = L::WARPGROUP ? 4 : 1;  // warps that have the same filters
+    return {unit / (ALIKE * SPLITS) * ALIKE + unit % ALIKE, unit / ALIKE % SPLITS};
 }
 
 // All steps of a unit's sums, without rows that are zeros ABOVE and BELOW.
@@ -514,7 +542,7 @@ __device__ __forceinline__ void convolve(
 {
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     for (int unit = warp; unit < L::UNITS; unit += L::WARPS) {
-        const int tile = unit % L::TILES, split = L::UNITS == L::TILES ? 0 : unit / L::TILES;
+        const auto [tile, split] = unit_of<L>(unit);
         const Places<L, (L::ADDED || ... || Others::ADDED)> places(tables, tile);
         const word* even = in + __ldg(tables + tile * 16 + g);
         const word* odd = in + __ldg(tables + tile * 16 + 8 + g);

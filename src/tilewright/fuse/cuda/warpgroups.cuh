@@ -30,8 +30,7 @@ __device__ __forceinline__ void convolve_wide(
     constexpr int INPUT_ROWS = AT_A_TIME - 1 + L::TAPS_Y;
     const unsigned long long matrices = descriptor(weights);
     for (int turn = 0; turn < L::UNITS / L::WARPS; ++turn) {
-        const int unit = warp + turn * L::WARPS, tile = unit % L::TILES;
-        const int split = L::UNITS == L::TILES ? 0 : unit / L::TILES;
+        const auto [tile, split] = unit_of<L>(warp + turn * L::WARPS);
         const Places<L, (L::ADDED || ... || Others::ADDED)> places(tables, tile);
         const int own = L::PAIRS ? 2 * t : t;
         const word* even = in + __ldg(tables + tile * 16 + g) + own;
