@@ -26,6 +26,7 @@ from unittest import mock
 
 import numpy as np
 from benchmarks.cpu import networks
+from benchmarks.drawn import every_drawn
 from benchmarks.strangers import strangers
 
 from tilewright.execute import Program, launches
@@ -91,7 +92,8 @@ class CompilesOnly(Gathering):
 
 
 def every_network() -> dict[str, Network]:
-    return {each.name: each for each in (*networks(), all_cnn(), MLP, *strangers())}
+    known = (*networks(), all_cnn(), MLP, *strangers(), *every_drawn())
+    return {each.name: each for each in known}
 
 
 def opened(network: str, name: str, precision: str) -> tuple[Network, Rung]:

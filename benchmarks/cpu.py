@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.drawn import every_drawn
 from benchmarks.strangers import strangers
 
 import tilewright
@@ -246,7 +247,7 @@ def main() -> None:
     clock = time.process_time if arguments.busy else time.perf_counter
     peak = Peak()
     rows = []
-    known = (*networks(), *strangers())
+    known = (*networks(), *strangers(), *every_drawn())
     for bare in (each for each in known if each.name in arguments.networks):
         network = bare.with_parameters(random_parameters(bare, np.random.default_rng(0)))
         made = engines(network, arguments.engines)

@@ -1,12 +1,14 @@
 """Plans of whole-network kernels, timed: what `benchmarks.fit` fits the planner's constants to.
 
     python -m benchmarks.plans --output benchmarks/results/DATE-plans-h200.json
+    python -m benchmarks.plans --output FILE.json --as-cut --networks vgg drawn-1 ... --plans 8
 
 Needs a Hopper GPU. The convolutions of each network, and what follows them up to the first large
 fully connected layer, as one kernel, and cut in two after each of its operations where both parts
-have sums: of each, for every number of warps and groups, the plans that the table holds for the
-best, with one sum of each in fp32 and with two. Pixels, features and weights are random; times are
-device events', all plans of a kernel in turns.
+have sums; or, `--as-cut`, those kernels that the network is cut into, of which none adds another's
+results: of each, for every number of warps and groups, the plans that the table holds for the best,
+with one sum of each in fp32 and with two. Pixels, features and weights are random; times are device
+events', all plans of a kernel in turns.
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarks.cpu import networks
+from benchmarks.builds import every_network
 from benchmarks.peers import timed
 
 from tilewright import environment
 from tilewright.files import atomic_write
 from tilewright.fuse.cuda.arithmetic import ARITHMETICS, Arithmetic
 from tilewright.fuse.cuda.arrange import all_stacks, divisions
-from tilewright.fuse.cuda.cut import moved_words
+from tilewright.fuse.cuda.branches import is_chain
+from tilewright.fuse.cuda.choice import Stacked
+from tilewright.fuse.cuda.cut import choose
 from tilewright.fuse.cuda.generations import HOPPER
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.panels import in_whole_panels
@@ -44,27 +48,59 @@ PRECISIONS = ("fp16", "tf32", "fp32")
 IMAGES = (10_000, 50_000)  # fewer take less time than the host to begin them
 NEVER = 1e6  # cycles of a product: no lane has two sums of each then
 CHUNK_WORDS = 32  # of a row in panels
+AS_CUT = -1  # instead of a cut's number, where a kernel is one of those that are chosen
+CAPABILITY = 90
 
 
-def kernels(network: Network) -> Iterator[tuple[int, int, list[Operation]]]:
-    """How a network is cut, by its first kernel's operations: each kernel's first, and all."""
+class Part(NamedTuple):
+    """Operations that a kernel takes, and by which of the ways to divide an image; `cut` says how
+    the network is cut: operations of its first kernel, or `AS_CUT`."""
+
+    cut: int
+    first: int
+    todo: Sequence[Operation]
+    division: int = 0
+
+
+def kernels(network: Network) -> Iterator[Part]:
+    """A network as one kernel, and cut in two."""
     todo = to_do(network.stages, HOPPER)
     large = [number for number, each in enumerate(todo) if is_large(each, HOPPER)]
     todo = todo[: large[0]] if large else todo
-    yield len(todo), 0, todo
+    yield Part(len(todo), 0, todo)
     for cut in range(1, len(todo)):
         parts = todo[:cut], todo[cut:]
         if all(any(each.kind == "sum" and not each.connected for each in part) for part in parts):
-            yield cut, 0, parts[0]
-            yield cut, cut, parts[1]
+            yield Part(cut, 0, parts[0])
+            yield Part(cut, cut, parts[1])
 
 
-def plans_of(arithmetic: Arithmetic, todo: Sequence[Operation], most: int) -> list[Stack]:
+def as_cut(network: Network, precision: str) -> Iterator[Part]:
+    """The kernels it is cut into that are stacks, each of what one other gives."""
+    stages, arithmetic = network.stages, ARITHMETICS[precision]
+    choice = choose(stages, arithmetic, CAPABILITY)
+    if choice.apart:  # operations are others then
+        return
+    todo, first = to_do(stages, HOPPER), 0
+    for chosen in choice.kernels:
+        part = todo[first : first + chosen.operations]
+        if (
+            isinstance(chosen, Stacked)
+            and is_chain(part)
+            and all(len(each.takes) == 1 for each in part)
+            and any(each.kind == "sum" for each in part)
+        ):
+            yield Part(AS_CUT, first, part, chosen.division)
+        first += chosen.operations
+
+
+def plans_of(arithmetic: Arithmetic, part: Part, most: int) -> list[Stack]:
     """The best for each number of warps and groups, of all those the best."""
     found: dict[object, Stack] = {}
+    divided = next(itertools.islice(divisions(part.todo), part.division, None))
     for twice in (HOPPER.plain.twice, NEVER):
         gpu = replace(HOPPER, plain=replace(HOPPER.plain, twice=twice))
-        every = [plan for plan, _ in all_stacks(arithmetic, (0, next(iter(divisions(todo)))), gpu)]
+        every = [plan for plan, _ in all_stacks(arithmetic, (part.division, divided), gpu)]
         for plan in sorted(every, key=lambda plan: plan.cycles(HOPPER)):
             doubled = any(each.shares and each.shares.twice for each in plan.sums)
             found.setdefault((plan.warps, plan.groups, doubled), plan)
@@ -77,6 +113,13 @@ def _whole_rows(plan: Stack) -> Stack:
     if plan.gives != "panels":
         return plan
     return replace(plan, result_words=-(-plan.result_words // CHUNK_WORDS) * CHUNK_WORDS)
+
+
+def moved_words(plan: Stack) -> int:
+    """Words that an image moves from another kernel, and to others."""
+    (channels, height, width), *_ = plan.input_shapes
+    given = plan.arithmetic.words(channels) * height * width if plan.given == "words" else 0
+    return plan.result_words + given
 
 
 def described(plan: Stack) -> dict[str, Any]:
@@ -101,9 +144,7 @@ class Kernel:
 
     network: Network
     precision: str
-    cut: int
-    first: int
-    todo: Sequence[Operation]
+    part: Part
     plans: Sequence[Stack]
 
     @property
@@ -112,28 +153,29 @@ class Kernel:
 
     @cached_property
     def texts(self) -> list[str]:
-        source: Source = "words" if self.first else "uint8"
+        source: Source = "words" if self.part.first else "uint8"
         return [kernel_text(plan, "layer", self.network.input, source) for plan in self.plans]
 
 
 def every_kernel(given: argparse.Namespace) -> Iterator[Kernel]:
-    bare = {each.name: each for each in networks()}
+    bare = every_network()
     for name, precision in itertools.product(given.networks, given.precisions):
         parameters = random_parameters(bare[name], np.random.default_rng(0))
         network = bare[name].with_parameters(parameters)
-        for cut, first, todo in kernels(network):
-            plans = plans_of(ARITHMETICS[precision], todo, given.plans)
-            yield Kernel(network, precision, cut, first, todo, plans)
+        for part in as_cut(network, precision) if given.as_cut else kernels(network):
+            if (name, precision, part.cut, part.first, len(part.todo)) not in given.known:
+                plans = plans_of(ARITHMETICS[precision], part, given.plans)
+                yield Kernel(network, precision, part, plans)
 
 
 def taken(kernel: Kernel, images: int) -> Any:
     """Random pixels, or features as another kernel leaves them."""
     import torch
 
-    if kernel.first == 0:
+    if kernel.part.first == 0:
         shape = images, *kernel.network.input.shape
         return torch.randint(0, 256, shape, device="cuda").to(torch.uint8)
-    channels, height, width = kernel.todo[0].source
+    channels, height, width = kernel.part.todo[0].source
     per_word = kernel.arithmetic.per_word
     values = kernel.arithmetic.words(channels) * height * width * per_word
     kind = torch.float16 if per_word == 2 else torch.float32
@@ -150,8 +192,8 @@ def measured(runtime: Any, kernel: Kernel, given: argparse.Namespace) -> list[di
         own = plan.parameters(kernel.network.parameters), plan.tables[0]
         made.append((compiled, [runtime.upload(each) for each in own]))
     rows: list[dict[str, Any]] = [
-        {"network": kernel.network.name, "precision": kernel.precision, "cut": kernel.cut,
-         "first": kernel.first, **described(plan), "ms": {}}
+        {"network": kernel.network.name, "precision": kernel.precision, "cut": kernel.part.cut,
+         "first": kernel.part.first, **described(plan), "ms": {}}
         for plan in kernel.plans
     ]  # fmt: skip
     for images in given.images:
@@ -159,13 +201,16 @@ def measured(runtime: Any, kernel: Kernel, given: argparse.Namespace) -> list[di
         out = torch.empty(size, dtype=torch.int32, device="cuda")
         arrays = [cupy.from_dlpack(each) for each in (taken(kernel, images), out)]
 
-        def call(compiled: Any, own: Any, images: int = images, arrays: Any = arrays) -> None:
+        def call(compiled: Any, own: Any, items: int, arrays: Any = arrays) -> None:
             stream = torch.cuda.current_stream().cuda_stream
             runtime.kernels = cupy.cuda.ExternalStream(stream)
-            grid = min(runtime.limits.processors, images), 1, 1
-            runtime.enqueue(compiled, grid, (*arrays, *own, images), ())
+            grid = min(runtime.limits.processors, items), 1, 1
+            runtime.enqueue(compiled, grid, (*arrays, *own, items), ())
 
-        calls = {str(number): partial(call, *each) for number, each in enumerate(made)}
+        calls = {}
+        for number, (plan, each) in enumerate(zip(kernel.plans, made, strict=True)):
+            items = images * (len(plan.strip.starts) if plan.strip else 1)
+            calls[str(number)] = partial(call, *each, items)
         samples = timed(calls, given.repeats)
         for number, row in enumerate(rows):
             seconds = samples[str(number)]["samples_seconds"]
@@ -177,11 +222,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--networks", nargs="+", default=NETWORKS)
+    parser.add_argument("--as-cut", action="store_true", help="the kernels that are chosen alone")
     parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--images", type=int, nargs="+", default=IMAGES)
     parser.add_argument("--plans", type=int, default=12, help="of each kernel, at most")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--but", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="without the kernels that these files have")  # fmt: skip
     given = parser.parse_args()
+    rows = (row for file in given.but for row in json.loads(file.read_text())["plans"])
+    keys = "network", "precision", "cut", "first", "operations"
+    given.known = {tuple(row[key] for key in keys) for row in rows}
 
     import torch
 
@@ -197,7 +248,7 @@ def main() -> None:
     runtime.compile_ahead([("layer", text) for each in every for text in each.texts])
     for kernel in every:
         document["plans"] += measured(runtime, kernel, given)
-        print(kernel.network.name, kernel.precision, kernel.cut, kernel.first,
+        print(kernel.network.name, kernel.precision, kernel.part.cut, kernel.part.first,
               len(document["plans"]), flush=True)  # fmt: skip
     with atomic_write(given.output) as file:
         file.write(json.dumps(document).encode())

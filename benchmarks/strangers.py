@@ -52,7 +52,7 @@ def _by_depth(channels: int, filters: int, stride: int) -> tuple[Layer, ...]:
     return (own, ReLU(), Convolution(filters, 1), ReLU())
 
 
-class _Graph:
+class Graph:
     """Layers that name what they take: the pixels are 0, the first layer gives 1."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Graph:
 
 def _residual(name: str, widths: tuple[int, ...], blocks: int) -> Network:
     """He and others' ResNet for CIFAR-10 (2015), batch norms folded into the convolutions."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(0, widths[0])
     for number, filters in enumerate(widths):
         for block in range(blocks):
@@ -91,7 +91,7 @@ def _residual(name: str, widths: tuple[int, ...], blocks: int) -> Network:
 
 def _fire() -> Network:
     """Squeezed by 1x1, then 1x1 beside 3x3: SqueezeNet's modules (2016)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(0, 64)
     for squeezed, expanded, pooled in ((16, 64, True), (32, 128, True), (48, 192, False)):
         narrow = graph.convolved(last, squeezed, 1)
@@ -103,7 +103,7 @@ def _fire() -> Network:
 
 def _inception() -> Network:
     """Four ways beside each other, three of them through 1x1 first: GoogLeNet's modules (2014)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.add(MaxPool(2), graph.convolved(0, 64))
     for one, three, five, pooled in ((32, 64, 16, 16), (64, 96, 32, 32)):
         ways = [
@@ -118,7 +118,7 @@ def _inception() -> Network:
 
 def _dense() -> Network:
     """All that was before, and 24 channels more, layer by layer: DenseNet's blocks (2016)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(0, 48)
     for number in range(2):
         for _ in range(4):
@@ -129,7 +129,7 @@ def _dense() -> Network:
 
 def _inverted() -> Network:
     """Widened by 1x1, each channel for itself, narrowed, and added: MobileNetV2's blocks (2018)."""
-    graph = _Graph()
+    graph = Graph()
     last, channels = graph.convolved(0, 16, stride=2), 16
     for filters, stride in ((24, 1), (24, 1), (32, 2), (32, 1)):
         wide = graph.add(ReLU(), graph.add(Convolution(6 * channels, 1), last))
@@ -142,7 +142,7 @@ def _inverted() -> Network:
 
 def _board() -> Network:
     """Residual blocks of 64 channels over 17 planes of 8x8: chess, as AlphaZero plays it (2017)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(0, 64)
     for _ in range(4):
         sums = graph.add(Convolution(64, 3, padding=1), graph.convolved(last, 64))
@@ -152,7 +152,7 @@ def _board() -> Network:
 
 def _mixer() -> Network:
     """Patches of 4x4, then channels for themselves, added, and 1x1: ConvMixer's blocks (2022)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.add(GELU(), graph.add(Convolution(128, 4, stride=4), 0))
     for _ in range(4):
         own = graph.add(GELU(), graph.add(Convolution(128, 5, padding=2, groups=128), last))
@@ -162,7 +162,7 @@ def _mixer() -> Network:
 
 def _aggregated() -> Network:
     """Convolutions in eight groups between two of 1x1: ResNeXt's blocks (2016)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(0, 64)
     for stride in (1, 2, 2):
         inner = graph.convolved(last, 64, 1)
@@ -176,7 +176,7 @@ def _aggregated() -> Network:
 def _squeezed() -> Network:
     """Widened, each channel for itself, weighed by the mean of each, narrowed: MobileNetV3's and
     EfficientNet's blocks (2019)."""
-    graph = _Graph()
+    graph = Graph()
     last, channels, side = graph.add(SiLU(), graph.add(Convolution(16, 3, padding=1), 0)), 16, 32
     for filters, kernel, stride in ((24, 3, 2), (24, 3, 1), (40, 5, 2), (40, 5, 1)):
         wide, side = 4 * channels, side // stride
@@ -194,7 +194,7 @@ def _squeezed() -> Network:
 
 def _heartbeat() -> Network:
     """Residual blocks along one axis: the beats of Kachuee and others' heart (2018)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.add(Convolution(32, (1, 5)), 0)
     for _ in range(5):
         inner = graph.add(ReLU(), graph.add(Convolution(32, (1, 5), padding=(0, 2)), last))
@@ -254,7 +254,7 @@ def _latest() -> list[Network]:
 
 def _scaled() -> Network:
     """Each channel for itself by 7x7, widened, narrowed and added: ConvNeXt's blocks (2022)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.add(Convolution(48, 4, stride=4), 0)
     for filters in (48, 96, 192):
         if filters > 48:
@@ -268,7 +268,7 @@ def _scaled() -> Network:
 
 def _bottlenecks() -> Network:
     """Narrowed, 3x3, widened and added: ResNet-50's blocks (2015), one of each kind."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(0, 64, 7, stride=2)
     last = graph.add(MaxPool(3, stride=2, padding=1), last)
     for narrow, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
@@ -281,7 +281,7 @@ def _bottlenecks() -> Network:
 
 def _emotions() -> Network:
     """Each channel for itself, then 1x1, twice, beside a 1x1: Arriaga and others' faces (2017)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(graph.convolved(0, 8), 8)
     for filters, given in ((16, 8), (32, 16), (64, 32), (128, 64)):
         beside = graph.add(Convolution(filters, 1, stride=2), last)
@@ -334,7 +334,7 @@ def _newest() -> list[Network]:
     ]  # fmt: skip
 
 
-def _ended_flat(graph: _Graph, name: str, pixels: Pixels, taken: int, count: int) -> Network:
+def _ended_flat(graph: Graph, name: str, pixels: Pixels, taken: int, count: int) -> Network:
     """With so many scores of all that there is, and their probabilities."""
     graph.add(Softmax(), graph.add(FullyConnected(count), graph.add(Flatten(), taken)))
     return Network(name, pixels, tuple(graph.layers), sources=tuple(graph.sources))
@@ -342,7 +342,7 @@ def _ended_flat(graph: _Graph, name: str, pixels: Pixels, taken: int, count: int
 
 def _go() -> Network:
     """19x19 points, 48 planes: Tian and Zhu's and AlphaGo's first layers (2016), then residual."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(0, 128, 5)
     for _ in range(4):
         sums = graph.add(Convolution(128, 3, padding=1), graph.convolved(last, 128))
@@ -353,7 +353,7 @@ def _go() -> Network:
 
 def _temporal() -> Network:
     """Ever farther apart along one axis, and added: Bai and others' sequences (2018)."""
-    graph, last, channels = _Graph(), 0, 6
+    graph, last, channels = Graph(), 0, 6
     for apart in (1, 2, 4, 8):
         inner = last
         for _ in range(2):
@@ -367,7 +367,7 @@ def _temporal() -> Network:
 
 def _factorised() -> Network:
     """1x7 behind 7x1 instead of 7x7, beside 1x1: Szegedy and others' Inception-v3 (2015)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.convolved(graph.convolved(0, 32, stride=2), 96)
     for _ in range(3):
         narrow = graph.convolved(last, 48, 1)
@@ -382,7 +382,7 @@ def _factorised() -> Network:
 
 def _before() -> Network:
     """ReLU before convolutions instead of behind them: He and others' identities (2016)."""
-    graph = _Graph()
+    graph = Graph()
     last = graph.add(Convolution(32, 3, padding=1), 0)
     for filters, stride in ((32, 1), (64, 2), (128, 2)):
         first = graph.add(ReLU(), last)
@@ -394,7 +394,7 @@ def _before() -> Network:
 
 def _ghosts() -> Network:
     """Half of the channels by 1x1, the others from these, each for itself: GhostNet (2020)."""
-    graph = _Graph()
+    graph = Graph()
     last, side = graph.convolved(0, 16), 32
     for filters, stride in ((32, 1), (48, 2), (80, 2)):
         few = graph.convolved(last, filters // 2, 1)
