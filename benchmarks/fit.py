@@ -1,14 +1,15 @@
 """The constants behind the choice of a whole-network kernel's plan, fitted to measured plans.
 
-    python -m benchmarks.fit [benchmarks/results/2026-11-18-plans-h200.json]
+    python -m benchmarks.fit [benchmarks/results/DATE-plans-h200.json ...]
 
-Needs no GPU: plans and their times are in the file. Each measured plan is built once more from its
+Needs no GPU: plans and their times are in the files. Each measured plan is built once more from its
 units, and its estimate (`cut.cost_of`) compared with the time that it took. The fit, the least
-squares of the logarithms with plans near the fastest counting most, is printed beside the table
-(`tilewright.fuse.cuda.generations`); and, drawn at random from there, one to choices, so that
-networks cut into one kernel or two by the least estimates take as little longer than the fastest as
-can be. Below: how far estimates are from times; and for every network, how much longer what the
-table chooses takes than the fastest, by number of images.
+squares of the logarithms with plans near the fastest of their kernel counting most, is printed
+beside the table (`tilewright.fuse.cuda.generations`); and, drawn at random from there, one to
+choices: kernels by the least estimate take as little longer than by the fastest plan as can be.
+Below: how far estimates are from times, and how much longer what is chosen takes, of every kernel;
+the same where each fifth of the networks is left out and estimated by a fit to the others; and
+what the table chooses for the networks whose every cut was timed.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ import argparse
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.cpu import networks
+from benchmarks.builds import every_network
+from benchmarks.plans import AS_CUT
 from numpy.typing import NDArray
 
 from tilewright.fuse.cuda import fold
@@ -33,32 +35,40 @@ from tilewright.fuse.cuda.arrange import divisions
 from tilewright.fuse.cuda.generations import HOPPER, Generation, Rates
 from tilewright.fuse.cuda.operations import Operation
 from tilewright.fuse.cuda.pictures import plain
-from tilewright.fuse.cuda.stack import Phase, Stack
+from tilewright.fuse.cuda.stack import Phase, Stack, Taken
 from tilewright.fuse.cuda.sums import Shares, planes, source_picture
 from tilewright.fuse.cuda.to_do import to_do
+from tilewright.model.network import Network
 from tilewright.runtime.multiprocessor import REFERENCE
 
-PLANS = Path(__file__).parent / "results" / "2026-11-18-plans-h200.json"
-# All but what weights outside of shared memory cost, and strips: of these the plans, most of which
-# have few such, say less than others do that were chosen by it.
-FITTED = tuple(field.name for field in fields(Rates) if field.name not in ("distant", "strips"))
+RESULTS = Path(__file__).parent / "results"
+PLANS = (RESULTS / "2026-11-18-plans-h200.json", RESULTS / "2026-11-20-plans-as-cut-h200.json")
+# All but of windows that stick out: the plans have none.
+FITTED = tuple(field.name for field in fields(Rates) if field.name != "window")
+STRIPS = FITTED.index("strips")  # by which all else is multiplied
 # Where the fit begins: the size of each constant, roughly.
-ROUGH = np.array([1, 1, 1, 0.5, 5, 10, 50, 100, 300, 1, 5, 100, 1000])
+ROUGH = {
+    "product": 1, "twice": 1, "together": 1, "read": 0.5, "weights": 0.5, "result": 3,
+    "activation": 1, "each": 0.1, "channel": 0.1, "distant": 0.05, "filled": 4, "own_product": 5,
+    "own_together": 5, "own_step": 30, "own_unit": 300, "own_distant": 100, "own_activation": 1,
+    "own_each": 20, "fill": 100, "strips": 1, "written": 0.2, "late": 0.1, "odd": 0.1,
+}  # fmt: skip
 TYPICAL = "10000"  # images, that estimates are fitted for
+LITTLE = 3000  # cycles of an image: 12 µs of 1,000
+FOLDS = 5
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Measured:
     """A plan that was timed: of what layers, and how the network was cut (operations of its first
-    kernel)."""
+    kernel; `AS_CUT` if it is one of those that were chosen)."""
 
     network: str
     precision: str
     cut: int
     first: int
     plan: Stack
-    moved_words: float  # to and from device memory
     milliseconds: dict[str, float]  # by images
 
     @property
@@ -84,18 +94,20 @@ class Plans:
         return np.array([each.cycles for each in self.measured])
 
     @cached_property
-    def counts(self) -> tuple[Array, Array, Array, Array]:
-        """Work and wait of every plan: what each constant adds, and what there is without any.
+    def counts(self) -> tuple[Array, Array, Array]:
+        """Work, wait and what is outside of every plan: what each constant adds, and last what
+        there is without any.
 
-        Both are linear in the constants, so the code is asked with one of them 1, all others 0.
+        All are linear in the constants, so the code is asked with one of them 1, all others 0.
         """
         nothing = replace(self.rates, **dict.fromkeys(FITTED, 0.0))
-        bare = self.with_rates(nothing)
-        ones = [self.with_rates(replace(nothing, **{name: 1.0})) for name in FITTED]
+        every = [self.with_rates(replace(nothing, **{name: 1.0})) for name in FITTED]
+        every.append(self.with_rates(nothing))
         plans = [each.plan for each in self.measured]
-        work, wait = np.array([[(p.work(one), p.wait(one)) for one in ones] for p in plans]).T
-        least = np.array([(p.work(bare), p.wait(bare)) for p in plans]).T
-        return (work - least[0]).T, (wait - least[1]).T, *least
+        found = np.array([[(p.work(one), p.wait(one), p.moved(one)) for one in every]
+                          for p in plans])  # fmt: skip
+        found[:, :-1] -= found[:, -1:]
+        return found[..., 0], found[..., 1], found[..., 2]
 
     @property
     def rates(self) -> Rates:
@@ -104,48 +116,67 @@ class Plans:
     def with_rates(self, rates: Rates) -> Generation:
         return replace(HOPPER, **{"tensor" if self.tensor else "plain": rates})
 
+    @cached_property
+    def groups(self) -> Array:
+        return np.array([each.plan.groups for each in self.measured])
+
+    @cached_property
+    def strips(self) -> Array:
+        """Of an image; 0 if it is taken as a whole."""
+        return np.array([len(each.plan.strip.starts) if each.plan.strip else 0
+                         for each in self.measured])  # fmt: skip
+
     def estimates(self, constants: Array) -> Array:
-        work, wait, least_work, least_wait = self.counts
-        groups = np.array([each.plan.groups for each in self.measured])
-        parts = np.array([_parts(each.plan, self.rates) for each in self.measured])
-        both = least_work + work @ constants, (least_wait + wait @ constants) / groups
-        moved = np.array([each.moved_words for each in self.measured]) / HOPPER.words_a_cycle
-        found: Array = parts * np.hypot(*both) + HOPPER.launch_cycles + moved
-        return found
+        work, wait, outside = (each @ np.append(constants, 1.0) for each in self.counts)
+        parts = np.where(self.strips, constants[STRIPS] * self.strips, 1.0)
+        found: Array = parts * np.hypot(work, wait / self.groups) + outside
+        return found + HOPPER.launch_cycles
 
     def table(self) -> Array:
         rates = asdict(self.rates)
-        return np.array([rates[name] for name in FITTED])
+        return np.array([rates[name] or 0.0 for name in FITTED])
+
+    @cached_property
+    def kernels(self) -> list[Array]:
+        """The plans of each kernel, by their numbers."""
+        found: dict[object, list[int]] = defaultdict(list)
+        for number, each in enumerate(self.measured):
+            found[each.kernel].append(number)
+        return [np.array(each) for each in found.values() if len(each) > 1]
 
     @cached_property
     def near(self) -> Array:
-        """How much a plan counts: those near the fastest of their kernel most."""
-        least: dict[object, float] = defaultdict(lambda: np.inf)
-        for each in self.measured:
-            least[each.kernel] = min(least[each.kernel], each.cycles)
-        return np.array([(least[each.kernel] / each.cycles) ** 2 for each in self.measured])
+        """How much a plan counts: those near the fastest of their kernel most, and all of a kernel
+        less where they are many, or take next to nothing."""
+        found = np.zeros(len(self.measured))
+        for each in self.kernels:
+            least = self.truth[each].min()
+            found[each] = (least / self.truth[each]) ** 2 / np.sqrt(len(each))
+            found[each] *= min(1.0, least / LITTLE)
+        return found
+
+    def of(self, names: set[str]) -> Plans:
+        """Those of some networks."""
+        return Plans([each for each in self.measured if each.network in names], self.tensor)
 
 
-def _parts(plan: Stack, rates: Rates) -> float:
-    return rates.strips * len(plan.strip.starts) if plan.strip else 1
-
-
-def fit(plans: Plans, rounds: int = 300) -> Array:
+def fit(plans: Plans, rounds: int = 200) -> Array:
     """Least squares of logarithms: damped steps of Gauss and Newton.
 
     Constants are counted in their rough sizes; one that would be negative is zero.
     """
-    constants, damping = np.ones_like(ROUGH), 1e-2
+    rough = np.array([ROUGH[name] for name in FITTED])
+    constants, damping = np.ones_like(rough), 1e-2
     target = np.log(plans.truth)
 
     def misses(each: Array) -> Array:
-        found: Array = (np.log(plans.estimates(each * ROUGH)) - target) * plans.near
+        found: Array = (np.log(plans.estimates(each * rough)) - target) * plans.near
         return found
 
     miss = misses(constants)
     for _ in range(rounds):
         slopes = np.stack(
-            [(misses(constants + 1e-6 * unit) - miss) / 1e-6 for unit in np.eye(len(ROUGH))], -1
+            [(misses(constants + 1e-6 * unit) - miss) / 1e-6 for unit in np.eye(len(rough))], -1
         )
         normal = slopes.T @ slopes
         damped = normal + damping * np.diag(np.diag(normal) + 1e-9)
@@ -155,45 +186,62 @@ def fit(plans: Plans, rounds: int = 300) -> Array:
             constants, miss, damping = tried, found, damping / 3
         else:
             damping *= 4
-    return constants * ROUGH
+    return constants * rough
 
 
-def fit_choices(plans: Plans, start: Array, draws: int = 1500) -> Array:
-    """From there at random to constants by which better plans are chosen; else nearer to times."""
+def fit_choices(plans: Plans, start: Array, draws: int = 8000) -> Array:
+    """From there at random to constants by which better plans are chosen, none of them much worse
+    than the fastest; else nearer to times."""
     generator = np.random.default_rng(0)
 
-    def cost(each: Array) -> tuple[float, float]:
+    def cost(each: Array) -> float:
+        lost = kernel_losses(plans, each)
         whole = [loss for of in losses(plans, each).values() for loss in of.values()]
-        alone = list(kernel_losses(plans, each).values())
-        error = np.abs(np.log(plans.estimates(each) / plans.truth)).mean()
-        lost = max(whole) + 0.5 * np.mean(whole) + 0.3 * max(alone) + np.mean(alone)
-        return round(float(lost), 3), float(error)
+        error = np.average(np.abs(np.log(plans.estimates(each) / plans.truth)), weights=plans.near)
+        return float(lost.mean() + 0.05 * lost.max() + 0.2 * max(whole, default=0) + 0.05 * error)
 
     best, least = start, cost(start)
     for _ in range(draws):
-        step = generator.normal(0, generator.choice([0.03, 0.1, 0.25]), len(start))
-        tried = best * np.exp(step * (generator.random(len(start)) < 0.4))
-        found = cost(tried)
-        if found < least:
+        step = generator.normal(0, generator.choice([0.03, 0.1, 0.3]), len(start))
+        tried = best * np.exp(step * (generator.random(len(start)) < 0.3))
+        if generator.random() < 0.1:  # one that was zero may be more
+            one = generator.integers(len(start))
+            tried[one] = 1.5 * generator.random() * ROUGH[FITTED[one]]
+        if (found := cost(tried)) < least:
             best, least = tried, found
     return best
 
 
-def kernel_losses(plans: Plans, constants: Array) -> dict[object, float]:
-    """The same of single kernels, each of those that their networks were cut into."""
-    rows: dict[object, list[tuple[float, float]]] = defaultdict(list)
-    for each, estimate in zip(plans.measured, plans.estimates(constants), strict=True):
-        rows[each.kernel].append((float(estimate), each.cycles))
-    return {kernel: min(of)[1] / min(cycles for _, cycles in of) - 1 for kernel, of in rows.items()}
+def kernel_losses(plans: Plans, constants: Array) -> Array:
+    """How much longer what is chosen of each kernel's plans takes than the fastest."""
+    estimates, truth = plans.estimates(constants), plans.truth
+    return np.array([truth[each[np.argmin(estimates[each])]] / truth[each].min() - 1
+                     for each in plans.kernels])  # fmt: skip
+
+
+def left_out(plans: Plans) -> tuple[Array, Array]:
+    """Losses of kernels, and errors of estimates, of networks that the fit has not seen."""
+    names = sorted({each.network for each in plans.measured})
+    np.random.default_rng(0).shuffle(names)
+    lost, errors = [], []
+    for part in range(FOLDS):
+        out = set(names[part::FOLDS])
+        known, unseen = plans.of(set(names) - out), plans.of(out)
+        constants = fit(known)
+        lost.append(kernel_losses(unseen, constants))
+        errors.append(np.abs(unseen.estimates(constants) / unseen.truth - 1))
+    return np.concatenate(lost), np.concatenate(errors)
 
 
 def losses(plans: Plans, constants: Array) -> dict[tuple[str, str], dict[str, float]]:
-    """How much longer what is chosen takes than the fastest, by network and images."""
+    """How much longer what is chosen takes than the fastest, by network and images, where every
+    cut was timed."""
     cuts: dict[tuple[str, str], dict[int, dict[int, list[tuple[float, Measured]]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
     for each, estimate in zip(plans.measured, plans.estimates(constants), strict=True):
-        cuts[each.network, each.precision][each.cut][each.first].append((float(estimate), each))
+        if each.cut != AS_CUT:
+            cuts[each.network, each.precision][each.cut][each.first].append((float(estimate), each))
     found = {}
     for network, of in cuts.items():
         best = {
@@ -219,15 +267,18 @@ def _fastest(cuts: dict[int, dict[int, list[tuple[float, Measured]]]], images: s
     )
 
 
-def plans_of(document: dict[str, Any], tensor: bool) -> Plans:
-    rows = [row for row in document["plans"] if ARITHMETICS[row["precision"]].tensor == tensor]
-    return Plans([_measured(row) for row in rows], tensor)
+def plans_of(files: Iterable[Path], tensor: bool) -> Plans:
+    known = every_network()
+    rows = [row for file in files for row in json.loads(file.read_text())["plans"]]
+    return Plans([_measured(row, known[row["network"]]) for row in rows
+                  if ARITHMETICS[row["precision"]].tensor == tensor], tensor)  # fmt: skip
 
 
-def _measured(row: dict[str, Any]) -> Measured:
-    network = next(each for each in networks() if each.name == row["network"])
+def _measured(row: dict[str, Any], network: Network) -> Measured:
     first, arithmetic = row["first"], ARITHMETICS[row["precision"]]
     todo: Sequence[Operation] = to_do(network.stages, HOPPER)[first : first + row["operations"]]
+    gives, (channels, height, width) = todo[-1].gives, todo[0].shapes[0]
+    given = arithmetic.words(channels) * height * width if first else 0
     strip = None
     if row["strips"] > 1:
         todo, strip = next(
@@ -239,7 +290,8 @@ def _measured(row: dict[str, Any]) -> Measured:
     for operation in todo:
         if operation.kind != "sum":
             source = plain(arithmetic, operation.source)
-            phases.append(Phase(operation, source, None, planes(operation.result)))
+            phases.append(Phase(operation, source, None, planes(operation.result),
+                                reads=(Taken(True, 0),)))  # fmt: skip
             continue
         one = next(sums)
         if one["folded"]:
@@ -254,38 +306,43 @@ def _measured(row: dict[str, Any]) -> Measured:
                   warpgroup=one["warpgroup"])
         )  # fmt: skip
     plan = Stack(
-        arithmetic, tuple(phases), row["warps"], row["groups"], todo[0].forms[0], "output", 0,
-        row["staged"], strip, held=row["held"],
+        arithmetic, tuple(phases), row["warps"], row["groups"], todo[0].forms[0], gives,
+        row["moved"] - given, row["staged"], strip, (todo[0].takes[0],), (), (todo[0].shapes[0],),
+        held=row["held"],
     )  # fmt: skip
     times = {images: statistics.median(each) for images, each in row["ms"].items()}
-    return Measured(network.name, row["precision"], row["cut"], first, plan, row["moved"], times)
+    return Measured(network.name, row["precision"], row["cut"], first, plan, times)
 
 
 def report(name: str, plans: Plans) -> str:
     times = fit(plans)
     columns = {"table": plans.table(), "to times": times, "to choices": fit_choices(plans, times)}
-    kernels = {each.kernel for each in plans.measured}
-    lines = [f"{name}: {len(plans.measured)} plans of {len(kernels)} kernels"]
+    lines = [f"{name}: {len(plans.measured)} plans of {len(plans.kernels)} kernels"]
     lines.append(" " * 34 + "".join(f"{word:>12}" for word in columns))
     for index, constant in enumerate(FITTED):
         numbers = "".join(f"{each[index]:12.4g}" for each in columns.values())
         lines.append(f"  {constant:32}{numbers}")
     errors = [np.abs(plans.estimates(each) / plans.truth - 1) for each in columns.values()]
-    for word, of in (("mean", np.mean), ("worst", np.max)):
-        numbers = "".join(f"{of(one):12.1%}" for one in errors)
-        lines.append(f"  {'estimate against time, ' + word:32}{numbers}")
+    lost = [kernel_losses(plans, each) for each in columns.values()]
+    for what, figures in (("estimate against time", errors), ("chosen against fastest", lost)):
+        for word, of in (("mean", np.mean), ("worst", np.max)):
+            numbers = "".join(f"{of(one):12.1%}" for one in figures)
+            lines.append(f"  {f'{what}, {word}':32}{numbers}")
+    unseen, error = left_out(plans)
+    lines.append(f"  networks left out: estimates {error.mean():.1%} off, chosen against fastest "
+                 f"{unseen.mean():.1%}, worst {unseen.max():.1%}")  # fmt: skip
     for (network, precision), by_images in losses(plans, plans.table()).items():
-        lost = ", ".join(f"{loss:.1%} of {int(images):,}" for images, loss in by_images.items())
-        lines.append(f"  {network} {precision}, chosen against fastest: {lost} images")
+        of_images = (f"{loss:.1%} of {int(images):,}" for images, loss in by_images.items())
+        lines.append(f"  {network} {precision}: {', '.join(of_images)} images")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("plans", type=Path, nargs="?", default=PLANS)
-    document = json.loads(parser.parse_args().plans.read_text())
-    print(report("tensor cores", plans_of(document, tensor=True)))
-    print(report("multiply-adds", plans_of(document, tensor=False)))
+    parser.add_argument("plans", type=Path, nargs="*", default=PLANS)
+    given = parser.parse_args()
+    print(report("tensor cores", plans_of(given.plans, tensor=True)))
+    print(report("multiply-adds", plans_of(given.plans, tensor=False)))
 
 
 if __name__ == "__main__":

@@ -308,7 +308,7 @@ def summary() -> str:
 
 def strangers() -> dict[str, str]:
     """Networks that nothing was fitted to: how many times as fast as the best library."""
-    names = ("strangers", "newcomers", "latest", "newest", "unseen")
+    names = ("strangers", "newcomers", "latest", "newest", "unseen", "drawn")
     names = tuple(name for name in names if of_name(f"{name}-h200"))
     return {name: _times_by_batch(result(f"{name}-h200")["rows"]) for name in names}
 

@@ -176,8 +176,9 @@ class Fit:
         found = []
         for rates in (*(replace(nothing, **{name: 1.0}) for name in FITTED), nothing):
             gpu = self.with_rates(rates)
-            work = sum(phase.work(gpu, plan.warps, 1) for phase in plan.phases)
-            found.append((work, sum(phase.wait(plan.warps, gpu) for phase in plan.phases)))
+            kind, warps = plan.arithmetic, plan.warps
+            work = sum(phase.work(kind, gpu, warps, 1) for phase in plan.phases)
+            found.append((work, sum(phase.wait(kind, warps, gpu) for phase in plan.phases)))
         *some, (work, wait) = found
         return (
             [*(each - work for each, _ in some), work], [*(each - wait for _, each in some), wait],

@@ -47,7 +47,7 @@ def test_a_wide_network_is_no_longer_than_the_compiler_can_take(precision):
         each = ARITHMETICS[precision].products ** 2  # three, and what splits and loads
         products = each * step.taps_y * step.rows * step.columns
         assert step.unroll * products <= MOST_PRODUCTS
-        assert step.runs * step.full > step.unroll > 1
+        assert step.runs * step.full > step.unroll >= (1 if precision == "tf32x3" else 2)
 
 
 def sums_of(name: str, precision: str) -> list[list[Convolve]]:

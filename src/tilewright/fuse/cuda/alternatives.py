@@ -39,7 +39,7 @@ from tilewright.model.network import Stage
 
 MOST = 200  # choices in all
 EACH = 24  # arrangements of a kernel
-EXTRA = (0, 1, -1, 2)  # kernels more than the planner would have
+EXTRA = (0, 1, -1, 2, -2)  # kernels more than the planner would have
 MORE_DIVISIONS = 2  # ways to divide an image besides the one that was chosen
 FEW = (0, 16, 32, 64, 128, 256)  # images that a connected kernel takes as few
 MOST_TILES = 5  # of 16 images, in a block of a dense kernel

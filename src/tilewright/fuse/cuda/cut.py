@@ -399,7 +399,8 @@ def _stacks(
             if not (ways and only_passes(part)):
                 try:
                     plan, chosen = arranged(arithmetic, part, gpu, known)
-                    ways.append((cost_of(plan, gpu), Stacked(len(part), *chosen)))
+                    cost = gpu.beside_others * cost_of(plan, gpu)
+                    ways.append((cost, Stacked(len(part), *chosen)))
                 except DoesNotFit as error:
                     problem = error
             if not ways:
@@ -427,14 +428,10 @@ def _stacks(
     if apart == whole:
         return whole
 
-    def taken(kernels: list[Alone]) -> float:
-        return sum(cycles(each, MANY, gpu) for each in _plans(todo, arithmetic, gpu, kernels))
-
-    if not arithmetic.from_shared:
-        return apart if taken(apart) < taken(whole) else whole
     launch = gpu.few.launch * gpu.few.processors / MANY
     costs = [way[0] for way in reached if way]
-    gains = CLEARLY * (costs[-1] + launch * len(apart)) < costs[0] + launch * len(whole)
+    clearly = CLEARLY if arithmetic.from_shared else 1.0
+    gains = clearly * (costs[-1] + launch * len(apart)) < costs[0] + launch * len(whole)
     return apart if gains else whole
 
 
@@ -519,13 +516,4 @@ class _Chain(NamedTuple):
 
 def cost_of(plan: Stack, gpu: Generation) -> float:
     """Cycles an image, with what its launch and its results cost."""
-    return plan.cycles(gpu) + gpu.launch_cycles + moved_words(plan) / gpu.words_a_cycle
-
-
-def moved_words(plan: Stack) -> int:
-    """Words that an image moves from other kernels, and to them."""
-    return plan.result_words + sum(
-        plan.arithmetic.words(channels) * height * width
-        for given, (channels, height, width) in zip(plan.all_given, plan.input_shapes, strict=True)
-        if given == "words"
-    )
+    return plan.cycles(gpu) + gpu.launch_cycles + plan.moved(gpu)

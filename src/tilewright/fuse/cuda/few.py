@@ -70,10 +70,10 @@ def stack_cycles(plan: Stack, images: int, gpu: Generation) -> float:
     if whole and load == 1 and plan.arithmetic.products == 1:  # nothing is fitted to others yet
         return _whole_cycles(plan, gpu)
     together = min(load, plan.groups)
-    work = gpu.image_work + sum(phase.work(gpu) for phase in plan.phases)
+    work = gpu.image_work + sum(phase.work(plan.arithmetic, gpu) for phase in plan.phases)
     alone = len(plan.phases) == 1 and not plan.sums
     begin = SIMPLE_WAIT if alone else gpu.image_wait
-    wait = begin + sum(phase.wait(plan.warps, gpu) for phase in plan.phases)
+    wait = begin + sum(phase.wait(plan.arithmetic, plan.warps, gpu) for phase in plan.phases)
     weights = plan.shared_words / gpu.few.weights_a_cycle
     waves = -(-load // plan.groups)
     return gpu.few.launch + weights + waves * math.hypot(together * work, wait)
@@ -81,9 +81,9 @@ def stack_cycles(plan: Stack, images: int, gpu: Generation) -> float:
 
 def _whole_cycles(plan: Stack, gpu: Generation) -> float:
     """The same of a network's only kernel that has one image of each block."""
-    whole, rates = gpu.few.whole, _for_whole(gpu)
-    work = sum(phase.work(rates, plan.warps, 1) for phase in plan.phases)
-    wait = sum(phase.wait(plan.warps, rates) for phase in plan.phases)
+    whole, rates, arithmetic = gpu.few.whole, _for_whole(gpu), plan.arithmetic
+    work = sum(phase.work(arithmetic, rates, plan.warps, 1) for phase in plan.phases)
+    wait = sum(phase.wait(arithmetic, plan.warps, rates) for phase in plan.phases)
     begin = whole.start + whole.warp * plan.warps * plan.groups
     return begin + whole.word * (plan.shared_words - plan.late_words) + math.hypot(work, wait)
 

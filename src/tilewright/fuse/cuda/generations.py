@@ -7,11 +7,12 @@ where it comes from:
 - measured: one effect, timed by itself;
 - fitted: so that estimated times come near to those of measured plans, and those that are chosen
   are fast; `python -m benchmarks.fit` does it once more from
-  `benchmarks/results/2026-11-18-plans-h200.json`, which `benchmarks.plans` made, and needs no GPU
-  (`benchmarks.panels` and `benchmarks.patches` where that is said);
+  `benchmarks/results/2026-11-18-plans-h200.json` and `2026-11-20-plans-as-cut-h200.json`, which
+  `benchmarks.plans` made, and needs no GPU (`benchmarks.panels` and `benchmarks.patches` where that
+  is said);
 - chosen: of a few round values, the one whose plans were the fastest.
 
-Measured, fitted and chosen were all of it on H200s (2026-11-16 to 18). Other generations take these
+Measured, fitted and chosen were all of it on H200s (2026-11-16 to 20). Other generations take these
 numbers over until somebody times plans on them; only their shared memory is their own. A number
 that is off makes a kernel slower, never wrong.
 """
@@ -27,27 +28,36 @@ from tilewright.runtime.dialect import DoesNotFit
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Cycles that sums take. Fitted, but for `distant`, which is chosen.
+    """Cycles that kernels of sums take. Fitted, but for `distant` of few images, which is chosen.
 
     A product is a step of 16 rows and a column of filters; a read is 128 bytes of shared memory; a
     result is 16 rows and a column of sums, with what becomes of them.
     """
 
-    product: float  # of a multiprocessor, as are the next four
+    product: float  # of a multiprocessor, as are all up to `filled`
     twice: float = 0  # where a lane has two sums of each (fp32)
-    singly: float = 0  # more for each column's weights that are read one after the other (fp32)
-    read: float
+    together: float = 0  # by four warps together (`warpgroups`), of each of them
+    read: float  # of the picture
+    weights: float | None = None  # of a column's weights; None: two reads
     result: float
-    own_product: float  # that a warp takes for its own, as are the next two
+    activation: float = 0  # 128 of them, for each cycle that a vector of them takes on a CPU
+    each: float = 1 / 16  # value of a pooling's windows, of two results
+    window: float = 1 / 5  # the same where some stick out; measured: 3.2 to 6.8 in a cycle
+    channel: float = 1 / 16  # the same of filters that see one channel each
+    distant: float  # a word of weights from the second cache
+    filled: float = 32 / 5  # 32 values, or words, that come from device memory
+    own_product: float  # that a warp takes for its own, as are all that follow
+    own_together: float = 0
     own_step: float
     own_unit: float
-    distant: float  # a word of weights from the second cache
-    own_distant: float = 0  # until a warp has a step's weights from there
-    together: float = 0  # a product by four warps together (`warpgroups`), of each of them
-    own_together: float = 0  # the same, that a warp takes for its own
-    strips: float = 1  # how much longer an image takes in strips than all of them together
+    own_distant: float = 0  # until it has a step's weights from the second cache
+    own_activation: float = 0  # 32 of them
+    own_each: float = 0  # 32 values of windows
     fill: float = 0  # until each thread of a group has read once from device memory
-    softmax: float = 0  # until it is computed
+    strips: float = 1  # how much longer an image takes in strips than all of them together
+    written: float = 1 / 5  # a word that goes to device memory
+    late: float = 0  # the same, where parts of 128 bytes are written one after the other
+    odd: float = 0  # and where a column of halves has no neighbour to be written with
 
 
 @dataclass(frozen=True)
@@ -140,23 +150,23 @@ class Generation:
     shared_bytes: int
     # Datasheet: whether four warps compute sums together (wgmma), which 9.0 alone can.
     warpgroups: bool
-    # Fitted: on 2026-11-16, to 178 plans of sums on tensor cores and 122 as multiply-adds, of what
-    # kernels were then. Of 224 and 113 plans of 22 and 11 kernels as they are now (2026-11-18)
-    # estimates are 20.8 and 8.0 % off on average; what they choose for 10,000 and 50,000 images of
-    # cifar10, ece408 and lenet5 is within 1.3 % of the fastest that was timed, in fp32 within 2.7.
+    # Fitted: to 1,819 plans of 400 kernels on tensor cores and 1,100 of 242 as multiply-adds, those
+    # that 121 networks are cut into. Estimates are 15.2 and 10.3 % off on average, what they
+    # choose of a kernel's plans takes 2.7 and 2.1 % longer than the fastest (44 and 22 % at worst);
+    # with rates fitted to three networks it was 22.7 and 16.2, 4.6 and 7.0 % of 1,604 plans.
+    # Of cifar10, ece408 and lenet5 what is chosen is within 0.2 % of the fastest that was timed, in
+    # fp32 within 2.7.
     tensor: Rates
     plain: Rates
     # Chosen: what an image, or a strip of one, costs besides, of the multiprocessor and of the
     # group that works on it.
     image_work: float
     image_wait: float
-    # Chosen: reads of pooling, and other work on single values, in a cycle.
-    each_a_cycle: float
-    # Measured: reads of windows that stick out of the picture (3.2 to 6.8 of 21 poolings on an
-    # H200, `benchmarks/results/2026-11-19-alone-h200.txt`).
-    window_a_cycle: float
+    # Chosen: values that are added, or put behind each other, in a cycle, of two results.
+    joined_a_cycle: float
     # Until a thread has read two values from device memory, of four times two that it reads at
-    # once. Measured: pictures that are added or put behind each other, 47 times (the same file).
+    # once. Measured: pictures that are added or put behind each other, 47 times
+    # (`benchmarks/results/2026-11-19-alone-h200.txt`).
     pair_wait: float
     # Measured: what reads of single words cost against reads of two (fp32).
     unaligned: float
@@ -171,6 +181,10 @@ class Generation:
     most_connected: int
     # Chosen: one kernel more must promise to save this much: estimates are not better than that.
     worth_it: float
+    # Chosen: how much more what a stack is estimated at counts beside patches. When it was 1, of 44
+    # cases in fp32 that were cut otherwise than before 11 took 1.03 times as long and more, most
+    # with more layers in stacks (1,000 images, `benchmarks/results/2026-11-20-planned-h200.json`).
+    beside_others: float
     # Chosen, for fully connected layers over the batch: registers of a lane that hold sums; blocks
     # that share a sum (more would spend more on adding up than they save).
     dense_sums: int
@@ -191,7 +205,8 @@ class Generation:
 @cache
 def _several(one: Rates, products: int) -> Rates:
     """Of so many products for each, as so many times one: nothing is fitted to them yet."""
-    return replace(one, product=products * one.product, own_product=products * one.own_product)
+    names = "product", "own_product", "own_step"
+    return replace(one, **{name: products * getattr(one, name) for name in names})
 
 
 HOPPER = Generation(
@@ -199,43 +214,60 @@ HOPPER = Generation(
     shared_bytes=227 * 1024,
     warpgroups=True,
     tensor=Rates(
-        product=1.22,
-        read=0.75,
-        result=4.1,
-        own_product=12,
-        own_step=0,
-        own_unit=0,
-        distant=0.07,
-        together=1.43,
-        own_together=4.4,
-        strips=1.5,  # chosen, by `benchmarks/results/2026-11-19-kernels-h200.txt`
-        fill=88,
-        softmax=1420,
+        product=1.33,
+        together=0.905,
+        read=0.869,
+        weights=0.204,
+        result=2.02,
+        activation=0.588,
+        each=0.341,
+        channel=0.132,
+        distant=0.0439,
+        filled=7.07,
+        own_product=6.27,
+        own_step=117,
+        own_unit=966,
+        own_distant=60.1,
+        own_activation=1.45,
+        own_each=13.5,
+        fill=89.9,
+        strips=1.56,
+        written=0.191,
+        odd=0.187,
     ),
     plain=Rates(
-        product=2.15,
-        twice=2.05,
-        singly=0.53,
-        read=0.41,
-        result=0,
-        own_product=5.2,
-        own_step=38,
-        own_unit=4490,
-        distant=0.1,
-        own_distant=290,
-        fill=434,
+        product=1.7,
+        twice=1.62,
+        read=0.406,
+        weights=2.7,
+        result=6.87,
+        activation=1.01,
+        each=0.29,
+        channel=0.139,
+        distant=0.0773,
+        filled=6.92,
+        own_product=9.13,
+        own_step=26.9,
+        own_unit=1880,
+        own_distant=203,
+        own_activation=4.62,
+        own_each=5.95,
+        fill=137,
+        strips=1.16,
+        written=0.0877,
+        late=0.00798,
     ),
     image_work=0,
     image_wait=250,
-    each_a_cycle=16,
-    window_a_cycle=5,
+    joined_a_cycle=16,
     pair_wait=520,
     unaligned=1.3,
     other_registers=34,
     launch_cycles=130,
     words_a_cycle=5,
     most_connected=8192,
-    worth_it=1.05,
+    worth_it=1.03,
+    beside_others=1.1,
     dense_sums=100,
     most_parts=16,
     few=FewRates(

@@ -151,6 +151,15 @@ class Operation:
             self.in_rows,
         )  # fmt: skip
 
+    @cached_property
+    def activated(self) -> float:
+        """What all its activations of a picture take, in cycles of vectors (`Elementwise`)."""
+        every, results = math.prod(self.summed), math.prod(self.result)
+        # Of a maximum they are taken once, if they keep order.
+        once = self.pool == "max" and all(layer.keeps_order for layer in self.before)
+        before = sum(layer.cycles for layer in self.before) * (results if once else every)
+        return before + sum(layer.cycles for layer in self.after) * results
+
     @property
     def weights(self) -> int:
         seen = self.source[0] // self.window.groups

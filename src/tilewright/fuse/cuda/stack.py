@@ -104,19 +104,29 @@ class Phase:
             return self.weight_words * math.prod(self.operation.result[1:])
         return self.shares.tile_count * self.weight_words
 
-    def work(self, generation: Generation, warps: int = 2, groups: int = 2) -> float:
+    def work(
+        self, arithmetic: Arithmetic, generation: Generation, warps: int = 2, groups: int = 2
+    ) -> float:
         """Cycles that it takes of a multiprocessor."""
-        return _work(self, generation, warps, groups)
+        return _work(self, arithmetic, generation, warps, groups)
 
-    def wait(self, warps: int, generation: Generation) -> float:
+    def wait(self, arithmetic: Arithmetic, warps: int, generation: Generation) -> float:
         """Cycles until the warp with most to do is done."""
-        if self.shares is None:
-            distant = self.operation.direct or not all(taken.held for taken in self.reads)
-            pairs = math.prod(self.operation.result) / 2
-            return generation.pair_wait * pairs / (32 * warps) if distant else 0.0
-        rates = generation.rates(self.shares.arithmetic)
-        together, distant = self.warpgroup > 0, not self.shared
-        return self.shares.wait(self.steps, warps, rates, together, distant)
+        rates = generation.rates(arithmetic)
+        active = rates.own_activation * self.operation.activated / (32 * warps)
+        if self.shares:
+            together, distant = self.warpgroup > 0, not self.shared
+            return active + self.shares.wait(self.steps, warps, rates, together, distant)
+        outside = self.operation.direct or not all(taken.held for taken in self.reads)
+        pairs = math.prod(self.operation.result) / 2
+        each = rates.own_each * self.window_values + (generation.pair_wait if outside else 0.0)
+        return active + each * pairs / (32 * warps)
+
+    @property
+    def window_values(self) -> int:
+        """Values that a result of pooling, or of filters that see one channel, is made of."""
+        kind = self.operation.kind
+        return math.prod(self.operation.window.taps) if kind in ("each", "channels") else 0
 
     @cached_property
     def steps(self) -> float:
@@ -135,22 +145,24 @@ def _kernel(operation: Operation) -> tuple[int, int]:
 
 # Phases are tried in many plans.
 @lru_cache(maxsize=50_000)
-def _work(phase: Phase, generation: Generation, warps: int, groups: int) -> float:
-    operation, shares = phase.operation, phase.shares
+def _work(
+    phase: Phase, arithmetic: Arithmetic, generation: Generation, warps: int, groups: int
+) -> float:
+    operation, shares, rates = phase.operation, phase.shares, generation.rates(arithmetic)
+    active = rates.activation * operation.activated / 128
     if shares:
-        rates = generation.rates(shares.arithmetic)
         distant = 0 if phase.shared else rates.distant * phase.weight_reads
-        return shares.work(phase.steps, rates, warps, groups, phase.warpgroup > 0) + distant
-    if operation.kind != "softmax":
-        outputs = math.prod(operation.result) / 2
-        taps = (
-            len(operation.takes) if operation.kind == "join" else math.prod(operation.window.taps)
-        )
-        sticks_out = operation.sticks_out
-        return (
-            outputs * taps / (generation.window_a_cycle if sticks_out else generation.each_a_cycle)
-        )
-    return 0.0
+        together = phase.warpgroup > 0
+        return active + distant + shares.work(phase.steps, rates, warps, groups, together)
+    if operation.kind == "softmax":
+        return active
+    if operation.kind == "join":
+        each = len(operation.takes) / generation.joined_a_cycle
+    elif operation.kind == "channels":
+        each = rates.channel * phase.window_values
+    else:
+        each = (rates.window if operation.sticks_out else rates.each) * phase.window_values
+    return active + each * math.prod(operation.result) / 2
 
 
 @dataclass(frozen=True)
@@ -443,8 +455,9 @@ class Stack:
 
     def work(self, generation: Generation) -> float:
         """Cycles of a multiprocessor that an image, or a strip of one, takes."""
-        return generation.image_work + sum(
-            phase.work(generation, self.warps, self.groups) / images
+        own = generation.image_work + self.fetched(generation)
+        return own + sum(
+            phase.work(self.arithmetic, generation, self.warps, self.groups) / images
             for phase, images in zip(self.phases, self._taken, strict=True)
         )
 
@@ -453,8 +466,7 @@ class Stack:
         rates = generation.rates(self.arithmetic)
         fill = rates.fill * self.unstaged / (32 * self.warps)
         return generation.image_wait + fill + sum(
-            (rates.softmax if phase.operation.kind == "softmax" else
-             phase.wait(self.warps, generation)) / images
+            phase.wait(self.arithmetic, self.warps, generation) / images
             for phase, images in zip(self.phases, self._taken, strict=True)
         )  # fmt: skip
 
@@ -476,6 +488,38 @@ class Stack:
             elif not self.staged_bytes:
                 found += picture.channels * picture.height * picture.width
         return found
+
+    def fetched(self, generation: Generation) -> float:
+        """Cycles in which an image's values, or words, come from device memory."""
+        found = 0
+        for number, which in enumerate(self.filled):
+            picture = self.pictures[number]
+            each = picture.words if self.all_given[which] == "words" else picture.channels
+            found += each * picture.height * picture.width
+        return generation.rates(self.arithmetic).filled * found / 32
+
+    def written(self, generation: Generation) -> float:
+        """Cycles in which an image's results go to device memory."""
+        rates, last = generation.rates(self.arithmetic), self.phases[-1]
+        cycles, shares = rates.written, last.shares
+        if shares and self.gives != "output":
+            per_word = self.arithmetic.per_word
+            # Parts of 128 bytes that are written one after the other leave the second cache alone.
+            if shares.splits > self.warps and 32 * shares.columns // per_word % 128:
+                cycles += rates.late
+            # Of halves, a column without a neighbour is half of the 32 bytes that memory takes.
+            if per_word == 2 and (shares.columns % 2 or last.operation.result[0] % 16):
+                cycles += rates.odd
+        return cycles * self.result_words
+
+    def moved(self, generation: Generation) -> float:
+        """The same, and in which that comes which is added to sums."""
+        added = sum(
+            self.arithmetic.words(channels) * height * width
+            for which, (channels, height, width) in enumerate(self.input_shapes)
+            if self.all_given[which] == "words" and which not in self.filled
+        )
+        return self.written(generation) + added / generation.words_a_cycle
 
     def cycles(self, generation: Generation) -> float:
         """About how many of a multiprocessor's cycles an image takes; for comparison only."""

@@ -210,8 +210,8 @@ class Shares:
             return self.units * (each + reads + results)
         product = rates.twice if self.twice else rates.product
         each = product * products * self.full_columns
-        read = 2 * rates.read + (rates.singly if self.rows_first else 0)
-        weights = read * steps * taps_y * self.columns
+        each_weight = 2 * rates.read if rates.weights is None else rates.weights
+        weights = each_weight * steps * taps_y * self.columns
         return self.busiest(warps, groups) * (each + reads + weights + results)
 
     def wait(
