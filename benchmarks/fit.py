@@ -72,8 +72,8 @@ class Measured:
     milliseconds: dict[str, float]  # by images
 
     @property
-    def kernel(self) -> tuple[str, str, int, int]:
-        return self.network, self.precision, self.cut, self.first
+    def kernel(self) -> tuple[str, str, int, int, int]:
+        return self.network, self.precision, self.cut, self.first, len(self.plan.phases)
 
     @property
     def cycles(self) -> float:

@@ -28,7 +28,8 @@ from tilewright.runtime.dialect import DoesNotFit
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Cycles that kernels of sums take. Fitted, but for `distant` of few images, which is chosen.
+    """Cycles that kernels of sums take. Fitted, but for `distant` of few images and for
+    defaults that are not zero, which are chosen.
 
     A product is a step of 16 rows and a column of filters; a read is 128 bytes of shared memory; a
     result is 16 rows and a column of sums, with what becomes of them.
@@ -150,7 +151,7 @@ class Generation:
     shared_bytes: int
     # Datasheet: whether four warps compute sums together (wgmma), which 9.0 alone can.
     warpgroups: bool
-    # Fitted: to 1,819 plans of 400 kernels on tensor cores and 1,100 of 242 as multiply-adds, those
+    # Fitted: to 1,819 plans of 415 kernels on tensor cores and 1,100 of 259 as multiply-adds, those
     # that 121 networks are cut into. Estimates are 15.2 and 10.3 % off on average, what they
     # choose of a kernel's plans takes 2.7 and 2.1 % longer than the fastest (44 and 22 % at worst);
     # with rates fitted to three networks it was 22.7 and 16.2, 4.6 and 7.0 % of 1,604 plans.
